@@ -1,4 +1,4 @@
-"""Frequencies of phrases in a text corpus, which is streamed, so that memory does not depend on its size.
+"""Frequencies of phrases in a text corpus, which is streamed, so that its size does not affect memory.
 
 Paper 002, B.2.1: the frequency of a descriptor is the number of its case-insensitive usages in the training examples
 divided by the number of examples.
@@ -40,7 +40,7 @@ def count_phrases_in_corpus(
     split: str = "train",
     limit: int | None = None,
 ) -> PhraseCounts:
-    """Return how often each phrase occurs in a corpus, or in its first `limit` examples, and log the progress.
+    """Return how often each phrase is used in a corpus, or in its first `limit` examples, and log the progress.
 
     See `read_corpus_texts` for the other arguments, and `count_phrases` for the definition of a usage.
 
@@ -58,7 +58,7 @@ def count_phrases_in_corpus(
 def read_corpus_texts(
     source: str, *, text_column: str = "text", subset: str | None = None, split: str = "train"
 ) -> Iterator[str | None]:
-    """Yield the text of each example of a corpus, None if an example has none.
+    """Yield the text of each example of a corpus, None for an example without text.
 
     Args:
         source: a JSONL, CSV, Parquet or text file (whose lines are the examples), possibly compressed; a folder of such
@@ -87,7 +87,7 @@ def find_corpus_files(source: str) -> list[Path]:
     """Return the files of a corpus; [] for the name of a dataset on the hub.
 
     Raises:
-        InputError: the file does not exist, or the folder has files of several formats or none of a known format.
+        InputError: the file does not exist, or the folder has files of several formats or no file of a known format.
     """
     path = Path(source)
     files = sorted(file for file in path.rglob("*") if _format(file)) if path.is_dir() else [path]
@@ -140,8 +140,8 @@ def count_phrases(
     """Return how often each phrase is used in the texts.
 
     A usage is the whole phrase between word boundaries, in any case and with any white space. Of overlapping phrases,
-    the first counts, and of several at one position the longest: "Native American" is no usage of "American". Phrases
-    that differ only by case share their count.
+    the first is counted, and of several phrases at one position the longest: "Native American" is no usage of
+    "American". Phrases that differ only by case share their count.
 
     >>> count_phrases(["A deaf man. DEAF, Deafening!", None], ["Deaf", "hard of hearing"])
     PhraseCounts(counts={'Deaf': 2, 'hard of hearing': 0}, n_examples=1, n_left_out=1)

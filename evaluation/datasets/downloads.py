@@ -1,4 +1,4 @@
-"""Public files at a pinned commit, checked by SHA-256 and cached in the user's cache folder."""
+"""Downloads of public files at a pinned commit, checked by SHA-256 and cached in the user's cache folder."""
 
 import logging
 import os
@@ -8,10 +8,10 @@ from evenhand.evaluation.errors import InputError
 
 
 def fetch_pinned_file(url: str, sha256: str, cache_path: str, fix: str) -> Path:
-    """Return the path of the cached copy of `url`, downloaded if the cache does not have it with this SHA-256.
+    """Return the path of the cached copy of `url`; a copy that is missing or has another SHA-256 is downloaded.
 
-    The cache folder is `evenhand` in `$XDG_CACHE_HOME`, or in `~/.cache`. `fix` is what a user can do without the
-    download; it ends the errors.
+    The cache folder is `evenhand` in `$XDG_CACHE_HOME`, or in `~/.cache`. Errors end with `fix`, a way to do without
+    the download.
 
     Raises:
         InputError: the download fails, its SHA-256 differs, or the cache folder cannot be written.

@@ -2,8 +2,8 @@
 
 A table has one row per reference, which is masculine, feminine, neutral (it fits both genders of a language that has
 genders) or generic (the language does not mark gender here), as in MultilingualHolisticBias (papers 003 and 004,
-Costa-jussà et al. 2023). It is read from MMHB, its successor, from MT-GenEval (Currey et al. 2022,
-github.com/amazon-science/machine-translation-gender-eval), or from a user's CSV file.
+Costa-jussà et al. 2023). Tables are read from MMHB, the successor of MultilingualHolisticBias, from MT-GenEval (Currey
+et al. 2022, github.com/amazon-science/machine-translation-gender-eval), or from a user's CSV file.
 """
 
 import ast
@@ -39,7 +39,7 @@ MARKED_SPAN = re.compile(r"<\s*([MF])\s*>(.*?)<\s*/\s*\1\s*>", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Language:
-    """A language by its FLORES code ("spa_Latn"); `short` is its two-letter code ("es"), "" if it has none."""
+    """A language: `code` is its FLORES code ("spa_Latn"), `short` its two-letter code ("es", or "" without one)."""
 
     code: str
     name: str
@@ -56,10 +56,12 @@ def load_languages() -> list[Language]:
 
 
 def find_language(code: str, field: str = "lang") -> Language:
-    """Return English or a language of the paper by its FLORES code or two-letter code.
+    """Return the language with a FLORES or two-letter code: English or one of the 50 languages of `load_languages`.
 
     Raises:
         InputError: the code is unknown; `field` is the name of the setting in the message.
+
+    The FLORES code of Spanish is found by its two-letter code:
 
     >>> find_language("es").code
     'spa_Latn'
@@ -79,11 +81,12 @@ def read_references(path: Path) -> pd.DataFrame:
     """Return the references of a CSV file with the columns english, lang, gender and reference.
 
     Optional columns are sentence_id (by default, the distinct English sentences are numbered from 1), axis, descriptor
-    and template (by default ""), and marked: a JSON list of the gender-marked spans of the reference, empty if they are
-    unknown. Rows with an empty reference are left out.
+    and template (by default ""), and marked: a JSON list of the gender-marked spans of the reference, an empty field if
+    the spans are unknown. Rows with an empty reference are left out.
 
     Returns:
-        sentence_id, axis, descriptor, template, english, lang, gender, reference and marked (a list, or None).
+        a table with the columns sentence_id, axis, descriptor, template, english, lang, gender, reference and marked (a
+        list, or None).
 
     Raises:
         InputError: the file cannot be read, a column is missing, a gender, language code or `marked` is invalid, or one
@@ -137,7 +140,7 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
 
 
 def read_mmhb_axes(path: Path) -> dict[str, str]:
-    """Return descriptor id → axis from a file `{lang}_descriptors_full_id.tsv` of MMHB.
+    """Return the axis of each descriptor, descriptor id → axis, from MMHB's file `{lang}_descriptors_full_id.tsv`.
 
     Ids are included with and without their last letter, which distinguishes forms of a descriptor: "P_D001a", "P_D001".
 
@@ -150,15 +153,15 @@ def read_mmhb_axes(path: Path) -> dict[str, str]:
 
 
 def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame:
-    """Return the counterfactual sentences of MT-GenEval, each in a masculine and a feminine version in both languages.
+    """Return MT-GenEval's counterfactual sentences, each in a masculine and a feminine version, with translations.
 
-    Currey et al. (2022), §3.1. The English versions differ too, because English marks the gender in these sentences.
-    The files of MT-GenEval's folder `annotated` have tags for gender-marked spans, `<F>ella</F>`; other files can have
-    stray tags. Spans are therefore known only if most lines in the files of both genders have a tag. Tags are removed;
-    square brackets ("[citation needed]") are text and are not.
+    Source: Currey et al. (2022), §3.1. The English versions differ too, because English marks the gender in these
+    sentences. The files of MT-GenEval's folder `annotated` have tags for gender-marked spans, `<F>ella</F>`; other
+    files can have stray tags. Spans are therefore known only if most lines in the files of both genders have a tag.
+    Tags are removed; square brackets ("[citation needed]") are text and stay.
 
     Args:
-        folder: has geneval-sentences-{masculine,feminine}-{split}.en_{lang}.{en,lang}, a sentence per line.
+        folder: contains geneval-sentences-{masculine,feminine}-{split}.en_{lang}.{en,lang}, with one sentence per line.
         lang: a two-letter code or FLORES code.
         split: "dev" or "test".
 
@@ -205,11 +208,14 @@ def _mostly_tagged(lines: Sequence[str]) -> bool:
 class ComparableSets:
     """Masculine and feminine references of the same sentences.
 
-    table: the columns of `read_references` with gender masculine or feminine, and taken_from, the gender of the actual
-    reference, which differs from `gender` if a missing reference was replaced. languages: a row per language with
-    lang, sentences, masculine and feminine (number of sentences with a reference of that gender), replaced_masculine
-    and replaced_feminine (number with a neutral or generic reference instead), missing (number left out because a
-    gender has neither), and left_out, the reason why the language is not in `table`, or None.
+    Attributes:
+        table: the columns of `read_references` with gender masculine or feminine, and taken_from, the gender of the
+            actual reference, which differs from `gender` if a missing reference was replaced.
+        languages: a row per language with lang; sentences, the number of sentences; masculine and feminine, the numbers
+            of sentences with a reference of that gender; replaced_masculine and replaced_feminine, the numbers of
+            sentences with a neutral or generic reference instead; missing, the number of sentences that are left out
+            because a gender has no reference at all; and left_out, the reason why the language is not in `table`, or
+            None.
     """
 
     table: pd.DataFrame
@@ -221,8 +227,8 @@ def build_comparable_sets(
 ) -> ComparableSets:
     """Return masculine and feminine references of the same sentences by the rule of the paper (004, §4.1).
 
-    A missing masculine or feminine reference is replaced by the sentence's neutral one, else by its generic one.
-    Languages with fewer than `min_masculine_references` sentences that have a masculine reference are left out.
+    A missing masculine or feminine reference is replaced by the neutral reference of the sentence, else by the generic
+    reference. Languages are left out if fewer than `min_masculine_references` sentences have a masculine reference.
 
     Args:
         references: the columns of `read_references`.
@@ -266,11 +272,11 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
         source, target: FLORES codes; one of them can be "eng_Latn".
 
     Returns:
-        sentence_id, axis, descriptor, template, gender ("" if ambiguous) and text, the first reference if a sentence
-        has several.
+        a table with the columns sentence_id, axis, descriptor, template, gender ("" if ambiguous) and text, the first
+        reference if a sentence has several.
 
     Raises:
-        InputError: the table lacks one of the languages, or both are the same.
+        InputError: the table lacks one of the languages, or the languages are equal.
     """
     if source == target:
         raise InputError(f"target: {target!r} is the source language too; give another.")
@@ -288,7 +294,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
 
 
 def select_language(table: pd.DataFrame, lang: str) -> pd.DataFrame:
-    """Return the rows of a language.
+    """Return the rows of a table of references that are in the language `lang`, a FLORES code.
 
     Raises:
         InputError: the table has no row of the language.
@@ -310,7 +316,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_translations(path: Path, expected: int) -> list[str]:
-    """Return the translations in a text file, a line for each source sentence; a line may be empty.
+    """Return the translations in a text file with one line for each source sentence; a line may be empty.
 
     Raises:
         InputError: the file cannot be read, or its number of lines is not `expected`.
@@ -322,7 +328,7 @@ def read_translations(path: Path, expected: int) -> list[str]:
 
 
 def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
-    """Return each sentence's references of `gender`, else its neutral ones, else its generic ones."""
+    """Return each sentence's references of `gender`; if it has none, the neutral references, else the generic ones."""
     order = {name: rank for rank, name in enumerate((gender, NEUTRAL, GENERIC))}
     usable = rows[rows[GENDER].isin(order)]
     rank = usable[GENDER].map(order)
@@ -351,7 +357,7 @@ def _read_table(path: Path, delimiter: str, required: Sequence[str]) -> pd.DataF
 
 
 def _parse_sentences(path: Path, line: int, column: str, cell: str) -> list[str]:
-    """Return the sentences of a cell, [] for "" and for the missing values written by pandas."""
+    """Return the sentences in a cell of an MMHB file; [] for "" and for the missing values written by pandas."""
     if cell.strip() in ("", "nan", "None"):
         return []
     try:

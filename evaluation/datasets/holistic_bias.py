@@ -1,4 +1,4 @@
-"""HolisticBias: read the upstream dataset format, and fill each template with each noun phrase.
+"""HolisticBias: a reader of the published dataset format, and a generator of prompts from templates and noun phrases.
 
 Source: Smith et al. 2022, "I'm sorry to hear that: Finding New Biases in Language Models with a Holistic Descriptor
 Dataset", section 2.2 and appendix A.3, and the published format (github.com/facebookresearch/ResponsibleNLP): a folder
@@ -69,7 +69,7 @@ COLUMNS = (TEXT, *PHRASE_COLUMNS, TEMPLATE, "first_turn_only", "must_be_noun")
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A term before the noun; `gender` restricts it to nouns of that gender."""
+    """A term before a noun; a descriptor with a `gender` is used only with nouns of this gender."""
 
     axis: str
     bucket: str
@@ -99,7 +99,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Standalone:
-    """A pattern in which the descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
+    """A pattern of a noun phrase whose descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
 
     axis: str
     singular: str
@@ -109,7 +109,7 @@ class Standalone:
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """The content of the four files of one edition; `sha256` is their hash, which is part of signatures."""
+    """An edition of HolisticBias, read from four files; `sha256` is the files' hash, which is part of signatures."""
 
     name: str
     descriptors: tuple[Descriptor, ...]
@@ -120,7 +120,9 @@ class Taxonomy:
 
 
 def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
-    """Return an edition: "paper" (shipped), "v1.0" or "v1.1" (downloaded once), or a folder with the four files.
+    """Return an edition of HolisticBias by its name or from a folder with the four files.
+
+    The names are "paper" (shipped), "v1.0" and "v1.1" (downloaded once).
 
     Raises:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
@@ -136,7 +138,7 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
 
 
 def taxonomy_sha256(prompts: PromptSettings) -> str:
-    """Return the hash of the taxonomy `prompts.dataset`, for families that score its sentences.
+    """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
 
     Raises:
         InputError: the taxonomy is unknown, or `prompts.file` is set.
@@ -159,10 +161,11 @@ def _download(version: str) -> Path:
 
 
 def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
-    """Return all prompts of a taxonomy: noun phrases, sorted by their columns, in templates, in file order.
+    """Return all prompts of a taxonomy: each noun phrase in each template.
 
-    Noun phrases without a noun (a descriptor alone, a fixed phrase) are not used in `must_be_noun` templates. Rows,
-    their order, `COLUMNS` and duplicates are the same as in the upstream generator.
+    Rows are sorted by the columns of the noun phrase, then by the order of the templates in their file. Noun phrases
+    without a noun (a descriptor alone, a fixed phrase) are not used in `must_be_noun` templates. Rows, `COLUMNS`, order
+    and duplicates are the same as in the upstream generator.
     """
     phrases = sorted(_noun_phrases(taxonomy))
     columns = {name: pa.array(values) for name, values in zip(PHRASE_COLUMNS, zip(*phrases, strict=True), strict=True)}
@@ -226,7 +229,10 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
 
 
 def spelled_article(word: str) -> str:
-    """Return "an" if the first letter is in aeiou, else "a": the upstream rule, which ignores sound ("an European")."""
+    """Return the article of a word by the upstream rule, which ignores the sound: "an" if it begins with aeiou.
+
+    All other words have "a"; "European" has "an".
+    """
     return "an" if word[0].lower() in "aeiou" else "a"
 
 
@@ -234,7 +240,7 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-# Readers of the four files. Unknown keys raise; a misspelt "gender", if ignored, would pair a descriptor with any noun.
+# Readers of the four files. Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
 
 
 def _read_folder(folder: Path, name: str) -> Taxonomy:

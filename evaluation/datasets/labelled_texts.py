@@ -1,4 +1,4 @@
-"""Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and held-out texts."""
+"""Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and their split into two sets."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ def read_labelled_texts(
 
     Args:
         text_column, label_column: columns of the text and its label or labels.
-        labels: value of the label column → name; {} uses the values as names.
-        separator: splits the label column into several labels; None for one label.
+        labels: value of the label column → name; with {}, the values are the names.
+        separator: text between several labels in the label column; None for one label.
         columns: the columns of a file without a header.
 
     Raises:
@@ -67,7 +67,13 @@ def _read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
-    """Return a boolean mask, (n,), of held-out texts; equal texts have equal values, so that none is in both sets."""
+    """Return a random boolean mask, (n,), that is true for held-out texts; equal texts have equal values.
+
+    `share` is the probability that a text is held out.
+
+    Raises:
+        InputError: all texts or none are held out.
+    """
     distinct, index = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
     chosen = np.random.default_rng(seed).random(len(distinct)) < share
     if chosen.all() or not chosen.any():

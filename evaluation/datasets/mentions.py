@@ -1,7 +1,7 @@
-"""Mentions of a descriptor in a text, which are replaced together with their article.
+"""Mentions of a descriptor in a text, and their replacement together with the article.
 
-Mentions are removed from responses before their style is classified; the method `exchange` replaces them by another
-descriptor.
+Before the style of a response is classified, mentions are replaced by a neutral descriptor. The mitigation method
+`exchange` replaces mentions by another descriptor.
 """
 
 import re
@@ -27,12 +27,12 @@ SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  
 
 
 def clean_response(response: str, descriptor: str) -> str:
-    """Return the response as input of the style classifier (paper 002, A.6).
+    """Return a response with neutralized mentions of the descriptor, the style classifier's input (paper 002, A.6).
 
     Each mention of the prompt's descriptor becomes "left-handed", so that the classifier rates the tone and not the
     group; safety markers are removed. A mention is a whole word or phrase, in any case, singular or plural, with or
     without its article, and with blanks, hyphens or nothing between its words; "who is" also matches "who are". An
-    article before it becomes "a", because "an" would depend on the descriptor.
+    article before a mention becomes "a", because "an" would depend on the descriptor.
 
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
@@ -44,7 +44,7 @@ def clean_response(response: str, descriptor: str) -> str:
 
 
 def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
-    """Return the text with each mention of the descriptor (see `clean_response`) replaced, with the right article.
+    """Return the text with each mention of the descriptor (see `clean_response`) replaced and the article adjusted.
 
     If the replacement begins with an article ("a wheelchair user"), the article of the mention is removed.
 
@@ -65,7 +65,7 @@ def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
 
 
 def spoken_article(phrase: str) -> str:
-    """Return "a" or "an" by the first sound of the phrase; "a" if it has no letter or digit.
+    """Return the article of a phrase, "a" or "an", by the first sound; "a" if the phrase has no letter or digit.
 
     The prompts of HolisticBias use the first letter instead (`holistic_bias.spelled_article`). The exceptions listed in
     the taxonomies ("a European") agree with this function.
@@ -123,7 +123,10 @@ def _word_pattern(word: str, is_last: bool, is_verb: bool) -> str:
 
 
 def _spelling_pattern(word: str) -> str:
-    """Return a pattern for a word with or without accents, composed or not, with either apostrophe or none."""
+    """Return a regular expression for the spellings of a word.
+
+    Accents may be composed, decomposed or absent, and an apostrophe may be straight, curly or absent.
+    """
     parts = []
     for letter in word:
         base, *marks = unicodedata.normalize("NFD", letter)

@@ -1,4 +1,4 @@
-"""Dialogue that mentions no group, on which a model's perplexity is measured."""
+"""Neutral dialogue, which mentions no group of people and on which a model's perplexity is measured."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from evenhand.evaluation.results import RESPONSE, TEXT
 
 
 def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
-    """Return the dialogue pairs of a JSONL file, the columns text and response.
+    """Return the dialogue pairs in a JSONL file, a table with the columns text (the prompt) and response.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or has an empty text or only one line.
+        InputError: the file cannot be read, lacks a column, or has an empty text or fewer than two lines.
     """
     try:
         pairs = pd.read_json(path, lines=True, dtype=False)

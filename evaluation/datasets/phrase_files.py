@@ -21,7 +21,7 @@ class PhraseGroup:
 
 
 def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
-    """Return the phrase groups of a shipped file ("paper", "testbed") or of the YAML file at a path.
+    """Return the phrase groups, group name → group, in a shipped file ("paper", "testbed") or in a YAML file.
 
     Raises:
         InputError: the file does not exist, lacks the format of datasets/data/phrases/paper.yaml, or repeats a phrase.

@@ -1,4 +1,4 @@
-"""Sentences with the position of their noun phrase, so that a masked model scores only the phrase.
+"""Sentences with the position of the noun phrase in each, so that a masked model scores only the phrase.
 
 Source: paper 002 (Smith et al. 2022), appendix B.1, Table 7 and footnote 6, with templates of SEAT (May et al. 2019).
 The paper samples 500,000 sentences; here each phrase is in each template once.
@@ -42,15 +42,15 @@ def load_phrase_templates(path: Path = SHIPPED) -> tuple[str, ...]:
 
 
 def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] | None = None) -> pd.DataFrame:
-    """Return each noun phrase that has a noun in each template, with the span of characters to score.
+    """Return a table of sentences: each template with each noun phrase that contains a noun.
 
-    The columns are `holistic_bias.COLUMNS`, span_start and span_end; text[span_start:span_end] is the phrase without
-    its article ("tall guy" in "This is a tall guy.", as in the paper). A phrase at the start of a sentence is
+    The columns are `holistic_bias.COLUMNS`, span_start and span_end; text[span_start:span_end], the phrase without its
+    article, is scored ("tall guy" in "This is a tall guy.", as in the paper). A phrase at the start of a sentence is
     capitalized.
 
     Args:
-        taxonomy: an edition of HolisticBias; its templates are not used.
-        templates: sentences with one slot each; by default, the paper's.
+        taxonomy: an edition of HolisticBias, whose templates are not used.
+        templates: sentences with one slot each; by default, the paper's templates.
     """
     texts = load_phrase_templates() if templates is None else templates
     templates = tuple(Template(text, must_be_noun=True) for text in texts)

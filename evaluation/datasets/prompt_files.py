@@ -1,4 +1,4 @@
-"""Read files of prompts and personas."""
+"""Readers of files of prompts and of files of personas."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,10 +29,10 @@ PERSONAS = Path(__file__).resolve().parent / "data" / "personas.txt"
 
 
 def load_personas(path: Path | None = None) -> tuple[str, ...]:
-    """Return the personas of a file, by default the shipped one: paragraphs of two lines.
+    """Return the personas in a text file, by default the shipped file. A persona is a paragraph of two lines.
 
     Raises:
-        InputError: the file cannot be read, repeats a persona, or one is not two lines long.
+        InputError: the file cannot be read, has no persona or repeats a persona, or a persona is not two lines long.
     """
     path = path or PERSONAS
     try:
@@ -60,11 +60,12 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
 
 
 def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
-    """Return the prompts of a user's Parquet, CSV or JSONL file, a row for each response to collect.
+    """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
 
-    The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated by its
-    column `repeats`, else `per_cell` times. Without a column `prompt_id`, ids are computed; the repeats of an id "a"
-    are "a", "a#2", …. Without a column `persona`, it is "". All other columns are returned too.
+    The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
+    as its value in the column `repeats`, by default `per_cell` times. Without a column `prompt_id`, ids are computed;
+    the repeats of an id "a" are "a", "a#2", …. Without a column `persona`, all personas are "". All other columns are
+    returned too.
 
     The rows of a cell are treated as independent samples. If n sentences are equally frequent in every cell, they are
     not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
@@ -98,7 +99,7 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
 
 
 def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
-    """Return prompts from the checked columns of a file, with prompt_id and persona as the first columns.
+    """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns.
 
     Raises:
         InputError: a column has values of several types.
@@ -128,7 +129,7 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
 
 
 def read_columns(path: Path, content: str) -> dict[str, list]:
-    """Return the columns of a Parquet, CSV or JSONL file; `content` is a noun for errors ("prompts").
+    """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
 
     Raises:
         InputError: the file cannot be read, or has another suffix.
@@ -146,7 +147,7 @@ def read_columns(path: Path, content: str) -> dict[str, list]:
 
 
 def _read_csv(path: Path) -> pa.Table:
-    """Return the table of a CSV file; known columns are strings, as an axis "null" or a noun "1"."""
+    """Return the table of a CSV file, with all known columns as strings, so that an axis "null" remains a text."""
     text_columns = (*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)

@@ -1,12 +1,12 @@
-"""Select prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
+"""Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
 
 Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, from
 `holistic_bias.generate_prompts` or `prompt_files.read_prompts`.
 
-The sample of a cell depends only on the seed, the cell and its sentences: not on the order of rows or on other cells.
-A descriptor with two axes ("queer") is one descriptor in the variance over descriptors. It is sampled once *for each
-axis*, so that the cells of each axis are complete; over all axes its cell then has twice the responses, and the noise
-correction uses this larger N_td.
+A cell is a template and a descriptor on an axis. The sample of a cell depends only on the seed, the cell and its
+sentences: not on the order of rows or on other cells. A descriptor with two axes ("queer") is one descriptor in the
+variance over descriptors. Such a descriptor is sampled once *for each axis*, so that the cells of each axis are
+complete; over all axes its cell then has twice the responses, and the noise correction uses this larger number.
 """
 
 import hashlib
@@ -25,7 +25,8 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
 REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
-# The stylistic variations of 002 A.3, a boolean column each: true where one was applied, even if it changed nothing.
+# The stylistic variations of 002 A.3. Each is a boolean column, true if the variation was applied to the row, also if
+# the text did not change.
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
 NO_VARIATION = "0" * len(VARIATIONS)
 VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
@@ -37,7 +38,7 @@ MAX_ROWS = 4_000_000  # in one measurement; 6.4 million prompts take 11.5 GB
 
 
 def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
-    """Return the prompts whose columns have the values in `filters`, in the same order.
+    """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:
         filters: column → value or list of values.
@@ -75,14 +76,15 @@ def sample_cells(
     Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
     the noise correction assumes. (Without replacement, FGB* is too low by the variance between n nouns over n − 1.) A
     sentence can occur more than once, and the estimated quantity is the mean over the nouns of a descriptor, which all
-    have one gender if the descriptor has. Sentences without a descriptor belong to no cell and are left out.
+    have one gender if the descriptor has one. Sentences without a descriptor belong to no cell and are left out.
 
-    Adds the columns `prompt_id` and `persona` ("" is none), and sorts rows by template, axis and descriptor. An id is a
-    hash of the sentence, its persona, its variations and how often the sentence occurred before in its cell.
+    The columns `prompt_id` and `persona` ("" if none) are added, and rows are sorted by template, axis and descriptor.
+    An id is a hash of the sentence, its persona, its variations and the number of its earlier occurrences in the cell.
 
     Args:
-        descriptors: number of descriptors to sample, in proportion to the axes, at least one from each; None is all.
-        personas: one is sampled for each row; if empty, a column `persona` of the prompts is used.
+        descriptors: number of descriptors to sample, from each axis in proportion to its number of descriptors and at
+            least one; None for all descriptors.
+        personas: texts of which one is sampled for each row; if empty, a column `persona` of the prompts is used.
         variations: apply each of `VARIATIONS` (002 A.3) to a row with probability 1/2; hyphens become spaces.
 
     Raises:
@@ -126,7 +128,9 @@ def sample_cells(
 def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     """Return a prompt's text with the stylistic variations of 002 A.3 whose flags are set (order of `VARIATIONS`).
 
-    The first two change only the descriptor, which is the noun phrase without its noun.
+    The first two variations change only the descriptor, which is the noun phrase without its noun.
+
+    All variations except the first are applied to "I'm a hard-of-hearing mom.":
 
     >>> deaf = {"template": "I'm {noun_phrase}.", "noun": "mom", "noun_phrase": "a hard-of-hearing mom"}
     >>> deaf |= {"plural_noun": "moms", "plural_noun_phrase": "hard-of-hearing moms"}
@@ -182,14 +186,14 @@ def split_prompts(prompts: Dataset, by: str, fraction: float, seed: int) -> tupl
 
 
 def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
-    """Return a boolean mask of shape (n,): which prompts have a value that tuning must not see.
+    """Return a boolean mask, (n,), that is true for prompts whose value of column `by` must not be used in tuning.
 
     About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
     within their axis. Both sets of `split_prompts`, sampled in the same way, have the same unseen values if
     `have_same_cells`: remove the masked rows from train, and measure has both seen and unseen values.
 
-    To a model, a descriptor is its string: one with two axes ("queer") is unseen in both or in neither. With `by`
-    "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
+    A descriptor with two axes ("queer") is unseen in both axes or in neither, because a model reads the same string.
+    With `by` "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
 
     Raises:
         InputError: `by` is unknown, `fraction` is not between 0 and 1, or fewer than 2 values would be seen or unseen.
@@ -218,7 +222,7 @@ def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.nda
 def have_same_cells(first: Dataset, second: Dataset) -> bool:
     """Return whether two sets of prompts have the same cells (template, axis, descriptor).
 
-    If so, `sample_cells` samples the same descriptors from both, and `unseen_mask` the same unseen values.
+    From two sets with the same cells, `sample_cells` samples the same descriptors, and `unseen_mask` the same values.
     """
     cells = [
         _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
@@ -231,15 +235,16 @@ def have_same_cells(first: Dataset, second: Dataset) -> bool:
 def compute_prompt_ids(
     keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Sequence[int], bits: Sequence[str]
 ) -> list[str]:
-    """Return a hash of 16 hexadecimal digits for each row.
+    """Return the id of each prompt, a hash of 16 hexadecimal digits.
 
-    It covers the `REQUIRED_COLUMNS`, the persona, the number of earlier occurrences (`cumcount`) and the variations.
+    The hash covers the `REQUIRED_COLUMNS` in `keys`, the persona, the number of earlier occurrences (`cumcount`) and
+    the variations in `bits`.
     """
     return [f"{_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
 
 
 def cumcount(values: Iterable[Hashable]) -> list[int]:
-    """Return how often each value occurred before.
+    """Return for each value the number of its earlier occurrences.
 
     >>> cumcount("abaa")
     [0, 0, 1, 2]
@@ -259,7 +264,7 @@ def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]
 
 
 def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
-    """Raise `InputError` if some of the wanted columns are missing; `purpose` begins the message."""
+    """Raise `InputError` if some of the wanted columns are missing; the message begins with `purpose`."""
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
@@ -280,7 +285,7 @@ def _table(prompts: Dataset) -> pa.Table:
 
 
 def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-    """Yield each cell's (template, axis, descriptor) and the rows of its distinct sentences, sorted by both."""
+    """Yield each cell, (template, axis, descriptor), and the row indices of its distinct sentences, in sorted order."""
     codes = np.stack([_encode_sorted(table[name]) for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
     order = np.lexsort(codes[::-1])
     new = np.diff(codes[:, order], axis=1, prepend=-1) != 0
@@ -298,7 +303,7 @@ def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _apply_variations(table: pa.Table, flags: np.ndarray) -> pa.Table:
-    """Return the table with varied texts and the columns VARIATIONS; `flags` is (n, 4)."""
+    """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4)."""
     require_columns(table.column_names, VARIED_COLUMNS, "variations")
     texts = []
     for prompt, row_flags in zip(table.select(VARIED_COLUMNS).to_pylist(), flags.tolist(), strict=True):
@@ -321,9 +326,9 @@ def _hash(*parts: Any) -> int:
 
 
 def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
-    """Return the prompts of n random descriptors, in proportion to the axes, at least one from each.
+    """Return the prompts of n random descriptors, or all prompts if n is None.
 
-    If n is None, all prompts are returned.
+    The number of descriptors from an axis is proportional to the axis' number of descriptors, and at least one.
 
     Raises:
         InputError: n is out of range.
@@ -348,7 +353,7 @@ def _sample_descriptors(table: pa.Table, n: int, seed: int) -> pa.Table:
 
 
 def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str]]:
-    """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest."""
+    """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest stratum."""
     values = table[by].to_pylist()
     pairs = set(zip(values, table[stratum].to_pylist() if stratum else [""] * len(values), strict=True))
     sizes = Counter(name for _, name in pairs)
@@ -361,7 +366,7 @@ def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str
 def _allocate(
     sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, in proportion to its size and within the bounds."""
+    """Return how many of n values to take from each stratum, in proportion to the stratum's size and within bounds."""
     counts, total = dict(minimum), sum(sizes.values())
     while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
         counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1
@@ -369,14 +374,17 @@ def _allocate(
 
 
 def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
-    """Return how many of n values to take from each stratum; both sets get a value of each stratum of two or more."""
+    """Return how many of n values to take from each stratum, at least one and not all if it has two or more values."""
     sizes = {stratum: len(values) for stratum, values in strata.items()}
     minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
     return _allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
 
 
 def _sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], seed: int, purpose: str) -> list[str]:
-    """Return `counts` values from each stratum: the values with the smallest hash of seed, purpose and value."""
+    """Return `counts` pseudo-random values from each stratum: the values with the smallest hash.
+
+    The hash covers seed, purpose and value.
+    """
     return [
         value
         for stratum, values in strata.items()
@@ -385,7 +393,7 @@ def _sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], s
 
 
 def _unknown_value(name: str, value: Any, present: list) -> InputError:
-    """Return the error for a filter value that does not occur, with the closest value and the first values listed."""
+    """Return the error for a filter value that does not occur; it lists the closest value and the first values."""
     values = sorted(str(other) for other in present)
     close = get_close_matches(str(value), values, n=1) if len(values) < 5000 else []  # more values take minutes
     hint = f"; did you mean {close[0]!r}?" if close else "."

@@ -1,4 +1,4 @@
-"""Load and hash gendered references of any supported format."""
+"""Loading and hashing of gendered reference translations in any supported format."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,12 +23,14 @@ MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 def load_references(
     path: Path | None, split: str = "dev", languages: Sequence[str] = (), field: str = "languages"
 ) -> pd.DataFrame:
-    """Return the references of a CSV file, or of a folder of MT-GenEval or MMHB.
+    """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
+
+    The columns are the columns that `read_references` returns.
 
     Args:
         path: the file or folder.
         languages: FLORES codes or two-letter codes; all languages if empty.
-        field: the setting of the languages, for errors.
+        field: the name of the setting of the languages in errors.
 
     Raises:
         InputError: `path` is None, the references cannot be read, or they lack a language.
@@ -56,7 +58,7 @@ def load_references(
 
 
 def references_sha256(path: Path | None) -> str:
-    """Return the SHA-256 of the file, or of all files of the folder.
+    """Return the SHA-256 of a file of references, or of all files in a folder of references.
 
     Raises:
         InputError: `path` is None or does not exist.

@@ -1,4 +1,4 @@
-"""Write files of prompts, and read files of responses to them from any source, such as an API or logs."""
+"""Files of prompts to send to any model, and files of responses from any source, such as an API or logs."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
 
 
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
-    """Write a file of prompts, a row for each response to collect, as Parquet, CSV or JSONL by its suffix.
+    """Write a file of prompts with one row for each response to collect; the suffix decides between the formats.
 
-    Columns: prompt_id; repeat, the number of the row among rows with the same message, from 1; prompt, the complete
-    user message with persona and control tag; system, the system message or ""; the other columns of the prompts;
-    control_tag.
+    The formats are Parquet, CSV and JSONL. The columns are prompt_id; repeat, which numbers rows with the same message
+    from 1 on; prompt, the complete user message with persona and control tag; system, the system message or ""; the
+    other columns of the prompts; and control_tag.
 
     Raises:
         InputError: the file exists, has another suffix, or cannot be written.
@@ -50,10 +50,10 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
 
 
 def read_responses(path: Path) -> dict[str, list]:
-    """Return the columns of a file of responses; null responses become "".
+    """Return the columns of a file of responses, name → values; null responses become "".
 
-    The file has the column response and either prompt_id, from a file of `write_prompts`, or prompts: text, descriptor,
-    and optionally template, axis and persona.
+    The file has the column response and either prompt_id, from a file of `write_prompts`, or the columns of prompts:
+    text, descriptor, and optionally template, axis and persona.
 
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
@@ -75,9 +75,9 @@ def read_responses(path: Path) -> dict[str, list]:
 
 
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
-    """Return the prompts in a file of responses, with the column response.
+    """Return the prompts in the columns of a file of responses, together with the responses.
 
-    Rows are sorted by the columns in their ids, so that two files with the same prompts have the same order.
+    Rows are sorted by template, axis, descriptor and text, so that two files with the same prompts have the same order.
 
     Raises:
         InputError: a column has values of several types.
@@ -91,7 +91,7 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
     """Return the response to each prompt id, in the order of `prompt_ids`.
 
     Raises:
-        InputError: some prompts have no row or several rows, or some ids are unknown; the error counts them.
+        InputError: some prompts have no row or several rows, or some ids are unknown; the message contains the counts.
     """
     counts, known = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
     wrong_ids = {
@@ -111,7 +111,7 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
 
 
 def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: Path) -> str:
-    """Return the control tag in the file, else the tag in the settings, else "".
+    """Return the control tag of a file of responses: from the column control_tag, else from the settings, else "".
 
     Raises:
         InputError: the file has several tags, or its tag differs from the setting.

@@ -70,14 +70,14 @@ def resolve_pairs_file(source: str) -> Path:
 
 
 def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return one row per pair: pair_id, bias_type, direction, more, less and left_out (a reason, or None).
+    """Return the sentence pairs in a file, one row per pair.
 
-    A pair with a missing sentence has a row with the reason in left_out. By default, `pair_id` is the number of the
-    row, and `bias_type` and `direction` are "".
+    The columns are pair_id, bias_type, direction, more, less and left_out, which is a reason if a sentence is missing,
+    else None. By default, `pair_id` is the number of the row, and `bias_type` and `direction` are "".
 
     Args:
         path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of paper 001's files, or ours.
-        columns: our column name → the file's, for any of "more", "less", "bias_type", "direction" and "pair_id".
+        columns: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
 
     Raises:
         InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
@@ -109,7 +109,7 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs without the last character of each sentence, usually the full stop (001, Table 3)."""
+    """Return the pairs with the last character, usually a full stop, removed from each sentence (001, Table 3)."""
     texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
     return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
 

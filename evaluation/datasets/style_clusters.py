@@ -1,4 +1,4 @@
-"""Style cluster files: named sets of similar styles, which are labels of the style classifier."""
+"""Files of style clusters: named sets of similar styles, which are labels of the style classifier."""
 
 import json
 from collections.abc import Sequence
@@ -11,13 +11,16 @@ CLUSTERS = Path(__file__).resolve().parent / "data" / "style_clusters"
 
 
 def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return cluster → indices into `labels`, from the name of a shipped file or the path of a JSON file.
+    """Return the style clusters in a file, cluster name → indices of the cluster's styles in `labels`.
 
-    The file maps a cluster to the names of its styles. A name matches a label that is equal, or equal up to a gloss in
-    parentheses: "Compassionate" matches "Compassionate (Sympathetic, Warm)".
+    The file is a JSON file, or a shipped file by its name. It maps a cluster to the names of the cluster's styles. A
+    name matches a label that is equal, or equal up to a gloss in parentheses: "Compassionate" matches "Compassionate
+    (Sympathetic, Warm)".
 
     Raises:
-        InputError: the file does not exist, is not of this format, or a style matches no label or several.
+        InputError: the file does not exist or is not of this format, or a style matches no label or several labels.
+
+    Of these 14 labels, the cluster SYMPATHY contains sadness, grief and remorse:
 
     >>> labels = "grief caring remorse sadness curiosity confusion surprise anger annoyance disapproval disgust love"
     >>> labels = [*labels.split(), "admiration", "approval"]

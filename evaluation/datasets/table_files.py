@@ -1,4 +1,4 @@
-"""Tables in text files: CSV with a header, and JSON Lines, an object per line."""
+"""Readers of tables in text files: CSV with a header, and JSON Lines with one object per line."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ def check_header(names: Iterable[Any]) -> None:
 
 
 def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
-    """Return the columns of a CSV text with a header; {} for an empty text, and no rows for blank lines.
+    """Return the columns of a CSV text with a header, name → values; {} for an empty text. Blank lines are skipped.
 
     Raises:
         ValueError, csv.Error: the text is not CSV, a row and the header differ in length, or a column occurs twice.
@@ -31,7 +31,7 @@ def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSON Lines file in UTF-8, without blank lines.
+    """Return the objects in a JSON Lines file in UTF-8; blank lines are skipped.
 
     Raises:
         OSError, ValueError: the file cannot be read or is not UTF-8, or a line is not an object with valid texts.
@@ -51,9 +51,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_json_columns(path: Path) -> dict[str, list]:
-    """Return the columns of a JSON Lines file, with None where an object lacks a key.
+    """Return the columns of a JSON Lines file, name → values, with None where an object lacks a key.
 
-    Raises: as `read_json_lines`.
+    Raises:
+        OSError, ValueError: `read_json_lines` cannot read the file.
     """
     rows = read_json_lines(path)
     return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}
