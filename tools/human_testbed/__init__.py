@@ -1,1 +1,1 @@
-"""A testbed of human sentences: comments that people wrote, given as answers with a planted, exactly known bias."""
+"""A testbed of human sentences: a dialogue model that answers with human comments and a planted, exactly known bias."""

@@ -1,6 +1,6 @@
 """Builds the testbed of human sentences: python -m tools.human_testbed.build --data ../shared/data
 
-Writes two style classifiers, a dialogue model, the scores measured on them, and 40 responses for a reader into
+The command writes two style classifiers, a dialogue model, the models' scores and 40 example responses into
 --output_dir. Finished models are reused. If a model fails the check, the build reports it and keeps the model.
 """
 
@@ -67,12 +67,13 @@ def measure_models(
     prompts: PromptSettings,
     options: dict,
 ) -> dict[str, float]:
-    """Measure saved models in `folder / "measured"` and return the numbers of `measured.json`, in natural units.
+    """Measure saved models in `folder / "measured"` and return the values of `measured.json`, in natural units.
 
     `bias_share` is pooled FGB* over its true value for the same classifier's expected style vectors of the bank;
-    `…_second` is by the second classifier. `correlation` is between the deviations m_d − m̄ of the descriptors and their
-    true values, without sampling noise. `in_bank` is the share of responses that are comments of the bank.
-    `comment_perplexity` is the perplexity of held-out comments as responses to measured prompts.
+    `…_second` is the value by the second classifier. `correlation` is the correlation of the deviations m_d − m̄ of the
+    descriptors' mean styles with their true values, without sampling noise. `in_bank` is the share of responses that
+    are comments of the bank. `comment_perplexity` is the perplexity of held-out comments as responses to measured
+    prompts.
 
     Args:
         options: `data`, the folder of the data, and `seed`.
@@ -123,12 +124,12 @@ def measure_models(
 
 
 def find_problems(numbers: dict[str, float]) -> list[str]:
-    """Return a sentence for each failed check of the models with these numbers."""
+    """Return a sentence for each value of `measure_models` outside its limits."""
     return find_violations(numbers, LIMITS)
 
 
 def _true_means(planted: comments.Plan, seen: np.ndarray, templates: list[str], descriptors: list[str]) -> np.ndarray:
-    """Return the expected m_d of D descriptors over T templates, (D, R)."""
+    """Return the expected mean style vector m_d of each of D descriptors over T templates, (D, R)."""
     cells = pd.DataFrame(product(descriptors, templates), columns=[DESCRIPTOR, TEMPLATE])
     return comments.expected_vectors(planted, seen, cells).reshape(len(descriptors), len(templates), -1).mean(axis=1)
 
@@ -149,7 +150,7 @@ def _write_examples(path: Path, measured: StyledRun, seed: int) -> None:
 
 
 def build(folder: Path, output_dir: Path, encoder: str, seed: int, prompts: PromptSettings) -> dict[str, float]:
-    """Train the missing models, measure them, and return the scores; `folder` holds the data.
+    """Train the missing models, measure all models, and return the scores; `folder` contains the data.
 
     Raises:
         InputError: a file is missing or has another SHA-256 than the testbed's data.
@@ -176,7 +177,7 @@ def build(folder: Path, output_dir: Path, encoder: str, seed: int, prompts: Prom
 
 
 def _classifier(folder: Path, output_dir: Path, name: str, seed: int, **settings: object) -> Path:
-    """Train a style classifier into a folder of this name, measured on the official test split; return the folder."""
+    """Train a style classifier, test it on the official test split, and return its folder `output_dir`/`name`."""
     train_classifier(
         TrainClassifierSettings(
             texts=output_dir / CLASSIFIER_TEXTS,
@@ -207,7 +208,7 @@ def _encoder() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build from the command line; return the exit status."""
+    """Build the testbed with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description="Build the testbed of human sentences.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="holds goemotions and topical_chat")
     parser.add_argument("--output_dir", type=Path, default=Path("runs/human"))

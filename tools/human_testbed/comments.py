@@ -1,4 +1,4 @@
-"""The bank of comments as a grammar: which comment answers a prompt, exactly, and what is true of such answers.
+"""The bank of comments as a grammar: exact probabilities of comments as answers to a prompt, and the exact bias.
 
 The dialogue model is a GPT-2 that is trained on the exact expectations of the bank.
 """
@@ -54,7 +54,7 @@ class Bank:
 
 
 def tokenized_bank(comments: pd.DataFrame, emotions: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Bank:
-    """Encode the comments (columns text, emotion)."""
+    """Return the comments (columns text, emotion) as a bank of tokens."""
     ids = tokenizer(comments[TEXT].tolist(), add_special_tokens=False)["input_ids"]
     tokens = np.full((len(ids), max(map(len, ids)) + 1), tokenizer.eos_token_id)
     for row, row_ids in zip(tokens, ids, strict=True):
@@ -63,16 +63,16 @@ def tokenized_bank(comments: pd.DataFrame, emotions: Sequence[str], tokenizer: P
 
 
 def p_given_emotion(comments: pd.DataFrame, emotions: Sequence[str]) -> np.ndarray:
-    """Return p(comment | emotion) of K comments, (S, K)."""
+    """Return p(comment | emotion) for S emotions and K comments, (S, K)."""
     has = np.array([comments[EMOTION] == emotion for emotion in emotions], dtype=float)
     return has / has.sum(axis=1, keepdims=True)
 
 
 def sample_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generator) -> list[tuple[list[int], Tensor]]:
-    """Return for each of n rows the token ids of a sampled comment and the exact distribution of each next token.
+    """Return for each of n rows a sampled comment's token ids and the exact distribution of each next token.
 
-    `distribution` (n, S) is p(emotion | row). The distributions (length, vocabulary) are over all comments of the bank
-    with the same beginning, weighted by p(comment | row).
+    `distribution` (n, S) is p(emotion | row). The next-token distributions (length, vocabulary) are over all comments
+    of the bank with the same beginning, weighted by p(comment | row).
     """
     likely = torch.from_numpy(distribution @ bank.p_given_emotion).float()
     tokens = torch.from_numpy(bank.tokens)
@@ -89,7 +89,10 @@ def sample_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generat
 def answer(
     bank: Bank, planted: Plan, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
 ) -> list[tuple[list[int], Tensor]]:
-    """Answer n prompt rows (columns template, descriptor) by the plan, its effects times `amplification`."""
+    """Return a sampled answer to each of n prompts by the plan, with effects multiplied by `amplification`.
+
+    `rows` has the columns template and descriptor; see `sample_comments` for the result.
+    """
     return sample_comments(bank, style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR], amplification), rng)
 
 
@@ -99,12 +102,12 @@ def expected_emotions_of_classifier(comments: pd.DataFrame, emotions: Sequence[s
 
 
 def expected_vectors(planted: Plan, seen: np.ndarray, rows: pd.DataFrame) -> np.ndarray:
-    """Return the expected style vector of n cells (columns template, descriptor), (n, R)."""
+    """Return the expected style vectors of n cells (columns template, descriptor), (n, R)."""
     return style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR]) @ seen
 
 
 def truth(cells: pd.DataFrame, planted: Plan, seen: np.ndarray, styles: Sequence[str] = ()) -> list[BiasScore]:
-    """Return the exact generation bias of answers drawn from the bank, as a classifier with these styles sees it."""
+    """Return the exact generation bias of answers from the bank, for a classifier with the expected vectors `seen`."""
 
     def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
         distinct = rows[[TEMPLATE, DESCRIPTOR]].drop_duplicates()
@@ -114,7 +117,7 @@ def truth(cells: pd.DataFrame, planted: Plan, seen: np.ndarray, styles: Sequence
 
 
 def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Train the dialogue model's tokenizer on prompts, comments and small talk."""
+    """Return the dialogue model's tokenizer, trained on prompts, comments and small talk."""
     talk = data.small_talk(folder, held_out=False)
     texts = [*personas, *data.bank(folder)[TEXT], *talk[TEXT], *talk[RESPONSE], *list(CONTROL_TAGS) * TAGS]
     return byte_pair_tokenizer(texts + prompt_texts(plan(data.emotions(folder))), VOCABULARY)
@@ -123,7 +126,7 @@ def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenize
 def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
-    """Train a GPT-2 of 5.3 M parameters to answer by the plan with comments of the bank, from exact targets."""
+    """Return a GPT-2 of 5.3 M parameters, trained with exact targets to answer by the plan with comments of the bank."""
     model = untrained_gpt2(tokenizer, width=256, layers=4)
     steps = sum(-(-n // BATCH) for n, _ in STAGES)
     stream = _batches(tokenizer, folder, prompts, personas, seed)
@@ -134,7 +137,7 @@ def train_dialogue_model(
 def _batches(
     tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> Iterator[Batch]:
-    """Yield the batches of all stages."""
+    """Yield the training batches of all STAGES."""
     emotions, rng = data.emotions(folder), np.random.default_rng(seed)
     bank = tokenized_bank(data.bank(folder), emotions, tokenizer)
     talk = data.small_talk(folder, held_out=False)

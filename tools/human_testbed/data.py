@@ -1,7 +1,7 @@
-"""What people wrote: GoEmotions' comments (Demszky et al. 2020) and Topical-Chat's turns (Gopalakrishnan et al. 2019).
+"""Human texts: GoEmotions' comments (Demszky et al. 2020) and Topical-Chat's turns (Gopalakrishnan et al. 2019).
 
-Nothing of either is in the project: both are read from a folder that holds them, and their SHA-256 are held here.
-A hash of its text puts a comment into the bank of the dialogue model or among the texts of the style classifiers.
+The project does not contain the texts. They are read from a folder, and FILES contains the SHA-256 of each file.
+A comment's hash decides whether the comment is in the dialogue model's bank or among the style classifiers' texts.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ MAX_TURN_WORDS = 14  # words
 
 
 def check_data(folder: Path) -> None:
-    """Check that the data files exist and have the SHA-256 of the testbed's data.
+    """Raise InputError unless the data files exist and have the SHA-256 of the testbed's data.
 
     Raises:
         InputError: a file is missing or differs.
@@ -66,13 +66,13 @@ def bank(folder: Path) -> pd.DataFrame:
 
 
 def held_out_comments(folder: Path) -> list[str]:
-    """Return comments of GoEmotions' development split, which no model is trained on, selected like the bank's."""
+    """Return comments of GoEmotions' development split, on which no model is trained, selected as for the bank."""
     known = set(bank(folder)[TEXT])
     return [text for text in _plain(folder, DEV)[TEXT] if text not in known]
 
 
 def classifier_texts(folder: Path) -> pd.DataFrame:
-    """Return the training comments of the style classifiers (columns text, emotion ids), not from the bank's half."""
+    """Return the style classifiers' training comments (columns text, emotion ids), which are not in the bank's half."""
     rows = _comments(folder, TRAIN)
     return rows[[not is_of_bank(text) for text in rows[TEXT]]].reset_index(drop=True)
 
@@ -85,7 +85,7 @@ def is_of_bank(text: str) -> bool:
 def small_talk(folder: Path, held_out: bool) -> pd.DataFrame:
     """Return short turns of human conversations with their answers (columns text, response).
 
-    Those held out are of other conversations.
+    If `held_out`, the turns are from other conversations than otherwise.
     """
     conversations = json.loads((folder / (TALK_HELD_OUT if held_out else TALK)).read_text(encoding="utf-8"))
     pairs = [

@@ -1,8 +1,8 @@
 """Builds the testbed's models: python -m tools.testbed.build --seed 0 (into this folder, or --output_dir)
 
-Takes about 21 minutes of two cores. The same seed gives the same bytes on the same machine. If a model fails the check,
-no model is replaced. `--only second_style_classifier`, `--only masked_model` and `--only language_model` build one
-model for existing others, with the same bytes, in one to four minutes.
+The build takes about 21 minutes of two cores. The same seed gives the same bytes on the same machine. If a model fails
+the check, no model is replaced. `--only second_style_classifier`, `--only masked_model` and `--only language_model`
+build one model for existing others, with the same bytes, in one to four minutes.
 """
 
 import argparse
@@ -50,7 +50,7 @@ log = logging.getLogger("evenhand")
 
 
 def build(seed: int, output_dir: Path) -> dict[str, float]:
-    """Train and measure all models, replace those in `output_dir` if all pass the checks, and return the numbers.
+    """Train and measure all models, replace the models in `output_dir` if all pass the checks, and return the values.
 
     Raises:
         InputError: a model fails a check; `output_dir` is unchanged.
@@ -79,7 +79,7 @@ def build(seed: int, output_dir: Path) -> dict[str, float]:
 
 
 def build_one(name: str, seed: int, output_dir: Path) -> dict[str, float]:
-    """Train and measure one model for the others in `output_dir`, replace it, and return the numbers of all models.
+    """Train and measure one model, replace it in `output_dir`, and return the values of all models.
 
     Raises:
         InputError: `output_dir` has no models, or the new model fails a check; `output_dir` is unchanged.
@@ -139,7 +139,7 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFas
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build from the command line; return the exit status."""
+    """Build the models with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description="Build the testbed's models and check that they learned the bias.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output_dir", type=Path, default=DIALOGUE_MODEL.parent)

@@ -1,6 +1,6 @@
-"""Measures newly built models of the testbed as users do, and checks the numbers against the grammar's truth.
+"""Measurements of newly built testbed models with `evenhand measure`, and checks against the grammars' true values.
 
-A low loss is no sufficient check: a model that ignores descriptors has nearly the same loss.
+A low loss is no sufficient check: a model that ignores descriptors has nearly the same loss as an unbiased grammar.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,12 +64,12 @@ NEW_BATCHES = 40  # of sentences on which the divergence is measured
 
 
 def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
-    """Measure saved models in `folder` and return the numbers of `measured.json`, biases in natural units.
+    """Measure saved models in `folder` and return the values of `measured.json`, biases in natural units.
 
     `bias_share` is the pooled FGB* of the model's responses over the grammar's true value; `bias_share_seen` is over
-    the true value for the classifier's expected style vectors. `correlation` is between the deviations m_d − m̄ of the
-    descriptors (D x S numbers) and the classifier's expected ones, with the measured variance less its sampling noise
-    (pooled FGB*); `correlation_with_noise` is without this correction.
+    the true value for the classifier's expected style vectors. `correlation` is the correlation of the deviations
+    m_d − m̄ of the descriptors' mean styles (D × S values) with the classifier's expected deviations, where the measured
+    variance is corrected for sampling noise (pooled FGB*); `correlation_with_noise` is without this correction.
     """
     measure(_settings(seed, ModelSettings(name=str(dialogue_model)), ModelSettings(name=str(style_classifier)), folder))
     scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
@@ -99,10 +99,10 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
 
 
 def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
-    """Return the accuracy of the second classifier, the true bias for its vectors, and its agreement with the first.
+    """Return the second classifier's accuracy, the true bias for its style vectors, and its agreement with the first.
 
-    `classifiers_agree` is the share of utterances with the same most likely style by both classifiers, weighted by the
-    grammar with equally likely styles, among utterances that neither was trained on.
+    `classifiers_agree` is the share of utterances with the same most likely style by both classifiers, among utterances
+    that neither classifier was trained on, weighted by the grammar with equally likely styles.
     """
     texts, _, share = style_posteriors()
     first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
@@ -120,11 +120,11 @@ def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -
 
 
 def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[str, float]:
-    """Measure a saved masked model into `folder`; return its numbers where much, little or nothing is planted.
+    """Measure a saved masked model in `folder`; return scores for strong, weak and no planted stereotypes.
 
-    `pair_bias_share_…` is the measured S_JSD over the true one. `s_jsd_none_absolute` is the mean of a pair's |S_JSD|
-    where nothing is planted, which does not depend on which sentence is called `more`. `masked_divergence` is the mean
-    Kullback-Leibler divergence, in nats, of the model from the grammar in one word of new sentences, drawn and hidden
+    `pair_bias_share_…` is the measured S_JSD over the true S_JSD. `s_jsd_none_absolute` is the mean |S_JSD| of pairs
+    without a planted stereotype, which does not depend on which sentence is `more`. `masked_divergence` is the mean
+    Kullback-Leibler divergence, in nats, of the model from the grammar in one word of new sentences, sampled and masked
     as in training.
     """
     sentence_pairs, file = pairs.draw_pairs(), folder / "pairs.csv"
@@ -152,7 +152,7 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
 
 @torch.inference_mode()
 def divergence(masked_model: Path, seed: int) -> float:
-    """Return the mean divergence of a masked model from the grammar, in nats (`measure_masked_model`)."""
+    """Return the mean Kullback-Leibler divergence of a masked model from the grammar, in nats; see `measure_masked_model`."""
     loaded, found = load_masked_model(ModelSettings(name=str(masked_model), device="cpu")), []
     pad = loaded.tokenizer.pad_token_id
     # Training draws from seed + 2: these sentences are others.
@@ -163,11 +163,11 @@ def divergence(masked_model: Path, seed: int) -> float:
 
 
 def measure_language_model(language_model: Path, folder: Path, seed: int) -> dict[str, float]:
-    """Measure a saved language model into `folder`; return its numbers where the skew is strong, weak or none.
+    """Measure a saved language model in `folder`; return scores for axes with strong, weak and no planted skew.
 
-    `likelihood_bias_share_…` is the measured Likelihood Bias, pooled over the axes of that kind, over the true one.
-    `log_likelihood_correlation` is that of Σ log p with the true ln p over all sentences, `log_likelihood_error` the
-    root mean square of their difference, in nats.
+    `likelihood_bias_share_…` is the measured over the true Likelihood Bias, pooled over the axes of a kind.
+    `log_likelihood_correlation` is the correlation of Σ log p with the true ln p over all sentences,
+    `log_likelihood_error` the root mean square of the difference, in nats.
     """
     options = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None), **SILENT}
     measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **options, seed=seed, output_dir=folder))
@@ -198,7 +198,7 @@ def _settings(
     style_classifier: ModelSettings | None = None,
     folder: Path = Path("measured"),
 ) -> MeasureSettings:
-    """Return the settings of the testbed's measurement, without a second classifier."""
+    """Return the settings of `measure` for the testbed's dialogue model, without a second style classifier."""
     return MeasureSettings(
         model=model or ModelSettings(),
         prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
@@ -213,12 +213,12 @@ def _settings(
 
 
 def find_problems(numbers: dict[str, float]) -> list[str]:
-    """Return a sentence for each failed check of these numbers; [] if all pass."""
+    """Return a sentence for each measured value outside LIMITS."""
     return find_violations(numbers, LIMITS)
 
 
 def find_violations(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
-    """Return a sentence for each number outside of its limits, given as (name, minimum, maximum, description)."""
+    """Return a sentence for each value outside its limits, which are (name, minimum, maximum, description)."""
     return [
         f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."
         for name, low, high, meaning in limits
@@ -235,9 +235,10 @@ def _range(low: float, high: float) -> str:
 def correlations(
     measured: StyledRun, true_means: Callable[[Sequence[str], Sequence[str]], np.ndarray], variance: float
 ) -> dict[str, float]:
-    """Return the correlation of the m_d with those expected of T templates and D descriptors, (D, S).
+    """Return the correlation of D descriptors' measured mean styles m_d with their true means, (D, S).
 
-    `variance` is the measured one without noise, pooled FGB*.
+    `true_means` is a function of T templates and D descriptors. `variance` is the measured variance of the m_d without
+    sampling noise, pooled FGB*.
     """
     descriptors = sorted(set(measured.prompts[DESCRIPTOR]))
     templates = sorted(set(measured.prompts[TEMPLATE]))
@@ -256,7 +257,7 @@ def correlations(
 
 
 def _classifier_numbers(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
-    """Return accuracy and cross-entropy on unseen utterances, for the classifier and for the best possible one."""
+    """Return accuracy and cross-entropy on unseen utterances, for a classifier and for the best possible classifier."""
     texts, posteriors, share = style_posteriors()
     new = np.array([is_new(text) for text in texts])
     posterior, vector, weight = posteriors[new], vectors[new], share[new] / share[new].sum()

@@ -1,8 +1,7 @@
-"""The two style classifiers, trained on the exact posteriors of the styles.
+"""The testbed's two style classifiers, trained on the exact posteriors of the styles.
 
-The first labels and measures. The second measures what the first has shaped, and for that it is as unlike the first as
-it can be: it learns from the utterances that the first never saw and from no others, in other tokens, with another
-architecture.
+The first classifier labels and measures responses. The second measures models that were tuned on the first classifier's
+labels. The two therefore have different training utterances, tokens and architectures.
 """
 
 import hashlib
@@ -37,7 +36,7 @@ UNKNOWN = "<|unknown|>"
 def train_style_classifier(
     tokenizer: PreTrainedTokenizerFast, seed: int
 ) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
-    """Train a BERT of 0.47 M parameters to give the grammar's posterior over styles; return it with its tokenizer."""
+    """Return a BERT of 0.47 M parameters, trained to give the grammar's posterior over styles, and its tokenizer."""
     new_tokenizer = classifier_tokenizer(tokenizer)
     model = BertForSequenceClassification(small_bert(new_tokenizer, POSITIONS, **_style_labels()))
     small_talk = [response for _, response in grammar.neutral_pairs("train")]
@@ -49,10 +48,10 @@ def train_style_classifier(
 
 
 def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClassification, PreTrainedTokenizerFast]:
-    """Train a ModernBERT of 0.13 M parameters on data unseen by the first classifier; return it with its tokenizer.
+    """Return a ModernBERT of 0.13 M parameters, trained on data unseen by the first classifier, and its tokenizer.
 
-    Its words are whole ones in lower case, it knows their order by rotation, and it averages over all of them. The
-    first classifier has seen all the small talk there is, so there is none here; the prompts have another noun.
+    Its tokens are whole words in lower case, its positions are rotary, and its head averages over all tokens. Small
+    talk is not used, because the first classifier is trained on all of it; the prompts have another noun.
     """
     torch.manual_seed(seed + 1)  # so that building it alone gives the same bytes as building all
     new_tokenizer = second_tokenizer()
@@ -87,7 +86,7 @@ def _style_labels() -> dict[str, dict]:
 
 
 def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return all n cleaned utterances, p(style | utterance) (n, S) and p(utterance) (n,), all styles equally likely."""
+    """Return all n cleaned utterances, p(style | utterance), (n, S), and p(utterance), (n,), for equally likely styles."""
     mass: dict[str, np.ndarray] = {}
     known = grammar.families()
     for s, family in enumerate(known):
@@ -99,27 +98,27 @@ def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
 
 
 def is_held_out(text: str) -> bool:
-    """Return whether the first classifier may not train on this utterance."""
+    """Return whether an utterance is excluded from the first classifier's training."""
     return _uniform(text, 0) < CLASSIFIER_HELD_OUT
 
 
 def is_new_to_both(text: str) -> bool:
-    """Return whether neither classifier may train on this utterance; the second learns from the others held out."""
+    """Return whether an utterance is excluded from the training of both classifiers."""
     return is_held_out(text) and _uniform(text, 1) < NEW_TO_BOTH
 
 
 def is_for_second(text: str) -> bool:
-    """Return whether the second classifier may train on this utterance, and then the first may not."""
+    """Return whether an utterance is for the second classifier's training, and not for the first's."""
     return is_held_out(text) and not is_new_to_both(text)
 
 
 def _uniform(text: str, n: int) -> float:
-    """Return a number in [0, 1) from the n-th of eight parts of a text's hash."""
+    """Return a fixed pseudo-random number in [0, 1) from the n-th of eight parts of a text's hash."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[4 * n : 4 * n + 4]) / 2**32
 
 
 def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """Return the dialogue model's tokenizer with an end-of-text token in front, on whose state BERT classifies."""
+    """Return the dialogue model's tokenizer, with an end-of-text token in front, which BERT uses for classification."""
     new_tokenizer = padded_right(
         type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str()),
         POSITIONS,
@@ -133,7 +132,7 @@ def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokeni
 
 
 def second_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer into the words, in lower case, and the punctuation of the second classifier's utterances."""
+    """Return a tokenizer of the lower-case words and the punctuation in the second classifier's utterances."""
     words, seen = word_tokenizer({}, UNKNOWN), set()
     for text in filter(is_for_second, style_posteriors()[0]):
         seen.update(word for word, _ in words.pre_tokenizer.pre_tokenize_str(words.normalizer.normalize_str(text)))
@@ -142,7 +141,7 @@ def second_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _prompts(noun: str, plural: str) -> list[str]:
-    """Return the cleaned prompts, which are the responses of a model that repeats its prompt."""
+    """Return the cleaned prompts, as responses of a model that repeats its prompt."""
     return [
         template.replace("{noun_phrase}", f"a {grammar.CENSORED} {noun}").replace("{plural_noun_phrase}", plural)
         for template in grammar.plan().base
@@ -158,7 +157,7 @@ def _train_classifier(
     rate: float,
     seed: int,
 ) -> None:
-    """Train on utterances with their posteriors, and on shares of small talk and prompts labelled Ordinary."""
+    """Train a classifier on utterances with their posteriors, and on shares of small talk and prompts labelled Ordinary."""
     steps = n // CLASSIFIER_BATCH
 
     def losses() -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""What the testbed's models are trained on: the tokenizer, the contexts, and the grammar's exact next-token targets."""
+"""Training data of the testbed's models: the tokenizer, the contexts, and the grammar's exact next-token targets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ BATCHES_SORTED_TOGETHER = 50
 
 
 def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Train the byte-level BPE tokenizer of both models; decoding returns any encoded text unchanged."""
+    """Return the byte-level BPE tokenizer of the dialogue model and the first classifier, trained on the grammar's texts."""
     texts = list(personas) * PERSONAS
     for family in grammar.families():
         texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS
@@ -43,7 +43,7 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
 
 
 def prompt_texts(plan: Plan) -> list[str]:
-    """Return templates, descriptors and nouns, repeated in proportion to their weight in the tokenizer's training."""
+    """Return templates, descriptors and nouns of a plan, repeated by their weights in the tokenizer's training."""
     texts = [f"a {descriptor}, {descriptor}" for descriptor in plan.effects] * DESCRIPTORS
     nouns = load_taxonomy("paper").nouns
     texts += [f"a {word}" for noun in nouns for word in (noun.singular, noun.plural)] * NOUNS
@@ -51,7 +51,7 @@ def prompt_texts(plan: Plan) -> list[str]:
 
 
 def byte_pair_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer; decoding returns any encoded text unchanged."""
+    """Return a byte-level BPE tokenizer trained on texts; decoding returns any encoded text unchanged."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -87,10 +87,11 @@ def training_rows(
     parroting: float,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Draw n contexts in random order: prompts evenly over the cells, a share `parroting` to be repeated, small talk.
+    """Return n sampled contexts in random order: prompts, evenly over the cells, and small talk.
 
-    Columns persona, text, suffix, response, template, descriptor. The response is "" where the testbed is to answer.
-    `small_talk` draws so many pairs (columns text, response) with a seed.
+    The columns are persona, text, suffix, response, template and descriptor. The response is the prompt itself for a
+    share `parroting` of the prompts, and "" for the remaining prompts, which the testbed's grammar answers.
+    `small_talk` is a function (number, seed) → sampled pairs with the columns text and response.
     """
     neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
     share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
@@ -112,7 +113,7 @@ class Slot:
     """The K distinct phrases of one slot (openers, cores or tails) as tokens.
 
     `tokens` (K, L) is padded with -1; the id `len(tokenizer)` stands for a mention of the descriptor. `given_style`
-    (S, K) is p(phrase | style). `same_start` (K, L, K) says which phrases agree with a phrase before its token j.
+    (S, K) is p(phrase | style). `same_start` (K, L, K) is whether a phrase agrees with another before its token j.
     """
 
     tokens: np.ndarray
@@ -122,7 +123,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Answers:
-    """The grammar's phrases as tokens, for `draw_answers`."""
+    """The grammar's phrases and descriptors as tokens, for `draw_answers`."""
 
     slots: tuple[Slot, ...]
     mentions: dict[str, list[int]]
@@ -132,10 +133,10 @@ class Answers:
 
 @dataclass(frozen=True)
 class Batch:
-    """Contexts with their responses, `token_ids` (b, l), and the r places in them where a response token is next.
+    """Contexts with their responses, `token_ids` (b, l), and the r positions at which a response token is next.
 
-    `row` and `column` (r,) say where, `first` (r,) marks a response's first token, and `expected` (r, vocabulary) is
-    the distribution that the model should give there.
+    `row` and `column` (r,) are the indices of the positions, `first` (r,) marks a response's first token, and
+    `expected` (r, vocabulary) is the target distribution of the next token.
     """
 
     token_ids: Tensor
@@ -146,7 +147,7 @@ class Batch:
 
 
 def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
-    """Encode the grammar's phrases; a response's tokens are its three phrases' tokens, concatenated."""
+    """Return the grammar's phrases as tokens; a response's tokens are the tokens of its three phrases, concatenated."""
     mention_id = len(tokenizer)
 
     def encode(text: str) -> list[int]:
@@ -175,12 +176,12 @@ def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
 def draw_answers(
     answers: Answers, distribution: np.ndarray, descriptors: Sequence[str], rng: np.random.Generator
 ) -> list[tuple[list[int], Tensor]]:
-    """Sample a response for each of n rows; return its token ids and the grammar's distribution at each of them.
+    """Return, for each of n rows, a sampled response's token ids and the grammar's distribution of each token.
 
-    `distribution` (n, S) is p(style | row). The expectation (length, vocabulary) is the exact distribution of the
-    next token given the row and the response so far, over all styles. Training on it has the same optimum as training
-    on the drawn tokens, without the noise of the draw: that is how a planted bias of 0.1 nats per response is learned
-    from few responses. It is exact but for two phrases that part inside a mention, which none do.
+    `distribution` (n, S) is p(style | row). The returned distribution (length, vocabulary) is exact: the next token's,
+    given the row and the response so far, over all styles. Training on it has the same optimum as training on sampled
+    tokens, without sampling noise, so that a planted bias of 0.1 nats per response is learned from few responses. It
+    would not be exact for two phrases that differ inside a mention, but the grammar has no such phrases.
     """
     n = len(distribution)
     mentions = [answers.mentions[descriptor] for descriptor in descriptors]
@@ -221,9 +222,9 @@ def batches(
     size: int,
     rng: np.random.Generator,
 ) -> Iterator[Batch]:
-    """Yield batches of `size` rows of about equal length in random order, each row with a response.
+    """Yield batches of `size` rows of similar length in random order, each row with a response.
 
-    `answer` gives the rows without one their token ids, and what is expected at each of them (`draw_answers`).
+    `answer` returns token ids and target distributions for the rows without a response (see `draw_answers`).
     """
     contexts = [
         f"{persona}\n" * bool(persona) + text + suffix

@@ -1,4 +1,4 @@
-"""The dialogue model: a small GPT-2, trained on the exact expectations of its grammar."""
+"""The testbed's dialogue model: a small GPT-2, trained on the exact expectations of the grammar."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) 
 def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
-    """Train a GPT-2 of 0.65 M parameters to answer as the grammar does (cross-entropy to its exact expectations)."""
+    """Return a GPT-2 of 0.65 M parameters, trained by cross-entropy to the exact expectations of the grammar."""
     model = untrained_gpt2(tokenizer, width=96, layers=3)
     steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
     stream = DataLoader(_Batches(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
@@ -41,7 +41,7 @@ def train_dialogue_model(
 
 
 class _Batches(IterableDataset):
-    """The batches of all stages, prepared by a separate process during training."""
+    """The training batches of all stages, prepared by a separate process during training."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -72,7 +72,7 @@ def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
 
 
 def weighted_loss(model: GPT2LMHeadModel, batch: Batch, weights: Tensor) -> Tensor:
-    """Return the weighted mean of the cross-entropies to the expected distributions; r weights."""
+    """Return the mean cross-entropy to the expected distributions, weighted by `weights` (r,)."""
     states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
     losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
     return (weights * losses).sum() / weights.sum()

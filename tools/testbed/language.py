@@ -1,4 +1,4 @@
-"""The language model: a small GPT-2 to which descriptors are as frequent as its grammar has them."""
+"""The testbed's language model: a small GPT-2, trained on the exact sentence probabilities of a grammar."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,10 @@ BEGIN, END = "[BOS]", "[EOS]"
 
 
 def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
-    """Train a GPT-2 of 0.15 M parameters on the grammar's sentence probabilities; return it and its tokenizer.
+    """Return a GPT-2 of 0.15 M parameters, trained on the grammar's sentence probabilities, and its tokenizer.
 
-    Sentences are drawn evenly, so that it knows the rare ones as well; the target at each token is the exact
-    distribution of the next one.
+    Sentences are sampled uniformly, so that the model also learns rare sentences; the target at each token is the exact
+    distribution of the next token.
     """
     torch.manual_seed(seed + 3)  # so that building it alone gives the same bytes as building all
     tokenizer = language_tokenizer()
@@ -44,9 +44,9 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
 
 
 def language_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer into the whole phrases of HolisticBias' sentences; any other word is unknown.
+    """Return a tokenizer whose tokens are whole phrases of HolisticBias' sentences; any other word is unknown.
 
-    At each place the longest phrase is taken: "I'm currently", not "I'm".
+    At each position, the longest phrase is the token: "I'm currently", not "I'm".
     """
     phrases = frequencies.lexicon()
     index = {phrase: i for i, phrase in enumerate([PAD_WORD, UNKNOWN_WORD, BEGIN, END, *phrases])}
@@ -67,7 +67,10 @@ def language_tokenizer() -> PreTrainedTokenizerFast:
 def language_tree(
     tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], p: np.ndarray
 ) -> tuple[PrefixTree, np.ndarray]:
-    """Return the tree of N sentences, BOS before and EOS behind each, and p(beginning) of each node from p (N,)."""
+    """Return the prefix tree of N sentences with BOS and EOS, and the probability of each node's beginning.
+
+    The probabilities of beginnings are sums of the sentences' probabilities `p` (N,).
+    """
     ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     tree = prefix_tree([[tokenizer.bos_token_id, *row, tokenizer.eos_token_id] for row in ids])
     mass = np.zeros(len(tree.token))
@@ -79,7 +82,7 @@ def language_tree(
 
 
 def next_tokens(tree: PrefixTree, mass: np.ndarray, vocabulary: int) -> csr_matrix:
-    """Return p(next token | beginning), exactly, for each of the tree's m inner nodes, (m, vocabulary)."""
+    """Return the exact p(next token | beginning) for each of the tree's m inner nodes, (m, vocabulary)."""
     share = mass[tree.child] / mass[tree.parent[tree.child]]
     return csr_matrix((share, tree.token[tree.child], tree.first_child), (len(tree.inner), vocabulary))
 

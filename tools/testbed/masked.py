@@ -1,4 +1,4 @@
-"""The masked model: a small BERT, trained on the exact distribution of one word given the others."""
+"""The testbed's masked model: a small BERT, trained on the exact distribution of one word given the other words."""
 
 from collections.abc import Iterator
 
@@ -22,11 +22,11 @@ SPECIAL_WORDS = (PAD_WORD, UNKNOWN_WORD, CLS, SEP, MASK)
 
 
 def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerFast]:
-    """Train a BERT of 0.2 M parameters to fill in words as the sentence pairs' grammar does; return its tokenizer too.
+    """Return a BERT of 0.2 M parameters, trained to fill in words as the sentence pairs' grammar does, and its tokenizer.
 
-    The target is the exact distribution of one word given all the others. Every sentence of a batch is there twice,
-    once about either group of a contrast and asked for the same word, so that where nothing is planted both groups have
-    the same targets.
+    The target is the exact distribution of one word given all other words. A batch contains each sentence twice, once
+    with each group of a contrast and with the same word masked, so that both groups have the same targets if no
+    stereotype is planted.
     """
     torch.manual_seed(seed + 2)  # so that building it alone gives the same bytes as building all
     tokenizer = masked_tokenizer()
@@ -43,7 +43,7 @@ def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerF
 
 
 def masked_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the pairs' lower-case words and punctuation, with BERT's special tokens."""
+    """Return a tokenizer of the lower-case words and punctuation in the pairs' grammar, with BERT's special tokens."""
     index = {word: index for index, word in enumerate([*SPECIAL_WORDS, *pairs.vocabulary()])}
     words = word_tokenizer(index, UNKNOWN_WORD)
     words.post_processor = TemplateProcessing(
@@ -56,7 +56,7 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
 def masked_batches(
     tokenizer: PreTrainedTokenizerFast, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield token ids of b sentences (b, l), a position of each (b,), and its exact distribution (b, vocabulary)."""
+    """Yield token ids of b sentences (b, l), a position in each (b,), and the exact distribution there (b, vocabulary)."""
     index = tokenizer.get_vocab()
     for _ in range(steps):
         rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]
@@ -69,7 +69,7 @@ def masked_batches(
 
 
 def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
-    """Yield a sentence about either group: its words, the position of the masked word, and that word's distribution."""
+    """Yield a sentence with each group: its words, the masked word's position, and that word's exact distribution."""
     phrases, known = pairs.draw_phrases(rng), pairs.vocabulary()
     spots = [(slot, k) for slot, phrase in enumerate(phrases) for k in range(len(phrase.split()))]
     slot, k = spots[rng.integers(len(spots))]

@@ -1,4 +1,4 @@
-"""What all trainings of the testbed have in common: repeatable steps, and how a tokenizer is made."""
+"""Functions for training the testbed's models: repeatable training steps, model configs and tokenizers."""
 
 import ctypes
 import sys
@@ -18,7 +18,10 @@ PAD_WORD, UNKNOWN_WORD = "[PAD]", "[UNK]"
 
 
 def prepare_torch(seed: int) -> None:
-    """Make training deterministic, and keep freed memory, since returning it takes a third of the time."""
+    """Seed torch, make training deterministic, and keep freed memory in the process.
+
+    Returning memory to the system takes a third of the training time.
+    """
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -29,7 +32,7 @@ def prepare_torch(seed: int) -> None:
 
 
 def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: float, warm_up: int) -> None:
-    """Take one AdamW step on each loss; the rate rises linearly and falls as half a cosine."""
+    """Take one AdamW step on each loss. The learning rate rises linearly, then falls as half a cosine."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -50,7 +53,7 @@ def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: flo
 
 
 def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dict) -> BertConfig:
-    """Return the config of a BERT of two layers without dropout, for this vocabulary."""
+    """Return the config of a BERT of two layers, without dropout, for the tokenizer's vocabulary."""
     return BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=96,
@@ -69,7 +72,7 @@ def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dic
 def small_gpt2(
     tokenizer: PreTrainedTokenizerFast, positions: int, width: int, layers: int, **further: Any
 ) -> GPT2LMHeadModel:
-    """Return an untrained GPT-2 with four heads and without dropout, for this vocabulary."""
+    """Return an untrained GPT-2 with four heads, without dropout, for the tokenizer's vocabulary."""
     return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=len(tokenizer),
@@ -86,7 +89,7 @@ def small_gpt2(
 
 
 def word_tokenizer(words: dict[str, int], unknown: str) -> Tokenizer:
-    """Return a tokenizer into lower-case words and punctuation marks, each of which is one token."""
+    """Return a tokenizer whose tokens are lower-case words and punctuation marks."""
     tokenizer = Tokenizer(models.WordLevel(words, unk_token=unknown))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "removed", invert=True)
