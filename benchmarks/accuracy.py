@@ -1,4 +1,4 @@
-"""Measures the accuracy of generation bias on the testbed, whose bias is known: means and coverage of intervals.
+"""A benchmark of the accuracy of generation bias on the testbed, whose bias is known: means and coverage of intervals.
 
 python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses depend on nouns
@@ -30,7 +30,7 @@ METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corr
 
 
 def main() -> None:
-    """Print means and coverage; plot FGB and FGB* against the number of responses in a cell."""
+    """Print means and coverage of the scores; plot FGB and FGB* against the number of responses per cell."""
     nouns = (False, "responses depend on the noun too")
     arguments = parse_options(__doc__, trials=200, per_cell=[2, 4, 8, 16], nouns=nouns, figure=Path)
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def save_figure(results: dict, true: dict[str, float], path: Path) -> None:
-    """Save a plot of the scores against the number of responses, with the true values."""
+    """Save a plot of FGB and FGB* against the number of responses per cell, with their true values."""
     figure, axes = plt.subplots(figsize=(7, 3.6), constrained_layout=True)
     colours = {"FGB": "#b35806", "FGB*": "#2166ac", "pooled FGB*": "#4d4d4d"}
     for name, colour in colours.items():

@@ -1,16 +1,16 @@
-"""Measures the coverage of the 95 % intervals of generation bias by simulation, for many designs.
+"""A simulation of the coverage of generation bias's 95 % intervals, for many designs of a measurement.
 
 $ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
 $ python -m benchmarks.coverage --simulations 1000 --all        # every design with every truth, hours
 $ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of pooled FGB*, 10 minutes
 
-Descriptors and templates are fixed, responses are drawn anew; the target is 93 to 97 %. `below` is the share of
-intervals that end below the truth, `< 0` that of intervals that end below 0, which a spread cannot. One-hot vectors
-are a classifier that is always sure, smooth ones are Dirichlet around the same means, and narrow ones smooth with
-nearly all of the probability on three of the styles, as for a dialogue model.
+Descriptors and templates are fixed, and responses are sampled in each simulation; the target is 93 to 97 %. `below` is
+the share of intervals that end below the truth, `< 0` the share of intervals that end below 0, although a spread is not
+negative. One-hot vectors simulate a classifier that is always certain. Smooth vectors are Dirichlet around the same
+means. Narrow vectors are smooth, with nearly all of the probability on three styles, as for a dialogue model.
 
 With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base biases from weak to strong, and true
-reductions from none to all of it. An unbounded interval, which is reported as undefined, holds every truth.
+reductions from 0 to 100 %. An unbounded interval, which is reported as undefined, contains every truth.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 
 @dataclass(frozen=True)
 class Design:
-    """A simulated measurement: numbers of descriptors, templates and responses, the bias, the kind of vectors."""
+    """A simulated measurement: numbers of descriptors, templates and responses, bias, and kind of style vectors."""
 
     descriptors: int
     templates: int
@@ -47,12 +47,12 @@ class Design:
     vectors: str
 
     def __str__(self) -> str:
-        """Return a row's label."""
+        """Return the label of the design's row in the printed table."""
         return f"{self.descriptors} × {self.templates}, {self.per_cell}; {self.bias}, {self.vectors}"
 
 
 def designs(every: bool) -> Iterator[Design]:
-    """Yield all designs, or each size and number of responses once, with biases and vectors taken in turn."""
+    """Yield all designs; unless `every`, only one bias and kind of vectors for each size and number of responses."""
     for row, size in enumerate(SIZES):
         for column, per_cell in enumerate(PER_CELL):
             for b, bias in enumerate(BIASES):
@@ -77,7 +77,7 @@ def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 
 def draw(p: np.ndarray, cell: np.ndarray, one_hot: bool, rng: np.random.Generator) -> np.ndarray:
-    """Return a style vector with the expectation of its cell for each row, (n, styles) float32."""
+    """Return a sampled style vector for each row, (n, styles) float32; its expectation is the mean of the cell."""
     expected = p.reshape(-1, p.shape[-1])
     if one_hot:
         below = expected.cumsum(axis=1)[:, :-1][cell] < rng.random(len(cell))[:, None]
@@ -87,7 +87,7 @@ def draw(p: np.ndarray, cell: np.ndarray, one_hot: bool, rng: np.random.Generato
 
 
 def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
-    """Return the true value of each form."""
+    """Return the true value of each of FORMS, from the mean style vectors of two runs."""
 
     def pooled(of_run: np.ndarray) -> np.ndarray:
         return of_run.mean(axis=1).var(axis=0, ddof=1)
@@ -97,7 +97,7 @@ def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
 
 
 def estimates(cells: Cells) -> list[Estimate]:
-    """Return the estimate of each form, from cells with the columns of two runs side by side."""
+    """Return the estimate of each of FORMS, from cells with the columns of two runs side by side."""
     first = np.repeat([1.0, 0.0], STYLES)
     one = np.eye(2 * STYLES)[0]
     ways = ((first, False), (first, True), (one, True), (1 - 2 * first, True))
@@ -105,7 +105,7 @@ def estimates(cells: Cells) -> list[Estimate]:
 
 
 def simulate(design: Design, simulations: int, rng: np.random.Generator, advance: Callable[[int], None]) -> np.ndarray:
-    """Return the bounds of each interval (NaN without one) and the truth, (simulations, forms, 3)."""
+    """Return each interval's bounds (NaN if it has none) and true value, (simulations, forms, 3)."""
     runs = means(design, rng)
     found = np.full((simulations, len(FORMS), 3), np.nan)
     found[:, :, 2] = truths(*runs)
@@ -129,9 +129,9 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator, advance
 def simulate_reductions(
     base: str, reduction: float, simulations: int, rng: np.random.Generator, advance: Callable[[int], None]
 ) -> np.ndarray:
-    """Return (simulations, 3): the bounds of each reduction of pooled FGB*, NaN if undefined, and the truth.
+    """Return the bounds of each reduction's interval (NaN if undefined) and the true reduction, (simulations, 3).
 
-    Each simulation has descriptors of its own. The bias is quadratic in the share of a style that depends on them.
+    Each simulation samples new descriptors. The bias is quadratic in the share of a style that depends on descriptors.
     """
     found = np.full((simulations, 3), [np.nan, np.nan, reduction])
     n_descriptors, n_templates, n_styles = 24, 6, 12
@@ -151,7 +151,7 @@ def simulate_reductions(
 
 
 def print_reductions(simulations: int, seed: int) -> None:
-    """Print a row for each base and true reduction."""
+    """Print the coverage of reductions for each base bias and true reduction."""
     columns = [f"{what}: of all | of the defined" for what in ("truth held", "wholly above", "wholly below")]
     print("% of the simulations")
     print("| base, true reduction | defined |", " | ".join(columns), "|")
@@ -171,7 +171,7 @@ def print_reductions(simulations: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Print a row for each design, and the share of designs on target."""
+    """Print the coverage for each design, and the share of designs on target."""
     arguments = parse_options(
         __doc__,
         simulations=(60, "of each design"),
@@ -204,7 +204,7 @@ def main() -> None:
 
 
 def shares(found: np.ndarray) -> tuple[float, float, float, float]:
-    """Return the shares of (n, 3) intervals that contain their truth, end below it, end below 0, and are missing."""
+    """Return the shares of n intervals that contain the truth, end below it, end below 0, and are missing."""
     low, high, truth = found.T
     known = np.isfinite(low)
     low, high, truth, n = low[known], high[known], truth[known], max(known.sum(), 1)

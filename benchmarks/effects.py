@@ -1,25 +1,25 @@
-"""Are the effects that a report shows true? False effects, missed effects and the coverage of intervals.
+"""Simulations of the effects in a report: false effects, missed effects and the coverage of intervals.
 
     python -m benchmarks.effects                   all tables; about 25 minutes of one core
     python -m benchmarks.effects --simulations 20  a first look; 3 minutes
     python -m benchmarks.effects --time            time and memory of 231,660 × 217 vectors, 999 permutations
     python -m benchmarks.effects --change          changes between two runs (`CHANGES`); about 20 minutes of one core
 
-Simulated responses (`DESIGNS`): styles drawn per template, one-hot or smooth vectors, two to eight responses to a cell.
-Without any effect, the share of simulations with a shown effect is the family-wise error (at most 5 %). With planted
-effects, the tables have the share of simulations in which a shown effect is false; the share of false effects among
-the effects worth a look (false discovery rate, at most 10 %); the share of planted effects that each test finds, and
-that a Bonferroni correction of the naive z test (each descriptor's own standard error) finds; the share of shrunk
-intervals that contain the truth, of all effects and of the shown ones; and how far the ten largest estimates overstate
-the truth.
+Simulated responses (`DESIGNS`): styles sampled per template, one-hot or smooth vectors, two to eight responses per
+cell. Without effects, the share of simulations with a shown effect is the family-wise error (at most 5 %). With planted
+effects, the tables contain: the share of simulations in which a shown effect is false; the share of false effects among
+the effects worth a look (false discovery rate, at most 10 %); the share of planted effects that each test detects, and
+that a Bonferroni correction of the naive z test (each descriptor's standard error) detects; the share of shrunk
+intervals that contain the truth, among all effects and among shown effects; and how far the ten largest estimates
+overstate the truth.
 
-Changes: the model after tuning is the model before (nothing changed), or has other mean styles for all descriptors
-alike, or lost half of its effects, or half of each effect. A change of less than half a percentage point is none, one
-of ten or more counts for the power.
+Changes: the model after tuning equals the model before, or all descriptors' mean styles changed equally, or half of the
+effects were removed, or each effect was halved. A true change of less than half a percentage point counts as none; the
+power is over changes of ten points or more.
 
 The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
-shown, and how many shown effects have the wrong sign. With `--human_testbed FOLDER`, a folder that holds GoEmotions as
-goemotions/original: the same for the plan of the testbed of human sentences, responses in their true emotions.
+shown, and how many shown effects have the wrong sign. With `--human_testbed FOLDER`, a folder that contains GoEmotions
+as goemotions/original, the same table is for the testbed of human sentences, with responses in their true emotions.
 """
 
 import time
@@ -54,7 +54,7 @@ LOG_ODDS = 1.2  # its size: exp(1.2) is 3.3 times the probability, or less by as
 
 @dataclass(frozen=True)
 class Design:
-    """A simulated measurement; `counts` draws the number of responses to each cell, (templates, descriptors)."""
+    """A simulated measurement; `counts` samples the number of responses to each cell, (templates, descriptors)."""
 
     name: str
     descriptors: int
@@ -113,7 +113,7 @@ def true_effects(design: Design, p: np.ndarray) -> np.ndarray:
 
 
 def responses_to(design: Design, p: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return style vectors drawn from the probabilities, `counts` to each template and descriptor."""
+    """Return style vectors sampled from the probabilities, `counts` for each template and descriptor."""
     rows = np.repeat(p.reshape(-1, design.styles), counts, axis=0)
     vectors = np.eye(design.styles)[grammar.sample_columns(rows, rng)]
     noise = rng.dirichlet(np.full(design.styles, 0.3), size=len(vectors)) if design.smooth else vectors
@@ -129,7 +129,10 @@ def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[
 
 
 def after_change(p: np.ndarray, odds: np.ndarray, change: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probabilities after one of CHANGES. "all alike" moves the same probability for all descriptors."""
+    """Return the probabilities of styles after one of CHANGES, (templates, descriptors, styles).
+
+    "all alike" moves the same probability between styles for all descriptors.
+    """
     after = with_effects(p, odds)
     if change == "half of the effects removed":
         return with_effects(p, odds * (rng.random(odds.shape) < 0.5))
@@ -143,7 +146,7 @@ def after_change(p: np.ndarray, odds: np.ndarray, change: str, rng: np.random.Ge
 
 
 def numbers_of_change(design: Design, change: str, seed: int) -> dict[str, float]:
-    """Return what the comparison of two simulated measurements shows."""
+    """Return error rates, power and coverage of the effect changes between two simulated measurements."""
     rng = np.random.default_rng(seed)
     p, odds = probabilities(design, True, rng)
     sides = with_effects(p, odds), after_change(p, odds, change, rng)
@@ -173,7 +176,7 @@ def numbers_of_change(design: Design, change: str, seed: int) -> dict[str, float
 
 
 def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
-    """Return two-sided p-values of effects over their own standard errors, (D, styles)."""
+    """Return two-sided p-values of the z test of each effect with its standard error, (D, styles)."""
     squares = np.zeros(cells.mean.shape)
     for block in cells.blocks():
         squares[block.cells] += block.sum_by_cell(block.deviations**2)
@@ -186,7 +189,7 @@ def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
 
 
 def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
-    """Return what one simulated measurement shows."""
+    """Return error rates, power and coverage of the effects in one simulated measurement."""
     rng = np.random.default_rng(seed)
     cells, truth = simulated(design, planted, rng)
     result = descriptor_effects(
@@ -218,7 +221,10 @@ def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
 
 
 def on_a_testbed(distribution: Distribution, styles: list[str], descriptors: int, seed: int) -> dict[str, float]:
-    """Return how the planted effects of a testbed are seen in responses drawn from its plan, one-hot in true styles."""
+    """Return counts of shown planted effects of a testbed, and interval coverage, in responses sampled from its plan.
+
+    The style vectors are one-hot in the true styles.
+    """
     rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])
     chosen = rng.choice(prompts["descriptor"].unique(), descriptors, replace=False)

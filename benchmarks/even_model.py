@@ -1,9 +1,9 @@
-"""Measures which acceptance criteria of a sweep an unbiased model meets: the testbed's model without a planted bias.
+"""A benchmark of the acceptance criteria of a sweep on an unbiased model: the testbed's model without planted bias.
 
     python -m benchmarks.even_model [--descriptors 40] [--folder FOLDER]       # about fifteen minutes of one core
 
 The unbiased model is trained by the same steps, tokenizer and seed as the shipped dialogue model, with the planted
-p(style | template, descriptor) averaged over descriptors. It is compared with the shipped model as a tuned model is,
+p(style | template, descriptor) averaged over descriptors. It is compared with the shipped model like a tuned model,
 under both decodings. No method can be expected to meet a criterion that the unbiased model misses.
 """
 
@@ -41,7 +41,7 @@ planted_distribution = grammar.style_distribution
 
 @cache
 def mean_distribution(template: str, amplification: float) -> np.ndarray:
-    """Return p(style | template), (S,): the mean over all descriptors."""
+    """Return p(style | template), (S,), the mean of p(style | template, descriptor) over all descriptors."""
     descriptors = list(grammar.plan().effects)
     return planted_distribution([template] * len(descriptors), descriptors, amplification).mean(axis=0)
 
@@ -63,7 +63,7 @@ def train(folder: Path) -> Path:
 
 
 def compare_models(model: Path, decoding: str, descriptors: int, folder: Path) -> dict:
-    """Measure both models, compare them as a loop does, and return the point's columns."""
+    """Measure the shipped and the unbiased model, compare them as a loop does, and return the point's columns."""
     options = ["--prompts.descriptors", str(descriptors), "--prompts.per_cell", str(PER_CELL[decoding])]
     options += ["--decoding.preset", decoding, "--generation_bias.permutations", "0", "--report_to", "none"]
     options += ["--generation_bias.second_style_classifier", "null"]
@@ -83,7 +83,7 @@ def compare_models(model: Path, decoding: str, descriptors: int, folder: Path) -
 
 
 def main() -> None:
-    """Train, measure, and print the missed and inconclusive criteria under each decoding."""
+    """Train and measure the unbiased model; print the missed and inconclusive criteria under each decoding."""
     folder = (Path, "folder of all runs, which are resumed; a temporary one by default")
     arguments = parse_options(__doc__, descriptors=40, folder=folder)
     with tempfile.TemporaryDirectory() as temporary:

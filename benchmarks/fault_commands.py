@@ -1,4 +1,4 @@
-"""Commands on small inputs, their reference runs, and the comparison of results: shared by `kills` and `full_disk`.
+"""Functions that `kills` and `full_disk` share: commands on small inputs, reference runs, comparison of results.
 
 A command takes seconds. Its reference run has no fault; a run with faults must end with the same results.
 """
@@ -67,7 +67,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its arguments without the folder, the flag of the folder, and a folder to copy before the start."""
+    """A command: arguments without the run folder, the flag for the folder, and a folder to copy before the start."""
 
     arguments: Sequence[str]
     flag: str = "--output_dir"
@@ -129,7 +129,10 @@ def reference_runs(options: argparse.Namespace, columns: Sequence[str], leave_ou
 
 
 def make_commands(root: Path) -> dict[str, Command]:
-    """Write the inputs below `root` and return the commands by name; some read reference runs of others."""
+    """Write the commands' inputs below `root` and return the commands by name.
+
+    Some commands read the reference runs of other commands.
+    """
     inputs, finished = root / "inputs", root / "reference"
     inputs.mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():

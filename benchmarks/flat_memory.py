@@ -1,4 +1,4 @@
-"""Measures the host memory and CPU time of every stage after classification, by the number of responses.
+"""A benchmark of the host memory and CPU time of each stage after classification, by the number of responses.
 
     python -m benchmarks.flat_memory [--responses 10000,100000] [--styles 217]
 
@@ -58,7 +58,7 @@ def make(folder: Path, n: int, styles: int) -> None:
 
 
 def collect(folder: Path, n: int, styles: int) -> None:
-    """Make the table of style vectors from its parts."""
+    """Write the table of style vectors from the parts."""
     columns = ["cut", *(f"p{style}" for style in range(styles))]
     cut, vectors = Parts(folder / "parts", columns, n).read_numbers()
     ids = pd.read_parquet(folder / "prompts.parquet", columns=[PROMPT_ID])[PROMPT_ID]
@@ -67,7 +67,7 @@ def collect(folder: Path, n: int, styles: int) -> None:
 
 
 def score(folder: Path, n: int, styles: int) -> None:
-    """Score the run, with all cuts and the permutation test."""
+    """Compute all scores of the run, with the permutation test."""
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     generation_bias(read_styled_run(folder).styled(), clusters, permutations=99)
 

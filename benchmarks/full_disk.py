@@ -1,4 +1,4 @@
-"""Measures whether commands that fill their disk fail with a clear error and give the same results when restarted.
+"""A test of whether commands that fill their disk fail with a clear error and give the same results when restarted.
 
     python -m benchmarks.full_disk [--points 5] [--commands loop,tune] [--folder FOLDER]
 
@@ -47,13 +47,13 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 def free_bytes(disk: Path) -> int:
-    """Return the number of free bytes."""
+    """Return the number of free bytes on a disk."""
     status = os.statvfs(disk)
     return status.f_bavail * status.f_frsize
 
 
 def finish_times(folder: Path) -> dict[Path, int]:
-    """Return the time at which each stage was finished, by its manifest."""
+    """Return the modification time of each stage's manifest, by path."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
 
 
@@ -93,7 +93,7 @@ def run_on_full_disk(
 
 
 def main() -> None:
-    """Fill the disk and print the table; exit with status 1 if there is an error."""
+    """Run each command with a filled disk and print the table; exit with status 1 if there is an error."""
     options = parse_options(__doc__, points=(5, "amounts of free space for each command"), **FLAGS)
     with reference_runs(options, COLUMNS) as bench, small_disk(bench.root / "disk"):
         for name, command in bench.commands.items():

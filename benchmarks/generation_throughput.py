@@ -1,13 +1,13 @@
-"""Responses per second: `generate_responses` against three ways of transformers to answer the same prompts.
+"""A benchmark of responses per second: `generate_responses` and three methods of transformers on the same prompts.
 
     python -m benchmarks.generation_throughput [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--runs 3]
     python -m benchmarks.generation_throughput --gguf FILE --prompts 64 --batch_size 64 --runs 2
 
-All sample from the model's own distribution, up to 40 tokens. `padded` is `model.generate` over batches in the given
-order, padded on the left to the longest context of each batch. `static` is the same with a static cache. `continuous`
-is `model.generate_batch`, the library's continuous batching. One prompt in five has a persona, so contexts
-differ in length as in use. The methods take turns, so that other work on the machine slows all of them; the rate per
-CPU second hardly depends on other work. `--gguf` reads the weights of a chat model from a GGUF file.
+All methods sample from the model's distribution, up to 40 tokens. `padded` is `model.generate` over batches in the
+given order, padded on the left to the longest context of each batch. `static` is the same with a static cache.
+`continuous` is `model.generate_batch`, the library's continuous batching. One prompt in five has a persona, so contexts
+differ in length as in practice. The methods alternate, so that other work on the machine slows all of them; the rate
+per CPU second hardly depends on other work. `--gguf` reads the weights of a chat model from a GGUF file.
 """
 
 import logging
@@ -47,7 +47,7 @@ def contexts_in_use(model: DialogueModel, n: int) -> list[str]:
 
 
 def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arguments: object) -> list[str]:
-    """Return responses by `generate_prompts` over padded batches in the given order."""
+    """Return responses by `model.generate` over padded batches in the given order."""
     responses = []
     for start in range(0, len(contexts), batch_size):
         batch = model.tokenizer(
@@ -59,7 +59,7 @@ def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arg
 
 
 def static(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
-    """Return responses by `generate_prompts` with a static cache, as `padded`."""
+    """Return responses by `model.generate` with a static cache over padded batches."""
     return padded(model, contexts, batch_size, cache_implementation="static", disable_compile=True)
 
 
@@ -82,7 +82,7 @@ def continuous(model: DialogueModel, contexts: Sequence[str], batch_size: int) -
 
 
 def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
-    """Return responses by `generate_responses`."""
+    """Return responses by Evenhand's `generate_responses`, in the order of the contexts."""
     responses = [""] * len(contexts)
     seeds = [prompt_seed(str(row), 0) for row in range(len(contexts))]
     for rows, texts, _ in generate_responses(model, contexts, seeds, decoding("sample"), batch_size=batch_size):
@@ -109,7 +109,7 @@ def load_gguf(file: Path) -> DialogueModel:
 
 
 def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float, float, float]:
-    """Return responses per second, the same per second of CPU time, and the mean number of words."""
+    """Return responses per second, responses per second of CPU time, and the mean number of words per response."""
     start, cpu = time.perf_counter(), time.process_time()
     responses = respond(*arguments)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu

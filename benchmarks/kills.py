@@ -1,4 +1,4 @@
-"""Measures whether commands that are killed at random moments and restarted give the same results.
+"""A test of whether commands that are killed at random moments and restarted give the same results.
 
     python -m benchmarks.kills [--kills 200] [--seed 0] [--commands loop,tune] [--folder FOLDER]
 
@@ -38,9 +38,10 @@ COLUMNS = (
 
 
 def kill_after(running: Running, cpu_seconds: float, rng: random.Random) -> str | None:
-    """Kill a command or one of its child processes after these CPU seconds; return an error, "" without one.
+    """Kill a command or one of its child processes after these CPU seconds; return an error, or "" without error.
 
-    None if the command ended before. Each process is equally likely; the parent of a killed child must end by itself.
+    Return None if the command ended before. Each process is equally likely. After the kill of a child, the command must
+    end without a traceback.
     """
     wait_cpu_seconds(running, cpu_seconds)
     try:
@@ -102,7 +103,7 @@ def run_with_kills(
 
 
 def main() -> None:
-    """Kill commands and print the table; exit with status 1 if there is an error."""
+    """Run commands with kills and print the table; exit with status 1 if there is an error."""
     options = parse_options(__doc__, kills=200, seed=(0, "seed of the moments and of the killed processes"), **FLAGS)
     rng = random.Random(options.seed)
     # A restarted import of votes is rejected if all votes were added before the kill, as it should be.

@@ -1,4 +1,4 @@
-"""Measures the time of Likelihood Bias after all sentences are scored: 571,584 tests at the size of HolisticBias v1.0.
+"""A benchmark of the statistics of Likelihood Bias: the time of 571,584 tests, the size of HolisticBias v1.0.
 
 python -m benchmarks.likelihood_statistics                      # the paper's edition
 python -m benchmarks.likelihood_statistics --taxonomy FOLDER    # the four files of v1.0

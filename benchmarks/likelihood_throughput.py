@@ -1,14 +1,13 @@
-"""Likelihoods of HolisticBias' sentences: over a prefix tree against plain batches, on the same sentences.
+"""A benchmark of the likelihoods of HolisticBias' sentences: a prefix tree against plain batches.
 
     python -m benchmarks.likelihood_throughput [--descriptors 13] [--threads 2] [--full DIR]
 
 GPT-2 small's shape with random weights, GPT-2's real tokenizer, sentences of HolisticBias v1.0 (`--dataset`). The
-sample is all sentences of some descriptors drawn at random over all axes: what a descriptor's sentences share with each
-other is in it as in the whole, what descriptors share (the beginnings of templates) counts for less, so that the whole
-set gains a little more than the sample. The two ways take turns, so that other work on the machine slows both. "Plain"
-is batches sorted by length, each sentence run whole, as lm-evaluation-harness does it.
+sample is all sentences of random descriptors over all axes. Prefixes that descriptors share (the beginnings of
+templates) save less time in the sample than in the whole set. The two methods alternate, so that other work on the
+machine slows both. "Plain" runs each sentence whole, in batches sorted by length, as lm-evaluation-harness does.
 
-`--full` scores all distinct sentences over the tree, and goes on in that folder after a kill.
+`--full` scores all distinct sentences over the tree; after a kill, scoring continues in the same folder.
 """
 
 import copy
@@ -48,7 +47,7 @@ def gpt2_small(folder: Path) -> DialogueModel:
 
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
-    """Return Σ log p of each sentence over the tree."""
+    """Return Σ log p of each sentence, computed over the prefix tree."""
     tree = prefix_tree(encoded.ids)
     log_p = np.full(len(tree.token) - 1, np.nan)
     for rows, values in node_log_probabilities(model, tree):
@@ -57,7 +56,7 @@ def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
 
 
 def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
-    """Return Σ log p of each sentence by plain batches."""
+    """Return Σ log p of each sentence, computed in plain batches."""
     total = np.full(len(encoded.ids), np.nan)
     for rows, values, _ in sequence_log_likelihoods(model, encoded):
         total[rows] = values
@@ -65,7 +64,7 @@ def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
 
 
 def compare(model: DialogueModel, encoded: EncodedSentences, rounds: int) -> float:
-    """Print what both ways take for the sentences; return the positions that the tree runs in a second."""
+    """Print the times of both methods for the sentences; return the positions per second of the tree."""
     tree = prefix_tree(encoded.ids)
     tokens, positions = sum(map(len, encoded.ids)), count_positions(model, tree)
     print(f"\nsample: {len(encoded.ids):,} sentences, {tokens:,} tokens, {positions:,} positions over the tree")
@@ -87,7 +86,7 @@ def compare(model: DialogueModel, encoded: EncodedSentences, rounds: int) -> flo
 
 
 def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarray, seconds: float) -> None:
-    """Print what bfloat16 gains, where the processor has it, and what it does to the sentences' log-likelihoods."""
+    """Print the speedup by bfloat16, if the processor supports it, and its effect on the log-likelihoods."""
     half = DialogueModel(
         copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random"
     )

@@ -1,4 +1,4 @@
-"""The command line of a benchmark, and what benchmarks measure: CPU seconds and peak memory."""
+"""Functions that benchmarks share: the command line, prompts, CPU seconds and peak memory."""
 
 import argparse
 import resource
@@ -67,7 +67,7 @@ def peak_memory() -> float:
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    """Return the CPU seconds of a call, and its result."""
+    """Return the CPU seconds and the result of a call."""
     start = time.process_time()
     result = work(*arguments)
     return time.process_time() - start, result

@@ -1,23 +1,23 @@
-"""How fast models of real sizes answer, are classified, scored and tuned on this machine, and the hours of a loop.
+"""A benchmark of generation, classification, scoring and tuning with models of real sizes, and the hours of a loop.
 
     python -m benchmarks.model_rates qwen_chat llama_1b qwen_8b --rows 512 --train_rows 16 --sentences 4000
     python -m benchmarks.model_rates dialogpt_medium --hours
 
-The first prints a table of tokens per second: shapes of 0.6, 1 and 8 thousand million parameters with random weights,
-in bfloat16 on a GPU and float32 on a CPU. Where memory does not hold a shape, or a column does not run, it says why.
+The first command prints a table of tokens per second: shapes of 0.6, 1 and 8 billion parameters with random weights, in
+bfloat16 on a GPU and float32 on a CPU. If a shape exceeds the memory or a column does not run, the reason is printed.
 
-- generation: responses of 40 tokens each in one batch, and responses of as many to the same contexts by
+- generation: responses of 40 tokens each in one batch, and equally many responses to the same contexts by
   `generate_batch`, transformers' own continuous batching. Each runs twice; the second is timed.
-- scoring: sentences of HolisticBias, a word a token, over the prefix tree. Counts the sentences' tokens.
-- KTO with LoRA: by `evenhand.mitigation.training.tune.tune`; the faster of two steps. Counts the rows' tokens,
-  though it reads each context a second time with another row's response.
+- scoring: sentences of HolisticBias, one token per word, over the prefix tree, in tokens of the sentences.
+- KTO with LoRA: by `evenhand.mitigation.training.tune.tune`, the faster of two steps, in tokens of the rows,
+  although KTO reads each context a second time with another row's response.
 - classification: texts of 40 tokens by a model of roberta-base's shape.
 
-`--hours` prints what the loop of recipes/configs/NAME.yaml takes at these rates, with the methods of that config. Real
-responses may end before they have all tokens: it is an upper bound.
+`--hours` prints the time of the loop of recipes/configs/NAME.yaml at these rates, with the methods of that config. Real
+responses may be shorter, so the time is an upper bound.
 
 On a CPU one thread computes, and seconds are CPU seconds, which other work on the machine hardly changes; on a GPU
-they are of the clock, once the device has finished.
+seconds are wall-clock time until the device has finished.
 """
 
 import argparse
@@ -76,11 +76,11 @@ MEMORY = 1.5  # of the weights: what a shape needs at least
 
 
 class DoesNotRun(Exception):
-    """Here, and why."""
+    """An error: a benchmark does not run on this machine; the message is the reason."""
 
 
 def seconds(device: torch.device) -> float:
-    """Return the time: of the CPU's work, or on a GPU of the clock once all that it was given is done."""
+    """Return the CPU time of this process in seconds, or on a GPU the wall-clock time after all GPU work is done."""
     if device.type == "cpu":
         return time.process_time()
     torch.cuda.synchronize(device)
@@ -88,7 +88,7 @@ def seconds(device: torch.device) -> float:
 
 
 def second_of_two(work: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of work that was done once before."""
+    """Return the seconds of the second of two calls of `work`."""
     work()
     start = seconds(device)
     work()
@@ -100,7 +100,7 @@ def contexts(model: DialogueModel, options: argparse.Namespace) -> list[str]:
 
 
 def generation_rate(model: DialogueModel, options: argparse.Namespace) -> float:
-    """Return tokens per second of responses."""
+    """Return the generated tokens per second of `generate_responses`."""
     asked, rows = contexts(model, options), options.rows
 
     def answer() -> None:
@@ -110,7 +110,7 @@ def generation_rate(model: DialogueModel, options: argparse.Namespace) -> float:
 
 
 def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> float:
-    """Return tokens per second of as many and as long responses to the same contexts by `generate_batch`."""
+    """Return the generated tokens per second of `generate_batch` for the same contexts and lengths of responses."""
     decoder_only(model)
     ids = model.tokenizer(contexts(model, options), add_special_tokens=False)["input_ids"]
     generation_config = GenerationConfig(**ARGUMENTS, eos_token_id=-1, pad_token_id=0)
@@ -140,7 +140,7 @@ def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> fl
 
 
 def scoring_rate(model: DialogueModel, options: argparse.Namespace) -> float:
-    """Return tokens of sentences per second, scored over their prefix tree."""
+    """Return the sentence tokens per second of scoring over a prefix tree."""
     decoder_only(model)
     every = generate_prompts(load_taxonomy())
     sentences = list(dict.fromkeys(sample_descriptors(every, min(13, options.sentences), seed=0)[TEXT]))
@@ -153,7 +153,7 @@ def scoring_rate(model: DialogueModel, options: argparse.Namespace) -> float:
 
 
 def kto_rate(model: DialogueModel, options: argparse.Namespace) -> float:
-    """Return tokens per second of the rows of KTO with LoRA."""
+    """Return the row tokens per second of KTO with LoRA."""
     decoder_only(model)
     dtype = "bfloat16" if model.model.dtype == torch.bfloat16 else "float32"
     settings = TuningSettings(learning_rate=2e-5, dtype=dtype)
@@ -166,7 +166,7 @@ def decoder_only(model: DialogueModel) -> None:
 
 
 class Clock(TrainerCallback):
-    """Times the steps."""
+    """A trainer callback that records the time of each step."""
 
     def __init__(self, device: torch.device) -> None:
         self.seconds, self.start, self.device = [], 0.0, device
@@ -188,7 +188,7 @@ def seconds_per_row(model: DialogueModel, method: str, settings: TuningSettings,
 
 
 def classification_rate(rows: int, device: torch.device, dtype: torch.dtype) -> float:
-    """Return texts per second."""
+    """Return the classified texts per second of a model of roberta-base's shape."""
     config = RobertaConfig(vocab_size=50265, max_position_embeddings=514, num_labels=28)
     with torch.device(device):
         model = RobertaForSequenceClassification(config).to(dtype).eval()
@@ -223,7 +223,7 @@ def rates(model: DialogueModel, options: argparse.Namespace) -> dict[str, float 
 
 
 def too_large(size: int, dtype: torch.dtype, device: torch.device) -> str:
-    """Return the reason why a shape of so many parameters cannot run, "" if it can."""
+    """Return the reason why a model with `size` parameters cannot run on the device; "" if it can."""
     needed = MEMORY * size * dtype.itemsize
     free = psutil.virtual_memory().available if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
     return f"{needed / 2**30:.1f} GiB needed, {free / 2**30:.1f} GiB free" if needed > free else ""

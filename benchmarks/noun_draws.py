@@ -1,4 +1,4 @@
-"""Measures the error, variance and coverage of FGB* for three methods of sampling the nouns of a cell.
+"""A simulation of the error, variance and coverage of FGB* for three methods of sampling the nouns of a cell.
 
     python -m benchmarks.noun_draws                               # minutes of one core
 
@@ -35,7 +35,7 @@ def pool(descriptor: int) -> int:
 
 
 def drawn_nouns(way: str, per_cell: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the noun of each response, (descriptors, templates, per_cell)."""
+    """Return the sampled noun of each response, (descriptors, templates, per_cell)."""
     nouns = np.empty((DESCRIPTORS, TEMPLATES, per_cell), dtype=int)
     for d, t in np.ndindex(DESCRIPTORS, TEMPLATES):
         n = pool(d)
@@ -60,7 +60,7 @@ def means(noun_effect: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def truths(mean: np.ndarray) -> list[float]:
-    """Return FGB* and pooled FGB* of the cells' expectations."""
+    """Return the true FGB* and pooled FGB*, from the cells' expected style vectors."""
     cells = np.stack([mean[d, :, : pool(d)].mean(axis=1) for d in range(DESCRIPTORS)])
     return [cells.var(axis=0, ddof=1).sum(axis=-1).mean(), cells.mean(axis=1).var(axis=0, ddof=1).sum()]
 
@@ -92,7 +92,7 @@ def block_estimates(x: np.ndarray) -> list[Estimate]:
 
 
 def main() -> None:
-    """Print a row for each noun effect, number of responses and sampling scheme."""
+    """Print error, deviation and coverage for each noun effect, number of responses and sampling method."""
     arguments = parse_options(__doc__, simulations=200, per_cell=[2, 4, 8], noun_effects=[0.0, 0.05])
 
     heads = [f"{form}: {what}" for form in FORMS for what in ("error ± s.e.", "s.d.", "held, %")]

@@ -1,12 +1,12 @@
-"""Masked scoring of sentence pairs: ours against the ways of the published scripts, on the same weights and pairs.
+"""A benchmark of masked scoring of sentence pairs: Evenhand against the methods of published scripts.
 
     python -m benchmarks.pair_scoring [--pairs FILE] [--n 24] [--vocabulary 30522 250002] [--threads 2]
 
-Random weights of BERT-base's shape; BERT's uncased vocabulary for the tokens, so that lengths are realistic. Besides
-ours, two ways written here as people write them:
+The model has BERT-base's shape, random weights and BERT's uncased tokenizer, for realistic lengths. The two other
+methods are:
 
-- "a sentence at a time" (what paper 001's script does): the masks of one sentence are one batch, all logits are made;
-- "a mask at a time" (what the script of CrowS-Pairs does).
+- "a sentence at a time" (paper 001's script): the masks of one sentence are one batch, with logits at all positions;
+- "a mask at a time" (the script of CrowS-Pairs).
 
 The rounds take turns, and seconds are the CPU's, of all threads: other work on the machine slows all, and little. The
 encoder's share of the peak is its arithmetic (matrix products alone) over its own time, over the rate of one large
@@ -43,7 +43,7 @@ def random_model(vocabulary: int, tokenizer: BertTokenizer) -> MaskedModel:
 
 
 def sentences(model: MaskedModel, pairs: pd.DataFrame) -> Sentences:
-    """Return the sentences of the pairs and the positions of the tokens that the two of each share."""
+    """Return the sentences of the pairs and the positions of the tokens that both sentences of a pair share."""
     ids, special = encode_sentences(model, [text for pair in pairs[[MORE, LESS]].to_numpy() for text in pair])
     positions = []
     for more in range(0, len(ids), 2):
@@ -165,7 +165,7 @@ def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, round
 
 
 def in_bfloat16(model: MaskedModel, scored: Sentences, seconds: float, rounds: int) -> None:
-    """Print what bfloat16 gains, where the processor has it, and what it does to the scores."""
+    """Print the speedup by bfloat16, if the processor supports it, and its effect on the scores."""
     exact = ours(model, *scored)
     half = MaskedModel(model.model.to(torch.bfloat16), model.tokenizer, model.name, "random")
     if has_bfloat16():

@@ -1,4 +1,4 @@
-"""Are the interval widths that `evenhand plan` predicts the widths that a measurement then has?
+"""A simulation of interval widths: predicted by `evenhand plan`, and of the measurements that follow.
 
     python -m benchmarks.plan    3 minutes of one core
 
@@ -33,7 +33,7 @@ STRENGTHS = {"weak": 1.0, "strong": 2.0}  # factor of the effects' log odds: poo
 
 
 def measured(design: Design, strength: str, seed: int, draw: int, reduction: float = 0.0) -> Cells:
-    """Return simulated responses of the model `seed`, and of the same model with FGB* reduced by a fraction."""
+    """Return simulated responses of the random model `seed`, and of the same model with FGB* reduced by a fraction."""
     simulated = Simulated("", design.descriptors, design.templates, STYLES, even(int(design.responses)))
     p, odds = probabilities(simulated, True, np.random.default_rng(seed))
     p = with_effects(p, STRENGTHS[strength] * odds)

@@ -1,4 +1,4 @@
-"""Measures the speedup of two processes over one, with one thread each, and checks that their tables are equal.
+"""A benchmark of two processes against one, with one thread each: the speedup, and the equality of their tables.
 
     python -m benchmarks.processes --descriptors 200 --per_cell 4
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measure_seconds(folder: Path, processes: int, prompts: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the seconds of each step of a measurement with several processes, the maximum over processes."""
+    """Return each step's seconds in a measurement with several processes, the maximum over processes."""
     launcher = [*LAUNCHER, "--num_processes", str(processes)] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "benchmarks.processes", TIMED, "measure", *prompts]
     command += ["--show", "false", "--report_to", "none", "--output_dir", str(folder)]

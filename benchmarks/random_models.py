@@ -78,7 +78,7 @@ SHAPES: dict[str, tuple[PreTrainedConfig, int]] = {
 
 
 def network(name: str, dtype: torch.dtype, device: str | torch.device) -> PreTrainedModel:
-    """Return a network of a shape with random weights; on the device "meta" without weights."""
+    """Return a network of a named shape with random weights; on the device "meta" without weights."""
     config = copy.deepcopy(SHAPES[name][0])
     config.eos_token_id, config.pad_token_id = 2, 0
     auto_class = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
@@ -88,7 +88,7 @@ def network(name: str, dtype: torch.dtype, device: str | torch.device) -> PreTra
 
 
 def full_size(name: str, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu") -> DialogueModel:
-    """Return a model of a shape with random weights, whose responses never end before `max_new_tokens`."""
+    """Return a model of a named shape with random weights; its responses never end before `max_new_tokens`."""
     model = network(name, dtype, device)
     generation = {"eos_token_id": None, "pad_token_id": 0, "num_beams": 1, "forced_eos_token_id": None}
     generation |= {"encoder_no_repeat_ngram_size": None, "min_length": 0, "max_length": None}
@@ -104,7 +104,7 @@ def parameters(model: torch.nn.Module) -> int:
 
 
 def words_tokenizer(size: int) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the words "w0", "w1", …, named by their token ids; w0 is the padding and w2 the end."""
+    """Return a tokenizer of the words "w0", "w1", …, numbered by token id; w0 is the padding and w2 the end token."""
     backend = Tokenizer(models.WordLevel({f"w{index}": index for index in range(size)}, unk_token="w3"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = {"pad_token": AddedToken("w0", single_word=True), "eos_token": AddedToken("w2", single_word=True)}

@@ -1,10 +1,10 @@
-"""Measures the host memory and CPU time of a measurement of many responses, by stage.
+"""A benchmark of the host memory and CPU time of a measurement of many responses, by stage.
 
     python -m benchmarks.response_memory [--responses 240000] [--styles 217] [--words 12]
 
 Prompts and responses are random words and the models are tiny and random: the memory is that of texts, token ids,
-vectors and tables, which does not depend on the model. Results are written to disk as in use. The output is the peak
-memory of the process after each stage, and the CPU time of the stage.
+vectors and tables, which does not depend on the model. Results are written to disk as in practice. The output is the
+peak memory of the process after each stage, and the CPU time of the stage.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ def texts(n: int, length: int, words: list[str], rng: np.random.Generator) -> li
 
 
 def main() -> None:
-    """Run the stages and print each one's peak."""
+    """Run the stages; print the peak memory and the CPU time of each stage."""
     given = parse_options(__doc__, responses=240_000, styles=217, words=(12, "of a response"))
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Measures the accuracy of the threshold plan's predictions for the models of an `ablate` run; takes seconds.
+"""A benchmark of the threshold plan's predictions for the models of an `ablate` run; takes seconds.
 
     evenhand ablate --config thresholds
     python -m benchmarks.threshold_plan runs/thresholds
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _agreement(rows: pd.DataFrame, predicted: str, measured: str) -> str:
-    """Return Spearman's ρ and the mean error."""
+    """Return Spearman's ρ and the mean absolute error of predicted against measured fractions, as text."""
     error = (rows[predicted] - rows[measured]).abs().mean()
     rho = rows[predicted].corr(rows[measured], method="spearman") if len(rows) > 1 else math.nan
     return f"ρ {rho:.2f}, mean error {error:.3f}, n = {len(rows)}"

@@ -1,4 +1,4 @@
-"""Measures the peak memory of tuning against the expected memory of LoRA: weights + optimizer + activations.
+"""A benchmark of the peak memory of tuning, against the expected memory of LoRA: weights + optimizer + activations.
 
     python -m benchmarks.tuning_memory [--dtype bfloat16] [--rows 2] [--bound 1.35]
 
@@ -7,7 +7,7 @@ separate process. The peak of resident memory is read after the second step, whe
 checks need less. Another process computes the expected memory:
 
 - weights: the bytes of all parameters, once;
-- optimizer: of each trained parameter its float32 value, its gradient and Adam's two moments, 16 bytes;
+- optimizer: the float32 value, the gradient and Adam's two moments of each trained parameter, 16 bytes;
 - activations: the storages that autograd saves in a forward pass for the backward pass, without the parameters
   (`torch.autograd.graph.saved_tensors_hooks`), extrapolated from models of one and of two layers.
 
@@ -44,11 +44,11 @@ SETTINGS = TuningSettings(learning_rate=2e-5, evaluations_per_epoch=1)
 
 
 class Counted(Exception):
-    """Signals that enough steps were counted."""
+    """An exception that ends a tuning after enough steps were counted."""
 
 
 class WithoutProducts(TorchDispatchMode):
-    """Returns zeros for the product of two bfloat16 matrices."""
+    """A torch mode that replaces the product of two bfloat16 matrices by zeros."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
@@ -60,7 +60,7 @@ class WithoutProducts(TorchDispatchMode):
 
 
 class LastStep(TrainerCallback):
-    """Ends the tuning after its second step."""
+    """A trainer callback that ends the tuning after the second step."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.global_step == STEPS:
@@ -68,7 +68,7 @@ class LastStep(TrainerCallback):
 
 
 class KeptForBackward(TrainerCallback):
-    """Count the bytes that autograd keeps of a step's forward pass, and the bytes of the trained parameters."""
+    """A trainer callback that counts the bytes that autograd keeps of a forward pass, and of trained parameters."""
 
     def __init__(self) -> None:
         self.parameters: set[int] = set()
@@ -95,7 +95,7 @@ class KeptForBackward(TrainerCallback):
 
 
 def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
-    """Tune for two steps of `rows` rows."""
+    """Tune a model for two steps of `rows` rows, by KTO with LoRA."""
     settings, data = tuning_data(MODEL, METHOD, SETTINGS, rows)
     products = nullcontext() if torch.cpu._is_avx512_bf16_supported() else WithoutProducts()
     with tempfile.TemporaryDirectory() as folder, suppress(Counted), products:
@@ -103,7 +103,7 @@ def tuned(model: DialogueModel, rows: int, *callbacks: TrainerCallback) -> None:
 
 
 def plan(dtype: str, rows: int) -> dict[str, float]:
-    """Return the planned memory of tuning in bytes, extrapolated from one and two layers."""
+    """Return the expected memory of tuning in bytes, extrapolated from models of one and of two layers."""
     model, counts = full_size(MODEL, getattr(torch, dtype)), []
     network = model.model
     weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())

@@ -1,1 +1,1 @@
-"""Training of the testbed's five models on exact expectations of their grammars, with a module for each kind of model."""
+"""Training of the testbed's five models on exact expectations of their grammars: a module for each kind of model."""

@@ -1,6 +1,6 @@
 """Measurements of newly built testbed models with `evenhand measure`, and checks against the grammars' true values.
 
-A low loss is no sufficient check: a model that ignores descriptors has nearly the same loss as an unbiased grammar.
+A low loss is no sufficient check: a model that ignores descriptors has nearly as low a loss as a correct model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -152,7 +152,7 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
 
 @torch.inference_mode()
 def divergence(masked_model: Path, seed: int) -> float:
-    """Return the mean Kullback-Leibler divergence of a masked model from the grammar, in nats; see `measure_masked_model`."""
+    """Return the mean divergence of a masked model from the grammar, in nats; see `measure_masked_model`."""
     loaded, found = load_masked_model(ModelSettings(name=str(masked_model), device="cpu")), []
     pad = loaded.tokenizer.pad_token_id
     # Training draws from seed + 2: these sentences are others.

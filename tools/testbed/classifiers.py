@@ -86,7 +86,7 @@ def _style_labels() -> dict[str, dict]:
 
 
 def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return all n cleaned utterances, p(style | utterance), (n, S), and p(utterance), (n,), for equally likely styles."""
+    """Return n cleaned utterances, p(style | utterance), (n, S), and p(utterance), (n,), with equally likely styles."""
     mass: dict[str, np.ndarray] = {}
     known = grammar.families()
     for s, family in enumerate(known):
@@ -157,7 +157,7 @@ def _train_classifier(
     rate: float,
     seed: int,
 ) -> None:
-    """Train a classifier on utterances with their posteriors, and on shares of small talk and prompts labelled Ordinary."""
+    """Train a classifier on utterances with their posteriors, and on small talk and prompts labelled Ordinary."""
     steps = n // CLASSIFIER_BATCH
 
     def losses() -> Iterator[Tensor]:

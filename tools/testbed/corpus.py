@@ -32,7 +32,7 @@ BATCHES_SORTED_TOGETHER = 50
 
 
 def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Return the byte-level BPE tokenizer of the dialogue model and the first classifier, trained on the grammar's texts."""
+    """Return the BPE tokenizer of the dialogue model and the first classifier, trained on the grammar's texts."""
     texts = list(personas) * PERSONAS
     for family in grammar.families():
         texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS

@@ -22,7 +22,7 @@ SPECIAL_WORDS = (PAD_WORD, UNKNOWN_WORD, CLS, SEP, MASK)
 
 
 def train_masked_model(seed: int) -> tuple[BertForMaskedLM, PreTrainedTokenizerFast]:
-    """Return a BERT of 0.2 M parameters, trained to fill in words as the sentence pairs' grammar does, and its tokenizer.
+    """Return a BERT of 0.2 M parameters, trained to fill in words of the sentence pairs' grammar, and its tokenizer.
 
     The target is the exact distribution of one word given all other words. A batch contains each sentence twice, once
     with each group of a contrast and with the same word masked, so that both groups have the same targets if no
@@ -56,7 +56,7 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
 def masked_batches(
     tokenizer: PreTrainedTokenizerFast, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield token ids of b sentences (b, l), a position in each (b,), and the exact distribution there (b, vocabulary)."""
+    """Yield token ids of b sentences (b, l), a position in each (b,), and its exact distribution (b, vocabulary)."""
     index = tokenizer.get_vocab()
     for _ in range(steps):
         rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]
