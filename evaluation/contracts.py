@@ -1,4 +1,4 @@
-"""Find modules by name, and check that they implement a Protocol."""
+"""Loading of modules by name, and checks that a module implements a Protocol."""
 
 import inspect
 from functools import cache
@@ -15,13 +15,15 @@ Contract = TypeVar("Contract")
 
 
 def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
-    """Return a module as an implementation of a Protocol, completed by the Protocol's defaults.
+    """Return an object with a module's attributes and functions that implements a Protocol.
 
-    The module must define each annotated attribute without a default, and each abstract method, as a function without
-    `self` that takes the same positional arguments.
+    The module must define each annotated attribute that has no default in the Protocol. It must also define each
+    abstract method, as a function without `self` that takes the same positional arguments. For everything else the
+    Protocol's defaults are used.
 
     Raises:
-        InputError: attributes are missing or have another type, or functions take other arguments; names all of them.
+        InputError: attributes are missing or have another type, or functions are missing or take other arguments. The
+            message lists all of these errors.
     """
     values, errors = SimpleNamespace(), []
     for name, hint in get_type_hints(contract).items():
@@ -51,15 +53,15 @@ def check_contract(module: ModuleType, contract: type[Contract]) -> Contract:
 
 
 def module_names(package: str) -> list[str]:
-    """Return the names of the modules of a package."""
+    """Return the names of the modules in a package."""
     return [module.name for module in iter_modules(import_module(package).__path__)]
 
 
 def load_module(package: str, name: str, field: str) -> ModuleType:
-    """Return a module of a package by its name.
+    """Return the module `name` of a package.
 
     Raises:
-        InputError: the package has no such module; `field` is the setting with the name.
+        InputError: the package has no such module. The message contains `field`, the setting whose value is the name.
     """
     if name not in module_names(package):
         raise unknown_name(field, name, module_names(package))
@@ -80,7 +82,7 @@ def _is_instance(value: Any, hint: Any) -> bool:
 
 
 def _takes(function: Any, arguments: list[str]) -> bool:
-    """Return whether an object is a function that can be called with so many positional arguments."""
+    """Return whether an object is a function that accepts as many positional arguments as `arguments` has."""
     if not callable(function):
         return False
     try:

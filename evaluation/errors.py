@@ -1,4 +1,4 @@
-"""The error that a user's input can raise, and the error of a tuned model that fails a check."""
+"""Errors for unusable input and for tuned models that fail a check, and the formatting of error messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,21 +11,21 @@ MAX_ERROR_LENGTH = 1200  # characters of an error on a terminal
 
 
 class InputError(ValueError):
-    """Input that cannot be used; its message names the field, the value received and the fix.
+    """The error for input that cannot be used. The message contains the field, the value received and the fix.
 
-    The command line prints only the message and exits with status 2. An error of rank 0 is raised on the other ranks,
-    too, where `reported_by_rank_zero` is true, so that it is printed once.
+    The command line prints only the message and exits with status 2. An error of rank 0 is raised on all ranks with
+    `reported_by_rank_zero` set to true, so that only rank 0 prints the error.
     """
 
     reported_by_rank_zero = False
 
 
 class TuningRejected(InputError):
-    """The tuning finished, but a check rejected its model: it equals its base, or its language modelling got worse."""
+    """The error for a tuned model that fails a check: it equals the base model, or its language modelling got worse."""
 
 
 def format_value(value: Any) -> str:
-    """Return the representation of a value, cut after MAX_VALUE_LENGTH characters.
+    """Return the `repr` of a value, truncated to MAX_VALUE_LENGTH characters and an ellipsis.
 
     >>> len(format_value("x" * 5000))
     121
@@ -35,9 +35,9 @@ def format_value(value: Any) -> str:
 
 
 def format_error(error: Exception) -> str:
-    """Return the message of an error on one line, without hidden characters, cut to MAX_ERROR_LENGTH characters.
+    """Return the message of an error on one line, without hidden characters.
 
-    A longer message loses its middle.
+    If the message is longer than MAX_ERROR_LENGTH characters, the middle is omitted.
 
     >>> format_error(ValueError("no such\\ncolumn"))
     'no such column'
@@ -48,7 +48,11 @@ def format_error(error: Exception) -> str:
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
-    """Return the error for a name that is not in `allowed`: it suggests the closest allowed name, else lists all."""
+    """Return the InputError for a name that is not in `allowed`.
+
+    The message suggests the closest allowed name, or lists all allowed names if no name is close. `field` is the
+    setting whose value is the name.
+    """
     allowed = sorted(allowed)
     close = get_close_matches(value, allowed, n=1)
     if close:

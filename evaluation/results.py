@@ -1,4 +1,4 @@
-"""Frozen score records with their files, and the names of the columns that several stages read."""
+"""Score records, reading and writing of score files, and names of the columns that several stages read."""
 
 import csv
 import hashlib
@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
-# prompts.parquet: our two columns, then the metadata of the upstream generator.
+# prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
 # Column of prompts.parquet: true for prompts that are excluded from tuning (datasets/prompts.py, unseen_mask).
@@ -32,22 +32,22 @@ LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 @dataclass(frozen=True)
 class BiasScore:
-    """One number, with everything needed to interpret and reproduce it.
+    """A score with all information needed to interpret and reproduce it.
 
     Attributes:
-        metric: its name.
-        value: in natural units; NaN is undefined, and needs a `reason`.
+        metric: name of the metric.
+        value: the score in natural units; NaN if undefined, with a `reason`.
         ideal: the value of an unbiased model; None if the metric is only meaningful in a comparison of models.
-        bounds: range of the metric; infinite where it is unbounded.
+        bounds: range of the metric; infinite where the metric is unbounded.
         n: number of rows from which the value is computed.
-        interval: 95 % confidence interval, or None where it is undefined. Descriptors and templates are fixed.
-        p_value: of the test that the metric's docstring names.
+        interval: 95 % confidence interval for fixed descriptors and templates, or None if undefined.
+        p_value: p-value of the test that the metric's docstring describes.
         n_left_out: number of rows that the metric could not use.
-        group: the cut, by column, such as {"axis": "age"}; {} is all rows.
-        reason: why the value or its interval is undefined.
-        standard_error: where the paper defines one.
-        signature: model, data, settings and versions from which the value follows.
-        jackknife_over: "descriptors" or "templates", which `jackknife_interval` treats as a sample.
+        group: the subset of rows, as values by column, such as {"axis": "age"}; {} for all rows.
+        reason: why the value or the interval is undefined.
+        standard_error: the standard error, if the metric's paper defines a standard error.
+        signature: model, data, settings and versions that determine the value.
+        jackknife_over: "descriptors" or "templates", the units that `jackknife_interval` treats as a sample.
         jackknife_interval: 95 % confidence interval for other descriptors or templates of the same kind.
     """
 
@@ -72,10 +72,10 @@ class BiasScore:
 
 
 def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
-    """Write scores to a JSON file and to a CSV file of the same name.
+    """Write scores to the JSON file `path` and to a CSV file of the same name.
 
-    The JSON file contains each signature once, and records that refer to it by its hash. NaN and infinity are null in
-    JSON and empty in CSV.
+    The JSON file contains each distinct signature once; score records contain the signature's hash. NaN and infinity
+    are null in JSON and empty in CSV.
     """
     signatures, records = {}, []
     for score in scores:
@@ -88,10 +88,10 @@ def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
 
 
 def read_scores(path: Path | str) -> list[BiasScore]:
-    """Return the scores of a JSON file of `write_scores`.
+    """Return the scores in a JSON file that `write_scores` wrote.
 
     Raises:
-        InputError: the file cannot be read, or does not contain scores of this version.
+        InputError: the file cannot be read, or does not contain scores in the format of this version.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -114,7 +114,9 @@ def _score(record: Mapping[str, Any], signatures: Mapping[str, Any]) -> BiasScor
 
 
 def display_name(name: str) -> str:
-    """Return the name of a model or file for reports and cards: the last three parts of an absolute path.
+    """Return the name of a model or file for reports and model cards.
+
+    Absolute paths are shortened to the last three parts; other names are returned unchanged.
 
     >>> display_name("/home/me/runs/loop/kto/tune/adapter"), display_name("org/model")
     ('kto/tune/adapter', 'org/model')
@@ -123,10 +125,10 @@ def display_name(name: str) -> str:
 
 
 def signature_line(score: BiasScore) -> str:
-    """Return the signature of a score as one line to paste into a paper; equal measurements have equal lines.
+    """Return the signature of a score as one citable line; equal measurements have equal lines.
 
-    The line contains the metric and its cut, the model, the data, the classifier, the seed and the number of rows; `h`
-    is a hash of the whole nested signature.
+    The line contains the metric and the group, the model (m), the data (d), the classifier (c), the seed (s), the
+    number of rows (n), a hash of the whole nested signature (h), and the version of Evenhand (v).
 
     >>> import re
     >>> signature = {"model": {"name": "gpt2", "revision": "607a30d"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
@@ -146,7 +148,7 @@ def signature_line(score: BiasScore) -> str:
     return "|".join([*parts, f"v:{version}"] if version else parts)
 
 
-# Letters of a signature line, each with the keys of the nested signature that it stands for.
+# Letters of a signature line, and the keys of the nested signature that each letter represents.
 LETTERS = {
     "m": ("model", "translations"),
     "d": ("dataset", "references"),
@@ -183,7 +185,7 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def find_score(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
-    """Return the score of this metric and cut, or None if there is none."""
+    """Return the first score of a metric and a group, or None if no score matches."""
     return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
 
 

@@ -1,7 +1,7 @@
-"""Rows of numbers: an array if they are small, else an unnamed temporary file that is read in blocks.
+"""Containers for rows of numbers: arrays in memory, or unnamed temporary files that are read in blocks.
 
-`numpy.memmap` is no substitute for `RowFile`: mapped pages count as resident memory, and the peak grows with the rows.
-`benchmarks.flat_memory`, stage score, GiB above the imported libraries:
+`numpy.memmap` cannot replace `RowFile`, because mapped pages count as resident memory, so that the peak grows with the
+number of rows. Peak memory of the stage score in `benchmarks.flat_memory`, in GiB above the imported libraries:
 
     responses × styles    RowFile    numpy.memmap
     100,000 × 217         0.23       0.40
@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-MAX_BYTES_IN_MEMORY = 1 << 25  # of an array; larger data is in a file
+MAX_BYTES_IN_MEMORY = 1 << 25  # maximum size of an array; larger data is stored in a file
 NUMBERS_PER_BLOCK = 1 << 20  # 8 MiB as float64
 
 
 class RowFile:
-    """Rows (n, c) in an unnamed temporary file, with the indexing of an array.
+    """Rows (n, c) in an unnamed temporary file that can be indexed like an array.
 
-    An index is a slice, positions (m,), or a mask (n,). Reading returns a copy of these rows as an array. The system
-    deletes the file when the process ends.
+    An index is a slice, positions (m,), or a mask (n,). Reading returns a copy of the indexed rows as an array. The
+    operating system deletes the file when the process ends.
     """
 
     def __init__(self, n: int, width: int, dtype: np.dtype, folder: Path | None = None) -> None:
@@ -47,7 +47,10 @@ class RowFile:
     def _transfer(
         self, read_or_write: Callable[[int, list, int], int], values: np.ndarray, start: np.ndarray, count: np.ndarray
     ) -> None:
-        """Read into the values, or write them, one run of rows after the other; one call may transfer a part only."""
+        """Read rows from the file into `values`, or write `values` to the file, one run of consecutive rows at a time.
+
+        A call of `read_or_write` may transfer only a part of a run, so it is repeated until the run is complete.
+        """
         position, buffer = 0, values.reshape(-1).view(np.uint8).data
         for offset, size in zip((start * self._row_size).tolist(), (count * self._row_size).tolist(), strict=True):
             end = position + size
@@ -61,7 +64,7 @@ class RowFile:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def _runs(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row and the number of rows of each run of consecutive rows, both (r,)."""
+        """Return the first row and the number of rows of each run of consecutive rows in an index, (r,) each."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             return np.array([start]), np.array([max(stop - start, 0)])
@@ -74,13 +77,13 @@ class RowFile:
 
 @dataclass(frozen=True)
 class JoinedColumns:
-    """The columns of several sets of rows (n, c), concatenated when rows are read."""
+    """The columns of several containers of n rows side by side, concatenated when rows are read."""
 
     parts: tuple["Rows", ...]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows, and the number of columns of all parts."""
+        """The number of rows, and the total number of columns of all parts."""
         return len(self), sum(part.shape[1] for part in self.parts)
 
     @property
@@ -104,11 +107,12 @@ Rows = np.ndarray | RowFile | JoinedColumns
 
 
 def new_rows(n: int, width: int, dtype: np.dtype = np.float32, folder: Path | None = None) -> np.ndarray | RowFile:
-    """Return uninitialized rows (n, width): an array up to MAX_BYTES_IN_MEMORY, else a file.
+    """Return uninitialized rows (n, width): an array up to MAX_BYTES_IN_MEMORY, else a `RowFile`.
 
     Args:
-        n, width, dtype: the number of rows, of columns, and the type of their numbers.
-        folder: for the file, if it is writable; else the system's folder of temporary files.
+        n, width: number of rows and number of columns.
+        dtype: type of the numbers.
+        folder: folder of the file. If it is None or not writable, the system's folder of temporary files is used.
     """
     if n * width * np.dtype(dtype).itemsize <= MAX_BYTES_IN_MEMORY:
         return np.empty((n, width), dtype=dtype)
@@ -121,11 +125,11 @@ def rows_per_block(width: int) -> int:
 
 
 def blocks(rows: Rows, positions: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield rows in blocks: a slice that counts the yielded rows, and the rows of that slice.
+    """Yield rows in blocks: pairs of a slice and of the rows in this slice of all yielded rows.
 
     Args:
-        rows: (n, c).
-        positions: yield only the rows at these positions, (m,), in this order.
+        rows: the rows, (n, c).
+        positions: positions of the yielded rows, (m,), in the order in which they are yielded; None: all rows.
     """
     n = len(rows) if positions is None else len(positions)
     step = rows_per_block(rows.shape[1])
@@ -135,7 +139,7 @@ def blocks(rows: Rows, positions: np.ndarray | None = None) -> Iterator[tuple[sl
 
 
 def finite_rows(rows: Rows) -> np.ndarray:
-    """Return a mask, (n,), of the rows (n, c) that are finite in all columns."""
+    """Return whether each of the rows, (n, c), is finite in all columns, (n,) bool."""
     mask = np.empty(len(rows), dtype=bool)
     for index, block in blocks(rows):
         mask[index] = np.isfinite(block).all(axis=1)
@@ -143,7 +147,7 @@ def finite_rows(rows: Rows) -> np.ndarray:
 
 
 def column_sums(rows: Rows, columns: Sequence[int]) -> np.ndarray:
-    """Return the sum of these columns of each row, (n,) float64."""
+    """Return, for each row, the sum over the given columns, (n,) float64."""
     sums = np.empty(len(rows))
     for index, block in blocks(rows):
         sums[index] = block[:, list(columns)].sum(axis=1, dtype=np.float64)
@@ -151,7 +155,7 @@ def column_sums(rows: Rows, columns: Sequence[int]) -> np.ndarray:
 
 
 def copy_rows(rows: Rows, positions: np.ndarray) -> np.ndarray | RowFile:
-    """Return a copy of the rows at these positions, (m,), in memory or in the same folder."""
+    """Return a copy of the rows at the given positions, (m,), in memory or, if large, in a file in the same folder."""
     copy = new_rows(len(positions), rows.shape[1], rows.dtype, getattr(rows, "folder", None))
     for index, block in blocks(rows, positions):
         copy[index] = block

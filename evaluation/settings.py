@@ -1,4 +1,7 @@
-"""Settings of several families of metrics, as strict dataclasses. Imports nothing slow, since `--help` imports it."""
+"""Settings that several families of metrics share, as strict dataclasses.
+
+This module imports no slow libraries, because `--help` imports it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -21,7 +24,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
-AnyPath = Annotated[Path, Field(strict=False)]  # of a file or folder; not strict because YAML has only text
+AnyPath = Annotated[Path, Field(strict=False)]  # path of a file or folder; not strict because YAML paths are text
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
@@ -33,7 +36,8 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
     """Return a dataclass field with a description.
 
     Args:
-        default: the default, or a function that returns it.
+        default: the default, or a function that returns the default.
+        description: the text for `--help` and the documentation.
         omit_if_null: `as_settings` omits the field if its value is None.
     """
     extra = {OMIT_IF_NULL: True} if omit_if_null else None
@@ -44,7 +48,7 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
 
 @strict_dataclass
 class CheckpointSettings:
-    """A network: where it comes from and how it runs. A string stands for the name alone."""
+    """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
     name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
@@ -72,7 +76,10 @@ class CheckpointSettings:
 
 @strict_dataclass
 class ModelSettings(CheckpointSettings):
-    """A measured model: a checkpoint or a server, and its system prompt. A string stands for the name alone."""
+    """Settings of a measured model: a checkpoint or a server, and a system prompt.
+
+    A string is short for {name: string}. A model on a server is a "served model", any other model a "loaded model".
+    """
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
@@ -90,12 +97,12 @@ class ModelSettings(CheckpointSettings):
     )
 
     def __post_init__(self) -> None:
-        """Check the fields that a loaded or a served model excludes.
+        """Check that the fields can be combined.
 
         Raises:
-            InputError: gguf_file cannot be used, or its model is to be quantized again; the server's URL is invalid or
-                contains credentials; a loaded model has a tokenizer, or a served model has no name or a field that only
-                a loaded model has.
+            InputError: gguf_file cannot be used, or quantization is set for a GGUF file; the server's URL is invalid or
+                contains credentials; tokenizer is set for a loaded model; or a served model has no name, or a field
+                that is only for loaded models.
         """
         CheckpointSettings.__post_init__(self)
         if self.gguf_file is not None:
@@ -137,7 +144,7 @@ class ModelSettings(CheckpointSettings):
 
 @strict_dataclass
 class ClassifierSettings(CheckpointSettings):
-    """A classifier of offensive texts, and its label that means offensive. A string stands for the name alone."""
+    """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
     label: str | None = option(None, "label that means offensive")
@@ -148,13 +155,14 @@ SERVED_MODEL_FIELDS = ("server", "api", "concurrency", "tokenizer")
 
 
 def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a model in a score's signature.
+    """Return the entry of a model in the signature of scores.
 
-    A server's address is not part of it. The revision of a served model is supplied by the user and is not verified.
+    The entry of a served model does not contain the server's address. The revision of a served model is supplied by the
+    user and is not verified.
 
     Args:
         model: the model's settings.
-        inputs: the run's fingerprints by name, of which "model" and "tokenizer" are read.
+        inputs: the run's fingerprints by name; the function reads "model" and "tokenizer".
     """
     if model.server is not None:
         tokenizer = {name: inputs[name] for name in ("tokenizer",) if name in inputs}
@@ -163,12 +171,12 @@ def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str
     return {**loaded, "revision": inputs["model"]}
 
 
-DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # unless `filters` names it
+DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns that `filters` lacks
 
 
 @strict_dataclass
 class PromptSettings:
-    """The prompts: their source, filters, number and split."""
+    """Settings of the prompts: source, filters, number, and split into training and test."""
 
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
     file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times")
@@ -192,7 +200,12 @@ class PromptSettings:
     variations: bool = option(False, "apply each of the four stylistic variations (002 A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
-        """Raise InputError for settings of a taxonomy with a file, or two ways to split a file."""
+        """Check that the fields can be combined.
+
+        Raises:
+            InputError: unseen_by is combined with a prompts file; or train_file is combined with split_by or given
+                without a prompts file.
+        """
         if self.file and self.unseen_by:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.train_file and (self.split_by or not self.file):
@@ -200,14 +213,15 @@ class PromptSettings:
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
 
     def signature(self, sha256: str) -> dict[str, Any]:
-        """Return the entry of the taxonomy's prompts in a score's signature."""
+        """Return the entry of the taxonomy's prompts in the signature of scores; `sha256` is the prompts' hash."""
         filters = self.active_filters()
         return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters}
 
     def active_filters(self) -> dict[str, Any]:
-        """Return the values by column that prompts must have: `filters`, and the default filter of noun phrases.
+        """Return the values that prompts must have, by column: `filters` and the default filter of noun phrase types.
 
-        `{axis: age}` is added to the default filter. `{noun_phrase_type: null}` removes it, and so does `{}`.
+        Filters of other columns, such as `{axis: age}`, are added to the default filter. Either
+        `{noun_phrase_type: null}` or `{}` removes the default filter.
 
         >>> PromptSettings(filters={"axis": "age"}).active_filters()
         {'noun_phrase_type': ['descriptor_noun', 'noun_descriptor'], 'axis': 'age'}
@@ -220,14 +234,14 @@ class PromptSettings:
 
 @strict_dataclass
 class DecodingSettings:
-    """How a model generates responses."""
+    """Settings of the generation of responses."""
 
     preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
     arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
     batch_size: Count = option(512, "contexts per batch")
 
     def title(self) -> str:
-        """Return the name of this decoding in reports.
+        """Return the name of these decoding settings in reports.
 
         >>> DecodingSettings(preset="sample", arguments={"temperature": 0.7}).title()
         'sample, temperature 0.7'
@@ -236,7 +250,7 @@ class DecodingSettings:
 
 
 def as_settings(settings: Any) -> Any:
-    """Return settings as plain YAML values; fields with `omit_if_null` are omitted if they are None."""
+    """Return settings as plain YAML values, without the `omit_if_null` fields that are None."""
     if is_dataclass(settings):
         pydantic_fields = type(settings).__pydantic_fields__
         return {

@@ -1,4 +1,4 @@
-"""Texts of models, servers and files, made harmless for terminals, logs and spreadsheets."""
+"""Sanitizing of texts from models, servers and files for terminals, logs and spreadsheets."""
 
 import re
 import unicodedata
@@ -9,9 +9,9 @@ _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def escape_hidden(text: str) -> str:
-    """Return the text with codes in place of control, bidirectional and lone surrogate characters.
+    """Return the text with codes instead of control, bidirectional and lone surrogate characters.
 
-    A text of a server or a model can otherwise change the terminal that shows it.
+    A text from a server or a model could otherwise send control sequences to the terminal.
 
     >>> escape_hidden("\\x1b[31mred")
     '⟨U+001B⟩[31mred'
@@ -25,10 +25,11 @@ def escape_hidden(text: str) -> str:
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Return a value of a CSV file that a spreadsheet opens: a text without hidden characters that is no formula.
+    """Return a value for a CSV file such that spreadsheets do not read a text as a formula.
 
-    A text that begins with =, +, -, @ or an apostrophe before one of them gets an apostrophe first, so that different
-    texts stay different. Line breaks, tabs and numbers stay.
+    Hidden characters are replaced by codes. A text that begins with =, +, - or @, possibly after spaces and
+    apostrophes, gets a leading apostrophe, so that different texts stay different. Line breaks, tabs and numbers are
+    not changed.
 
     >>> spreadsheet_cell("=HYPERLINK(1)"), spreadsheet_cell("-0.5"), spreadsheet_cell(-0.5)
     ("'=HYPERLINK(1)", '-0.5', -0.5)

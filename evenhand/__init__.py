@@ -1,7 +1,7 @@
-"""Evenhand measures and mitigates demographic bias of language models.
+"""Evenhand: measuring and mitigating demographic bias of language models.
 
-This module exports the functions for a table of responses (docs/python_api.md) and imports each on first use. The
-other functions are in `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
+This module exports the functions for tables of responses (docs/python_api.md) and imports each function on first use.
+All other functions are in `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
 """
 
 from importlib import import_module
@@ -66,7 +66,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use, because a table of scores does not need torch, which loads for seconds."""
+    """Return a public object, imported on first use, so that a table of scores does not require the import of torch."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,9 +1,9 @@
-"""`python -m evenhand COMMAND …`, and the command `evenhand`."""
+"""Entry point of the command line: `python -m evenhand COMMAND …` and `evenhand COMMAND …`."""
 
 import signal
 import sys
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while modules are imported ends without a traceback
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if Ctrl-C is pressed while modules are imported
 
 from evenhand.recipes.command_line import main  # noqa: E402
 

@@ -1,6 +1,7 @@
-"""The config and the manifest of a run folder: written by a stage, read and checked by later stages.
+"""Reading, writing and checking of the config and the manifest of a run folder.
 
-`config.yaml` is written when a stage starts, `run.json`, the manifest, when it ends: a run without one is unfinished.
+A stage writes the config, `config.yaml`, when it starts and the manifest, `run.json`, when it ends, so a run without a
+manifest is unfinished.
 """
 
 import json
@@ -13,17 +14,18 @@ from evenhand.evaluation.runs.files import dump_yaml, is_file_name_inside, read_
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, with_resolved_paths
 from evenhand.evaluation.runs.settings_comparison import json_sha256, settings_sha256
 
-FORMAT = 3  # of the files of a run
-MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries: without it, a manifest is not valid
+FORMAT = 3  # version of the format of a run's files
+MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manifest without this hash is invalid
 
 
 def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the manifest of a finished run of `command`.
 
-    Paths of other runs in the settings are relative to the working directory. `field` is the setting that errors name.
+    Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting with
+    the folder, for error messages.
 
     Raises:
-        InputError: the folder has no finished run of this command, or one that is damaged or of another format.
+        InputError: the folder has no finished run of this command, or the run is damaged or of another format.
     """
     settings = read_config(folder, field) if (folder / MANIFEST).exists() else {}
     manifest = read_manifest(folder, field)
@@ -45,10 +47,12 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
 
 
 def read_config(folder: Path, field: str) -> dict[str, Any]:
-    """Return the settings in a run folder; `field` is the setting that errors name.
+    """Return the settings in the config of a run folder.
+
+    `field` is the name of the setting with the folder, for error messages.
 
     Raises:
-        InputError: the file cannot be read, or is of another format.
+        InputError: the config cannot be read, or is of another format.
     """
     settings = read_yaml(folder / CONFIG, field)
     if not isinstance(settings, Mapping):
@@ -62,15 +66,17 @@ def read_config(folder: Path, field: str) -> dict[str, Any]:
 
 
 def write_config(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write the settings of a run."""
+    """Write the settings of a run to the config in the run folder."""
     write_text(folder / CONFIG, dump_yaml(dict(settings)))
 
 
 def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
-    """Return the manifest, or None if it is absent, damaged or edited.
+    """Return the manifest of a run folder, or None if the manifest is absent, damaged or edited.
+
+    `field` is the name of the setting with the folder, for error messages.
 
     Raises:
-        InputError: it lists a file that is not inside the folder.
+        InputError: the manifest lists a file that is not inside the folder.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -84,17 +90,17 @@ def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest with a hash of its entries."""
+    """Write the manifest of a run folder, with a hash of the manifest's entries."""
     write_json(folder / MANIFEST, {**manifest, MANIFEST_SHA256: json_sha256(json.loads(json.dumps(manifest)))})
 
 
-# Results, and no reports, which people may edit, or summaries, which are written again whenever they are asked for.
+# Reports are not hashed, because users may edit them, nor are summaries, because each `summary` command rewrites them.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
 NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
 
 
 def hash_results(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each result file in a run folder, by its name seen from the folder, sorted."""
+    """Return the SHA-256 of each result file in a run folder, by path relative to the folder, sorted by path."""
     found = (path for path in sorted(folder.rglob("*")) if path.suffix in RESULTS and path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in found}
     return {
@@ -107,10 +113,11 @@ def hash_results(folder: Path) -> dict[str, str]:
 def check_file_names(folder: Path, names: Iterable[str], manifest: str) -> None:
     """Check that every name in a manifest is a plain relative name of a file inside the run folder.
 
-    A manifest may come from somebody else, and a file that differs from its hash is deleted and computed again.
+    The check is necessary because a manifest may be from another person, and because a stage deletes and recomputes
+    files that do not match the hash in the manifest.
 
     Raises:
-        InputError: a name is absolute, has "..", a backslash or a drive, or leads out of the folder by a link.
+        InputError: a name is absolute, has "..", a backslash or a drive, or leads out of the folder by a symbolic link.
     """
     for name in names:
         if not is_file_name_inside(folder, name):
@@ -121,5 +128,5 @@ def check_file_names(folder: Path, names: Iterable[str], manifest: str) -> None:
 
 
 def damaged_files(folder: Path, hashes: Mapping[str, str]) -> list[str]:
-    """Return the names of the files that are missing, or whose SHA-256 is another than the manifest's."""
+    """Return the names of the files that are missing, or whose SHA-256 differs from the hash in `hashes`."""
     return [name for name, sha in hashes.items() if not (folder / name).is_file() or sha256_of(folder / name) != sha]

@@ -1,4 +1,7 @@
-"""A stage in its run folder: skipped if finished, resumed if unfinished, refused if its settings differ."""
+"""Stages that work in a run folder. A stage is skipped if it is finished, and resumed if it is unfinished.
+
+A stage raises an error if the folder has a run with other settings.
+"""
 
 import logging
 import time
@@ -38,15 +41,16 @@ MAX_DIFFERENCES_SHOWN = 5
 def stage(
     command: str, config: Any, inputs: Mapping[str, Any] | None = None, recomputable: Mapping[str, str] | None = None
 ) -> Iterator[Run | None]:
-    """Yield a Run to fill, or None if the same stage with the same settings and inputs is finished.
+    """Yield a new or resumed Run, or None if the stage with the same settings and inputs is already finished.
 
-    Of several processes, rank 0 alone locks the folder and writes its config and manifest.
+    Only rank 0 locks the folder and writes the config and the manifest.
 
     Args:
-        config: its settings, of which `output_dir` is the run folder.
-        inputs: fingerprints, by name, of all that the stage reads and of what else shapes its results.
-        recomputable: dotted name of a setting → the table that alone depends on it. If only such settings differ from
-            the settings of an unfinished run, their tables are deleted and the run continues.
+        command: the command of the stage.
+        config: the settings of the stage; `output_dir` is the run folder.
+        inputs: fingerprints, by name, of all files and models that affect the results of the stage.
+        recomputable: dotted names of settings that affect only one table, with the name of this table. If only such
+            settings differ from the settings of an unfinished run, the tables are deleted and the run continues.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, or cannot be written.
@@ -90,8 +94,14 @@ def stage(
 
 
 def _is_finished(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str], locks: ExitStack) -> bool:
-    """Return whether the stage is finished; if not, lock its folder and prepare it for work."""
-    if not (folder / MANIFEST).exists():  # a finished run is only read
+    """Return whether the stage is finished; if it is not, lock the folder, write the config and remove temporary files.
+
+    The lock is released when `locks` is closed.
+
+    Raises:
+        InputError: the folder has a run with other settings, or cannot be written.
+    """
+    if not (folder / MANIFEST).exists():  # a finished run needs no lock, because it is only read
         locks.enter_context(run_lock(folder))
     if _has_results(folder):
         _check_same_settings(folder, settings, recomputable)
@@ -112,9 +122,10 @@ def _has_results(folder: Path) -> bool:
 
 
 def _check_same_settings(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
-    """Raise InputError if a run has other settings; if only `recomputable` ones of an unfinished run differ, use them.
+    """Raise InputError if the folder has a run with other settings.
 
-    The tables of these settings are deleted.
+    If the run is unfinished and only `recomputable` settings differ, write the new settings and delete the tables that
+    depend on these settings instead.
     """
     differences = settings_differences(read_config(folder, "output_dir"), settings)
     if differences and differences.keys() <= recomputable.keys() and not (folder / MANIFEST).exists():
@@ -133,7 +144,11 @@ def _check_same_settings(folder: Path, settings: Mapping[str, Any], recomputable
 
 
 def _is_intact(folder: Path, locks: ExitStack) -> bool:
-    """Return whether a run has a manifest and all its files are unchanged; delete damaged files to recompute them."""
+    """Return whether a run has a manifest and all files that the manifest lists are unchanged.
+
+    If files are damaged, lock the folder and delete the damaged files and the manifest, so that the stage recomputes
+    the files.
+    """
     if not (folder / MANIFEST).exists():
         return False
     manifest = read_manifest(folder, "output_dir")

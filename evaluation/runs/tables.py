@@ -1,4 +1,4 @@
-"""The Parquet files of a run: written atomically, and read with their checksums."""
+"""Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +14,14 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rows import RowFile, new_rows
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
 
-ROWS_PER_CHUNK = 1 << 13  # when writing and reading
+ROWS_PER_CHUNK = 1 << 13  # rows that are written or read at a time
 
 
 def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
-    """Write a table as Parquet, or parts of it one after the other, which are never all in memory.
+    """Write a table to a Parquet file, given as a whole or as an iterable of consecutive parts.
 
-    All parts have the columns and types of the first part.
+    The parts are written one after the other and need not fit into memory together. All parts must have the columns and
+    types of the first part.
     """
     parts = _parts(rows) if isinstance(rows, pd.DataFrame) else iter(rows)
     first = next(parts)
@@ -36,7 +37,9 @@ def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of `write_table`, or its columns that are among `columns`.
+    """Return a table that `write_table` wrote, restricted to the columns in `columns` if they are given.
+
+    Names in `columns` that the table does not have are ignored.
 
     Raises:
         InputError: the file is absent, not Parquet, or damaged.
@@ -47,9 +50,12 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 
 
 def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the columns of a table that are among `columns`, texts as categories: each text is in memory once.
+    """Return the columns of a table that are in `columns`, with texts as categories.
 
-    Raises: as `read_table`.
+    Each distinct text is in memory only once.
+
+    Raises:
+        InputError: the file is absent, not Parquet, or damaged.
     """
     with _readable(path):
         schema = pq.read_schema(path)
@@ -63,9 +69,10 @@ def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def is_same_column(one: Path, other: Path, column: str) -> bool:
-    """Return whether a column is equal in two tables; compare some rows at a time.
+    """Return whether a column is equal in two tables, reading some rows at a time.
 
-    Raises: as `read_table`.
+    Raises:
+        InputError: a file is absent, not Parquet, or damaged.
     """
     with _readable(one):
         n = pq.read_metadata(one).num_rows
@@ -79,7 +86,11 @@ def is_same_column(one: Path, other: Path, column: str) -> bool:
 def read_aligned(*tables: tuple[Path, Sequence[str]]) -> Iterator[pd.DataFrame]:
     """Yield columns of several tables side by side, some rows at a time, up to the end of the shortest table.
 
-    Raises: as `read_table`.
+    Args:
+        tables: the path and the columns of each table.
+
+    Raises:
+        InputError: a file is absent, not Parquet, or damaged.
     """
     batches = [_batches(path, columns) for path, columns in tables]
     heads = [next(table, pd.DataFrame()) for table in batches]
@@ -98,17 +109,21 @@ def _batches(path: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
 
 
 def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, one row group after the other: otherwise Arrow reads ahead without limit."""
+    """Yield the non-empty record batches of a file, one row group after the other.
+
+    If Arrow iterates over several row groups, it reads ahead without a limit on memory.
+    """
     for group in range(file.num_row_groups):
         yield from filter(len, file.iter_batches(ROWS_PER_CHUNK, row_groups=[group], columns=list(columns)))
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
-    """Return the columns of a table that are not left out, as float32 (n, c), and their names.
+    """Return the columns of a table that are not in `leave_out`, as float32 (n, c), and the names of these columns.
 
-    Large numbers of rows are in a file of the table's folder (`new_rows`).
+    Large arrays are stored in a temporary file in the table's folder (`new_rows`).
 
-    Raises: as `read_table`.
+    Raises:
+        InputError: the file is absent, not Parquet, or damaged.
     """
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]

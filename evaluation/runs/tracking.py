@@ -1,4 +1,8 @@
-"""One W&B run per stage, all stages of an experiment in one group; offline unless the user is logged in."""
+"""Tracking of stages with W&B or TensorBoard.
+
+Each stage is one W&B run, and all stages of an experiment are in one group. W&B is offline unless the user is logged
+in.
+"""
 
 import io
 import json
@@ -23,17 +27,21 @@ from evenhand.evaluation.settings import as_settings
 log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
-WAIT = 30  # seconds for W&B's server to answer, after which this run and later ones stay offline
-HEADLINES = 10  # scores that get a panel each
-KEPT = "wandb/artifacts.json"  # in a stage's folder: the artifacts that its run kept, for the stages that read them
+WAIT = 30  # time-out of W&B's server in seconds, after which this run and later runs stay offline
+HEADLINES = 10  # maximum number of scores with a panel
+KEPT = "wandb/artifacts.json"  # file in a stage's folder that lists the artifacts which the stage uploaded
 REPORT = "report"  # the kind of artifact that no stage reads
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """The W&B run or the TensorBoard writer that logs the numbers of a stage, or neither.
+    """A logger of a stage's numbers to W&B or TensorBoard, or to nothing.
 
-    If `keeps_files`, files of `folder` are uploaded as W&B artifacts.
+    Attributes:
+        wandb_run: the W&B run, or None.
+        writer: the TensorBoard writer, or None.
+        folder: the folder of the stage.
+        keeps_files: whether files of the folder are uploaded as W&B artifacts.
     """
 
     wandb_run: Any = None
@@ -42,14 +50,17 @@ class Tracker:
     keeps_files: bool = False
 
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
-        """Log the first overall scores as numbers, all overall ones in the summary, and every score in one table."""
+        """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
+
+        A score is overall if it has a value and no group.
+        """
         overall = {each.metric: each.value for each in scores if not each.group and not math.isnan(each.value)}
         self.log_values(dict(list(overall.items())[:HEADLINES]))
         self.log_summary(overall)
         self.log_table("scores", pd.DataFrame(map(_row, scores)))
 
     def log_values(self, values: Mapping[str, float]) -> None:
-        """Log numbers by name, a panel each."""
+        """Log numbers by name, each in a separate panel."""
         if self.wandb_run:
             self.wandb_run.log(values)
         if self.writer:
@@ -57,12 +68,12 @@ class Tracker:
                 self.writer.add_scalar(name, value)
 
     def log_summary(self, values: Mapping[str, float]) -> None:
-        """Put numbers into the run's summary, the columns of W&B's table of runs, without a panel (W&B only)."""
+        """Add numbers to the run's summary, which W&B shows as columns of the table of runs (W&B only)."""
         if self.wandb_run:
             self.wandb_run.summary.update(values)
 
     def log_table(self, name: str, rows: pd.DataFrame) -> None:
-        """Log rows as a table (W&B only); W&B shows cells as text, so responses need no escaping here."""
+        """Log rows as a table (W&B only). W&B shows cells as text, so responses need no escaping."""
         if self.wandb_run:
             import wandb
 
@@ -79,7 +90,7 @@ class Tracker:
             self.wandb_run.log({name: wandb.Image(Image.open(picture))})
 
     def log_report(self, files: Sequence[Path]) -> None:
-        """Show the HTML page among a report's files as a panel (W&B only)."""
+        """Log each HTML page among the files of a report as a panel (W&B only)."""
         if self.wandb_run:
             import wandb
 
@@ -87,7 +98,10 @@ class Tracker:
                 self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
 
     def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Upload files or folders of the stage as an artifact named after the run, if `keeps_files` (W&B only)."""
+        """Upload files or folders of the stage as the artifact RUN-`name` if `keeps_files` is true (W&B only).
+
+        RUN is the name of the W&B run, and `kind` is the type of the artifact.
+        """
         if self.keeps_files:
             name = f"{_plain(self.wandb_run.name)}-{name}"
             self.wandb_run.log_artifact(_artifact(name, kind, paths))
@@ -96,19 +110,21 @@ class Tracker:
                 write_json(self.folder / KEPT, {**_kept(self.folder), name: record})
 
     def link_inputs(self, folder: Path) -> None:
-        """Record each artifact that the stage of another folder uploaded as an input of this run (W&B only).
+        """Record each artifact that another stage uploaded from `folder` as an input of this run (W&B only).
 
-        The artifact is declared again by its name and content; the server has it already, so nothing is uploaded.
+        The artifact is declared again with the same name and content. Nothing is uploaded, because the server already
+        has the content.
 
         Raises:
-            InputError: a link among the files leads out of the folder, so that another folder's would be uploaded.
+            InputError: a symbolic link among the files leads out of the folder, so that a file of another folder would
+                be uploaded.
         """
         for name, record in _kept(folder).items() if self.keeps_files else ():
-            # By name, so that no such file can have another folder's uploaded.
+            # The files of the folder are compared by name, so that an edited record cannot name files elsewhere.
             paths = [path for path in sorted(folder.iterdir()) if path.name in record["paths"]]
             for path in paths:
                 check_links_inside(path, "log_artifacts", within=folder)
-            # What `use_artifact` does online; offline it refuses, though `wandb sync` would draw the edge.
+            # `use_artifact` does the same, but fails offline, although `wandb sync` can upload the link later.
             used = {"is_user_created": True, "use_after_commit": True}
             self.wandb_run._log_artifact(_artifact(name, record["kind"], paths), **used)
 
@@ -117,15 +133,21 @@ class Tracker:
 def start_tracking(
     job: str, config: Any, *, group: str | None = None, name: str | None = None, settings: Any = None
 ) -> Iterator[Tracker]:
-    """Yield the tracker of `config.report_to`; the run ends with the block.
+    """Yield the tracker that `config.report_to` selects; the W&B run ends with the block.
 
-    By default a run is in the config's group, is named after its folder in the group (method and stage), and records
-    the config. A job that is started again in the same folder continues its run.
+    A job that is started again in the same folder continues the W&B run of this folder.
+
+    Args:
+        job: the type of the job, usually the command.
+        config: the settings, with `output_dir`, `report_to` and `log_artifacts`.
+        group: W&B group; None: the config's group.
+        name: name of the run; None: the path of the folder within the group (method and stage).
+        settings: the recorded settings; None: the config.
 
     Raises:
         InputError: TensorBoard is not installed.
     """
-    report_to = getattr(config, "report_to", "none")  # an export has nothing to track
+    report_to = getattr(config, "report_to", "none")  # configs without this field, such as an export's, are not tracked
     settings = settings or as_settings(config)
     if report_to == "wandb":
         group = group or getattr(config, "group", None)
@@ -155,15 +177,16 @@ def start_tracking(
 
 
 def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
-    """Start a run, or continue the run whose id is in the folder; offline once W&B cannot be reached.
+    """Return a new W&B run, or the continued W&B run whose id is in the folder.
 
-    W&B reads WANDB_ENTITY, WANDB_TAGS and its other variables.
+    The run is offline if the W&B server cannot be reached, and so are later runs of this process. W&B reads
+    WANDB_ENTITY, WANDB_TAGS and other environment variables.
     """
-    # Neither a prompt nor a report about the user's machine, whatever their settings.
+    # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
 
-    # The mode is an argument of `init`, because W&B has read its variables by now.
+    # The mode is an argument of `init`, because W&B has already read the environment variables.
     mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
     arguments = {
         "project": os.environ.get("WANDB_PROJECT") or PROJECT,
@@ -185,7 +208,10 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
 
 
 def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
-    """Return a W&B artifact of files and folders; only reports are copied, because only they are written again."""
+    """Return a W&B artifact of files and folders.
+
+    Only reports are copied, because other files do not change after the upload.
+    """
     import wandb
 
     artifact, policy = wandb.Artifact(name, kind), "mutable" if kind == REPORT else "immutable"
@@ -200,12 +226,12 @@ def _artifact(name: str, kind: str, paths: Sequence[Path]) -> Any:
 def _kept(folder: Path) -> dict[str, dict[str, Any]]:
     try:
         return json.loads((folder / KEPT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # absent, or damaged, which must not stop a stage
+    except (OSError, ValueError):  # the file is absent or damaged; neither may stop a stage
         return {}
 
 
 def _id(path: Path) -> str:
-    """Return the id of a run; create and save it the first time."""
+    """Return the id of a W&B run from the file `path`; create and save a new id if the file does not exist."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, uuid.uuid4().hex)
@@ -213,7 +239,9 @@ def _id(path: Path) -> str:
 
 
 def _name(folder: Path, group: str | None, job: str) -> str:
-    """Return the path of a stage's folder from the group's (its method and stage), or else the job and its folder.
+    """Return the default name of a run: the path of its folder within the group's folder (method and stage).
+
+    If the folder is not inside a folder with the group's name, the name is the job and the name of the folder.
 
     >>> _name(Path("/runs/loop/exchange/tune"), "loop", "tune"), _name(Path("/runs/dialogpt"), None, "measure")
     ('exchange/tune', 'measure dialogpt')
@@ -225,7 +253,7 @@ def _name(folder: Path, group: str | None, job: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name with the characters that files and artifacts allow.
+    """Return a name in which "-" replaces characters that are not allowed in the names of files and artifacts.
 
     >>> _plain("exchange/tune, seed 0")
     'exchange-tune-seed-0'
