@@ -146,6 +146,7 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
     """Return the prompts, responses and style vectors of a measuring run.
 
     With `second`, the style vectors are by the second style classifier.
+
     Raises:
         InputError: a table is missing, or the tables have different prompts.
     """
