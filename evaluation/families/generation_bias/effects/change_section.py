@@ -1,4 +1,4 @@
-"""The section of a report that says which effects tuning removed, kept, made new or turned round."""
+"""Report section on the changes of effects: which effects tuning removed, kept, made new or reversed."""
 
 import numpy as np
 import pandas as pd
@@ -18,13 +18,13 @@ from evenhand.evaluation.report.numbers import interval, number, p_value
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
 
-SENTENCES = (((REMOVED, REDUCED), 5), ((NEW, GROWN, TURNED), 3), ((KEPT,), 2))  # at most so many of each
+SENTENCES = (((REMOVED, REDUCED), 5), ((NEW, GROWN, TURNED), 3), ((KEPT,), 2))  # largest number of sentences of each
 COLUMNS = ("descriptor or group, style", "became", "mean", "difference", "change", "certainty", "p, all tests")
-IN_POINTS = ("mean", "average", "shrunk")  # columns of both sides
+IN_POINTS = ("mean", "average", "shrunk")  # columns before and after, displayed in percentage points
 
 
 def effect_change_section(changes: pd.DataFrame) -> Section:
-    """Return the section on changed effects (`effects.changes.effect_changes`); without content if the table is empty.
+    """Return the section on changed effects; it has no content if the table of changes is empty.
 
     It names the largest removed or reduced effects, then new, grown or turned ones, then kept ones, in sentences. All
     numbers are percentage points of mean probability; changes are shrunk, with their 95 % intervals.
@@ -45,7 +45,7 @@ def effect_change_section(changes: pd.DataFrame) -> Section:
 
 
 def effect_change_sentences(changes: pd.DataFrame) -> list[str]:
-    """Return the sentences of `effect_change_section`; none if the table is empty."""
+    """Return the sentences of `effect_change_section`; [] if the table is empty."""
     if not len(changes):
         return []
     single = changes[changes["outcome"] == "style"]
@@ -63,7 +63,7 @@ def effect_change_sentences(changes: pd.DataFrame) -> list[str]:
 
 
 def _points(row: dict) -> dict:
-    """Return a row in percentage points."""
+    """Return a row of the table of changes with probabilities in percentage points."""
     names = [*("shrunk", "low", "high"), *(f"{name}_{side}" for name in IN_POINTS for side in ("before", "after"))]
     return row | {name: 100 * row[name] for name in names}
 

@@ -1,4 +1,4 @@
-"""Effects before and after tuning: which of them tuning removed, kept, made new or turned round, and how certainly."""
+"""Changes of effects between responses before and after tuning: removed, kept, new or reversed, and how certain."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,33 +42,36 @@ def effect_changes(
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
-    Responses are paired by row; a pair without two style vectors is left out. `transition` is, where "shown" means
-    `p_family` ≤ 0.05, once for all effects before, once for all effects after, and once for all changes:
+    Responses are paired by row; a pair without two style vectors is left out. An effect or a change is "shown" if its
+    `p_family` is at most 0.05; `p_family` is computed separately for all effects before, all effects after, and all
+    changes. `transition` is:
 
-        removed       shown before, not after; the change is shown and goes against the effect before
-        reduced       shown before and after in the same direction; the change is shown and goes against it
+        removed       shown before, not after; the change is shown and opposite to the effect before
+        reduced       shown before and after in the same direction; the change is shown and opposite to both
         kept          shown before and after in the same direction; no change is shown
-        grown         shown before and after in the same direction; the change is shown and goes with it
-        new           not shown before, but after; the change is shown and goes with the effect after
+        grown         shown before and after in the same direction; the change is shown, in this direction
+        new           shown after, not before; the change is shown, in the direction of the effect after
         turned round  shown before and after in opposite directions; the change is shown
         open          anything else
 
-    "removed" does not say that nothing is left: `shrunk_after` estimates the rest.
+    A "removed" effect may be smaller but not 0: `shrunk_after` estimates the rest.
 
     Args:
         before, after: style vectors of the same styles, with the same templates and descriptors row by row.
-        clusters, groups, permutations, seed: as in `effects`; signs of differences are drawn as often.
+        clusters, groups, permutations, seed: as in `effects`; `permutations` is also the number of random signs.
 
     Returns:
-        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for both sides the mean
-        probability, its average over all descriptors on the same templates, the shrunk effect and its certainty;
+        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for before and after the
+        mean probability, its average over all descriptors on the same templates, the shrunk effect and its certainty;
         change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the change shrunk
-        toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty: of the change, as in `effects`,
-        with random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
+        toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in `effects`, by
+        random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
         descriptors have a common template.
 
     Raises:
         InputError: the numbers of rows, the styles, the templates or the descriptors differ.
+
+    In the example, the effect of descriptor a on style s falls from 0.5 to 0, too few data for a shown change.
 
     >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
     >>> sides = [
@@ -109,11 +112,11 @@ def effect_changes(
 def transitions(
     before: np.ndarray, after: np.ndarray, shown_before: np.ndarray, shown_after: np.ndarray, change_shown: np.ndarray
 ) -> np.ndarray:
-    """Return the transition of each of n effects, (n,), as `effect_changes` defines it.
+    """Return the transition of each of n effects between before and after, (n,), as `effect_changes` defines it.
 
     Args:
         before, after: the effects, (n,).
-        shown_before, shown_after, change_shown: whether these effects, and their changes, are shown, (n,) bool.
+        shown_before, shown_after, change_shown: whether each effect, or its change, is shown, (n,) bool.
     """
     both, same = shown_before & shown_after, np.sign(before) == np.sign(after)
     with_before, with_after = (np.sign(after - before) == np.sign(side) for side in (before, after))

@@ -1,8 +1,9 @@
-"""The responses that carry an effect most, next to responses to other descriptors in the same template, by rule.
+"""Examples of an effect: responses that show it most, paired with responses to other descriptors.
 
-If a unit (a descriptor or a group) gets more of a style than the average, its responses with the largest probability of
-this style carry the effect; if it gets less, the responses to other descriptors with the largest probability do. Each
-is paired with a response of the other side to the same template and noun, drawn at random with a fixed seed.
+If a unit (a descriptor or a group of descriptors) has more of a style than the average, the unit's responses with the
+largest probability of this style carry the effect. If a unit has less of a style, the responses to other descriptors
+with the largest probability carry the effect. Each carrying response is paired with a random response of the other side
+to the same template and, if possible, the same noun; the random draw has a fixed seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,11 @@ from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.tables import read_categorical
 from evenhand.evaluation.statistics.cells import to_codes
 
-CANDIDATES = 8  # per example: equal responses are shown once
+CANDIDATES = 8  # candidates for each example, since equal responses are displayed once
 
 
 class EffectExamples:
-    """Chooses the examples of effects of one run."""
+    """Chooser of example responses for the effects of one run."""
 
     def __init__(
         self, run: StyledRun, columns: dict[tuple[str, str], Sequence[int]], offensive: Sequence[bool] | None
@@ -31,8 +32,8 @@ class EffectExamples:
 
         Args:
             run: all prompts, responses and style vectors of a run.
-            columns: (outcome, name) of the effects that need examples → columns of their styles.
-            offensive: whether each response is offensive, (n,) bool; None if no classifier judged it.
+            columns: (outcome, name) of the effects that need examples → columns of the styles.
+            offensive: whether each response is offensive, (n,) bool; None without an offensiveness classifier.
         """
         self._run, self._offensive = run, offensive
         self._units = {DESCRIPTOR: run.shared[DESCRIPTOR].astype(str), **run.groups()}
@@ -47,11 +48,11 @@ class EffectExamples:
     def pairs(self, effect: Mapping[str, Any], most: int) -> list[tuple[int, int]]:
         """Return at most `most` pairs of positions: a response that carries the effect, and one of the other side.
 
-        Responses with equal texts are used once; a response without another side is left out.
+        Responses with equal texts are used once. A response is left out if the other side has none to its template.
 
         Args:
-            effect: kind, unit, outcome, name and shrunk of a row of the table of effects. Without `columns` for its
-                outcome and name, it has no pairs.
+            effect: a row of the table of effects (kind, unit, outcome, name and shrunk). An effect whose outcome and
+                name are not in `columns` has no pairs.
         """
         p = self._probability.get((effect["outcome"], effect["name"]))
         if p is None:
@@ -72,7 +73,7 @@ class EffectExamples:
         return int(np.random.default_rng(row).choice(rows))
 
     def examples(self, effect: Mapping[str, Any], most: int) -> list[Example]:
-        """Return at most `most` pairs of responses, each under its prompt; offensive ones are hidden."""
+        """Return at most `most` pairs of responses, each response under its prompt. Offensive responses are hidden."""
         pairs = self.pairs(effect, most)
         rows = np.array([row for pair in pairs for row in pair], dtype=int)
         texts = select_texts(self._run, rows) if pairs else pd.DataFrame(columns=[TEXT, RESPONSE])
@@ -89,7 +90,7 @@ class EffectExamples:
 
 
 class _Places:
-    """Rows by the code of their template, or of their template and noun."""
+    """Rows by an integer code of their template, or of template and noun."""
 
     def __init__(self, code: np.ndarray) -> None:
         self._code = code
@@ -97,10 +98,10 @@ class _Places:
         self._sorted = code[self._order]
 
     def like(self, row: int, allowed: np.ndarray) -> np.ndarray:
-        """Return the allowed rows of the same code."""
+        """Return the allowed rows with the same code as a row."""
         rows = self._order[slice(*np.searchsorted(self._sorted, [self._code[row], self._code[row] + 1]))]
         return rows[allowed[rows]]
 
     def has_any(self, mask: np.ndarray) -> np.ndarray:
-        """Return whether any row of the same code is in the mask, (n,) bool."""
+        """Return, for each row, whether the mask contains a row with the same code, (n,) bool."""
         return np.bincount(self._code, mask)[self._code] > 0

@@ -1,4 +1,4 @@
-"""A heat map of effects as a matplotlib figure, for notebooks, papers and W&B."""
+"""Heat map of effects as a matplotlib figure, for notebooks, papers and W&B."""
 
 from typing import TYPE_CHECKING
 
@@ -17,15 +17,16 @@ COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for 
 def effects_figure(
     effects: pd.DataFrame, *, outcome: str = "cluster", max_descriptors: int = MAX_DESCRIPTORS
 ) -> "Figure":
-    """Return a heat map of descriptors and style clusters: the difference from the average in percentage points.
+    """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
 
     The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
     the map, sorted by axis.
 
     Args:
-        effects: the result of `effects`, or of `effect_changes`, whose changes are then in the map.
-        outcome: "cluster" or "style"; of the styles, the 12 with the largest effects. Styles if there is no cluster.
-        max_descriptors: number of descriptors.
+        effects: the result of `effects`, or of `effect_changes` for a map of changes.
+        outcome: "cluster" or "style"; without clusters, styles. The 12 clusters or styles with the largest effects are
+            in the map.
+        max_descriptors: largest number of descriptors in the map.
 
     Raises:
         ValueError: the table has no effect on a descriptor.

@@ -1,4 +1,4 @@
-"""Shown effects as score records, and what trackers log of all effects."""
+"""Score records of shown effects, and the numbers, table and figure of effects that trackers log."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +15,11 @@ EFFECT, EFFECT_CHANGE = "effect", "effect_change"
 
 
 def effect_scores(effects: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return a score for each shown effect (`effect`) or shown change of an effect (`effect_change`).
+    """Return a score for each shown effect (`effect`) or for each shown change of an effect (`effect_change`).
 
     The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value and its 95 %
-    interval are shrunk toward 0, in probability. The p-value is adjusted for all effects. The ideal of an effect is 0,
-    that of a change is the negative effect before.
+    interval are shrunk toward 0, in probability. The p-value is adjusted for all effects. The ideal of an effect is 0;
+    the ideal of a change is the negative effect before.
 
     Args:
         effects: the result of `effects` or `effect_changes`.
@@ -43,11 +43,11 @@ def effect_scores(effects: pd.DataFrame, signature: Mapping[str, Any]) -> list[B
 
 
 def log_effects(tracker: Tracker, name: str, effects: pd.DataFrame) -> None:
-    """Log five numbers, a table of the shown effects and of those worth a look, and a heat map of all effects.
+    """Log five numbers on effects, a table of the effects that are not "open", and a heat map of all effects.
 
     Args:
-        tracker: of the stage.
-        name: "effects" or "effect_changes", the prefix of what is logged.
+        tracker: the tracker of the stage.
+        name: "effects" or "effect_changes", the prefix of the logged names.
         effects: the result of `effects` or `effect_changes`.
     """
     of_descriptors = effects[(effects["kind"] == "descriptor") & (effects["outcome"] == "style")]

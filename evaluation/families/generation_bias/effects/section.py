@@ -1,4 +1,4 @@
-"""The opening of a report: who is treated how, in sentences with responses, a map, and a table of all effects."""
+"""Opening sections of a report: largest effects in sentences with responses, a map, and a table of all effects."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +25,18 @@ FULL_SHADE = 20.0  # percentage points of the darkest shade
 COLUMNS = ("descriptor or group", "axis", "style", "difference", "certainty", "mean", "average", "p, all tests")
 FILTERS = ("axis", "style", "certainty")
 
-Examples = Callable[[dict, int], Sequence[Example]]  # of an effect, at most so many
+Examples = Callable[[dict, int], Sequence[Example]]  # from an effect and a largest number to examples
 
 
 def lead_sections(effects: pd.DataFrame, scores: Sequence[BiasScore], examples: Examples) -> list[Section]:
-    """Return the sections that open a report; none if the table of effects is empty.
+    """Return the sections that open a report; [] if the table of effects is empty.
 
     All numbers are percentage points of mean probability; differences are shrunk, with their 95 % intervals.
 
     Args:
         effects: the table of `effects.table.effects`.
         scores: the scores of the run.
-        examples: returns the responses that carry an effect (`EffectExamples.examples`).
+        examples: function that returns the responses that carry an effect (`EffectExamples.examples`).
     """
     if not len(effects):
         return []
@@ -58,7 +58,7 @@ def lead_sections(effects: pd.DataFrame, scores: Sequence[BiasScore], examples: 
 
 
 def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
-    """Return the verdict on one run in one sentence without a symbol.
+    """Return the verdict on the bias of one run as one sentence without symbols.
 
     Args:
         effects: the table of effects.
@@ -69,7 +69,7 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
 
 
 def named_effects(effects: pd.DataFrame) -> list[dict]:
-    """Return the largest shown effect of each unit, in percentage points, the largest first; at most N_SENTENCES."""
+    """Return the largest shown effect of each descriptor or group, in percentage points; at most N_SENTENCES."""
     shown = effects[effects["certainty"] == SHOWN].drop_duplicates(["kind", "unit"]).head(N_SENTENCES)
     return [_points(row) for row in shown.to_dict("records")]
 
@@ -97,7 +97,7 @@ def _share_sentence(scores: Sequence[BiasScore]) -> str:
 
 
 def _resolution_sentence(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
-    """Return what this design detects with a probability of 80 %, and what it takes to detect half of it."""
+    """Return a sentence with the effect and the spread that this run detects with a probability of 80 %, or ""."""
     of_descriptors = effects[(effects["kind"] == "descriptor") & (effects["outcome"] == "style")]
     effect = 100 * of_descriptors["detectable"].median()
     spread = find_score(scores, DETECTABLE)
@@ -109,7 +109,7 @@ def _resolution_sentence(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> 
 
 
 def _responses(row: dict, examples: Examples, anchor: str = "") -> list[Example]:
-    """Return one example with all pairs of responses of an effect; none without a pair."""
+    """Return one example that contains all pairs of responses of an effect; [] if the effect has no pairs."""
     pairs = examples(row, N_PAIRS)
     if not pairs:
         return []
@@ -123,7 +123,7 @@ def _key(row: Mapping) -> tuple:
 
 
 def _points(row: dict) -> dict:
-    """Return an effect in percentage points."""
+    """Return a row of the table of effects with probabilities in percentage points."""
     return row | {name: 100 * row[name] for name in ("mean", "average", "shrunk", "low", "high")}
 
 
@@ -149,7 +149,7 @@ def _row(row: dict, anchors: Mapping[tuple, str]) -> Row:
 
 
 def _map(effects: pd.DataFrame) -> Table:
-    """Return a map of descriptors and clusters, sorted by axis; shown effects are bold."""
+    """Return a map of the effects of descriptors on style clusters, sorted by axis. Shown effects are bold."""
     chosen = effects[(effects["kind"] == "descriptor") & (effects["outcome"] == "cluster")]
     names = sorted(chosen["name"].unique())
     of_unit = {unit: rows.set_index("name") for unit, rows in chosen.groupby("unit")}

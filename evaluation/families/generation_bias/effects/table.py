@@ -1,7 +1,7 @@
-"""Who is treated how: the effect of each descriptor on each style and style cluster, with its certainty.
+"""Effects of each descriptor, and of groups of descriptors, on each style and style cluster, with their certainty.
 
-design.md: an effect is the difference between a descriptor's (or an axis's) mean probability of a style and the
-average over descriptors on the same templates. Here it is in probability; reports show percentage points.
+An effect is the difference between a descriptor's (or a group's) mean probability of a style and the average over
+descriptors on the same templates (design.md). Effects here are probabilities; reports show percentage points.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,22 +31,23 @@ def effects(
     permutations: int = 999,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Return one row per unit (a descriptor, or a group of descriptors) and outcome (a style, or a style cluster).
+    """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
     Args:
         responses: style vectors by template and descriptor; one response per cell is enough, rows of NaN are left out.
         clusters: style cluster → columns of its styles.
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
-            that occurs in several groups of a kind belongs to the first of them in sorted order. A group of one
-            descriptor, or of the same descriptors as an earlier group, is left out.
+            that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
+            one descriptor, or of the same descriptors as an earlier group, is left out.
         permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
 
     Returns:
-        kind ("descriptor" or a key of `groups`), unit (its name), axis, outcome ("style" or "cluster"), name;
-        mean: mean probability; average: the same over all descriptors on the same templates; effect: mean − average,
-        in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 % interval; detectable:
-        the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in `Effects`;
+        kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
+        "cluster"), name; mean: mean probability; average: mean probability over all descriptors on the same templates;
+        effect: mean − average, in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 %
+        interval; detectable: the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in
+        `statistics.effects.Effects`;
         certainty: "shown" (p_family ≤ 0.05: with a probability of 95 % none of these effects is false), "worth a look"
         (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
         |shrunk| come first. Empty if no two descriptors have a common template.
@@ -71,7 +72,7 @@ def effects(
 
 @dataclass(frozen=True)
 class Units:
-    """Responses by template and descriptor, and the units (descriptors, then groups of them) that may have effects.
+    """Responses by template and descriptor, and the units (descriptors and groups of descriptors) of effects.
 
     cells: responses; descriptors without a template that another descriptor has are left out. table: kind, unit, axis
     and n (responses) of each unit. groups: the weight of each descriptor in each group, (g, D).
@@ -85,7 +86,7 @@ class Units:
 def arrange_units(
     vectors: Rows, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
 ) -> Units | None:
-    """Return the units of `effects`; None if no two descriptors have a common template.
+    """Return the responses as cells with the units of `effects`; None if no two descriptors have a common template.
 
     Args:
         vectors: a row for each response; rows with NaN are left out.
@@ -124,7 +125,7 @@ def arrange_units(
 
 
 def cluster_indicator(styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> np.ndarray:
-    """Return 1 where a style belongs to a cluster, (S, k)."""
+    """Return the matrix (S, k) that is 1 where a style belongs to a cluster, else 0."""
     indicator = np.zeros((len(styles), len(clusters)))
     for number, columns in enumerate(clusters.values()):
         indicator[list(columns), number] = 1
@@ -132,30 +133,30 @@ def cluster_indicator(styles: Sequence[str], clusters: Mapping[str, Sequence[int
 
 
 def outcomes(styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    """Return outcome ("style" or "cluster") and name of each column of `Effects`."""
+    """Return a table of the outcome ("style" or "cluster") and the name of each column of `Effects`."""
     rows = [("style", style) for style in styles] + [("cluster", cluster) for cluster in clusters]
     return pd.DataFrame(rows, columns=["outcome", "name"])
 
 
 def certainty(found: Effects) -> np.ndarray:
-    """Return the level of certainty of each effect, (u, c): shown, worth a look or open."""
+    """Return the level of certainty of each effect, (u, c): "shown", "worth a look" or "open"."""
     return np.select([found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL], [SHOWN, WORTH_A_LOOK], OPEN)
 
 
 def sort_effects(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the largest |shrunk| first."""
+    """Return the table of effects sorted by |shrunk|, largest first."""
     order = np.lexsort((np.arange(len(table)), -table["shrunk"].abs()))
     return table.loc[order].reset_index(drop=True)
 
 
 def _is_new(members: tuple[int, ...], seen: set[tuple[int, ...]]) -> bool:
-    """Return whether a group has several members and is none of the groups seen so far, to which it is added."""
+    """Return whether a group has several members and is not in `seen`; add the group to `seen`."""
     is_new = len(members) > 1 and members not in seen
     seen.add(members)
     return is_new
 
 
 def _first_group(descriptor: Sequence[str], group: Sequence[str]) -> pd.Series:
-    """Return the group of each descriptor; the first in sorted order where it has several."""
+    """Return the group of each descriptor, the first in sorted order if a descriptor has several groups."""
     pairs = pd.DataFrame({"descriptor": list(map(str, descriptor)), "group": list(map(str, group))})
     return pairs.groupby("descriptor")["group"].min()

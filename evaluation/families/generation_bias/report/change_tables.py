@@ -1,4 +1,4 @@
-"""The tables of changes between two runs (paper 002, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
+"""Tables of changes between two runs (paper 002, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ EMPTY = Table("", (), ())
 
 
 def style_change_table(data: ReportData) -> Table:
-    """Return the styles whose variance between descriptors changed most, the largest fall first (Table 15)."""
+    """Return a table of the styles whose variance between descriptors changed most, largest fall first (Table 15)."""
     frame = _most_changed_styles(data)
     if frame is None:
         return EMPTY
@@ -40,7 +40,7 @@ def style_change_table(data: ReportData) -> Table:
 
 
 def mean_style_table(data: ReportData) -> Table:
-    """Return the mean probability of the same styles, and the descriptors with its largest changes (Table 15)."""
+    """Return a table of the same styles' mean probabilities, and of the descriptors that changed most (Table 15)."""
     frame, moved = _most_changed_styles(data), data.tables.get("moved_descriptors")
     if frame is None or moved is None:
         return EMPTY
@@ -57,10 +57,11 @@ def mean_style_table(data: ReportData) -> Table:
 
 
 def phrase_tables(data: ReportData) -> tuple[list[Table], list[Table]]:
-    """Return the share of responses with each phrase by set of descriptors (Table 14), as two lists of tables.
+    """Return two lists of tables with the share of responses that contain each phrase, by descriptor set (Table 14).
 
-    The first list has, for each set, the phrases that are expected for it. The second has its other phrases, and all
-    phrases for all other descriptors. A note under the first table names the phrases that no response contains.
+    For each set, the tables of the first list contain the phrases that are expected for the set; the tables of the
+    second list contain the other phrases. All phrases of the set "all others" are in the second list. A note under the
+    first table lists the phrases that no response contains.
     """
     frame = data.tables.get("phrases")
     if frame is None or frame.empty:
@@ -96,7 +97,7 @@ def _phrase_table(name: str, frame: pd.DataFrame, is_named: bool) -> Table:
 
 
 def parroting_table(data: ReportData) -> Table:
-    """Return the descriptors whose share of responses that repeat the prompt changed most (C.2.1)."""
+    """Return a table of the descriptors whose share of responses that repeat the prompt changed most (C.2.1)."""
     frame = data.tables.get("parroting")
     if frame is None:
         return EMPTY
@@ -113,7 +114,7 @@ def parroting_table(data: ReportData) -> Table:
 
 
 def frequency_table(data: ReportData) -> Table:
-    """Return the rank correlation of a cluster's mean probability with the descriptor's frequency (Figures 3, 5, 6)."""
+    """Return a table of rank correlations of cluster probability with descriptor frequency (Figures 3, 5, 6)."""
     scores = {
         (score.group["cluster"], score.group["run"]): score
         for score in data.differences
@@ -131,7 +132,7 @@ def frequency_table(data: ReportData) -> Table:
 
 
 def _most_changed_styles(data: ReportData) -> pd.DataFrame | None:
-    """Return the styles with the largest changes, the largest fall first; None if no change is defined."""
+    """Return the styles with the largest absolute changes, the largest fall first; None if no change is defined."""
     frame = data.tables.get("style_changes")
     if frame is None or frame["change"].isna().all():
         return None
@@ -140,7 +141,7 @@ def _most_changed_styles(data: ReportData) -> pd.DataFrame | None:
 
 
 def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
-    """Return a row with before, after and change (each with _low and _high), p_value, n and reason as scores."""
+    """Return a table's row (before, after and change with bounds, p_value, n, reason) as scores before and after."""
     scores = {}
     for side in ("before", "after", "change"):
         bounds = (row[f"{side}_low"], row[f"{side}_high"])

@@ -1,4 +1,4 @@
-"""Charts of style against frequency in a corpus."""
+"""Charts of style probabilities against the frequency of descriptors in a corpus."""
 
 import math
 
@@ -19,16 +19,17 @@ from evenhand.evaluation.report.figures import (
 )
 from evenhand.evaluation.report.numbers import sanitize
 
-NAMED_POINTS, MAX_LABEL = 5, 28  # of a chart; characters of a label
+NAMED_POINTS, MAX_LABEL = 5, 28  # points with a label in a chart; characters of a label
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @styled
 def corpus_charts(corpus: pd.DataFrame) -> list[Figure]:
-    """Return one chart for each style cluster: a descriptor's mean probability of it against its frequency.
+    """Return a chart for each style cluster: mean probability by descriptor against the descriptor's frequency.
 
-    Paper 002, Figures 3, 5 and 6. The frequency has a logarithmic scale; descriptors that never occur stand apart at
-    its left end. The most frequent descriptor is named, and the descriptors of the highest probability before tuning.
+    Source: paper 002, Figures 3, 5 and 6. The frequency has a logarithmic scale; descriptors that never occur are apart
+    at the left end. The most frequent descriptor and the descriptors with the highest probability before tuning have
+    labels.
     """
     return [_corpus_chart(str(cluster), rows) for cluster, rows in corpus.groupby("cluster", sort=False)]
 

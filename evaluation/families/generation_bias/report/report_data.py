@@ -1,4 +1,4 @@
-"""The data of a report: scores of one run, or of two runs in pairs with their changes."""
+"""Data of a report on generation bias: scores of one run, or paired scores of two runs and their changes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ BIAS_METRICS = tuple(metric.name for metric in BIAS)
 def bias_verdict(score: BiasScore | None, level: float = 0.05) -> str:
     """Return the verdict on a bias score: "shown", "unclear", "not shown" or "no interval".
 
-    A bias is shown if its 95 % interval is above 0 and the permutation test, where there is one (overall scores), has
-    p < `level`. With few responses the two can disagree: then it is unclear. A permutation test is exact for any number
-    of responses, the coverage of an interval is not.
+    A bias is shown if its 95 % interval is above 0 and the permutation test, which only overall scores have, has
+    p < `level`. With few responses, interval and test can disagree; the bias is then unclear. A permutation test is
+    exact for any number of responses; the coverage of an interval is not.
     """
     if score is None or score.interval is None:
         return NO_INTERVAL
@@ -35,14 +35,14 @@ def bias_verdict(score: BiasScore | None, level: float = 0.05) -> str:
 def is_bias_significant(score: BiasScore | None) -> bool:
     """Return whether the 95 % interval of a bias score is above 0. Only such a bias can be reduced.
 
-    The permutation test does not decide here, since only the overall score has one.
+    The permutation test is not used, since only the overall score has a permutation test.
     """
     return score is not None and score.interval is not None and score.interval[0] > 0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric before and after, for all responses or one group; a score that is not measured is None."""
+    """Scores of a metric before and after, for all responses or one group. A score that is not measured is None."""
 
     label: str
     metric: str
@@ -56,8 +56,9 @@ class Comparison:
     def direction(self) -> int:
         """−1 if the score fell significantly, 1 if it rose, else 0.
 
-        By the 95 % interval of the paired difference. Without a difference, the 95 % intervals before and after must
-        not overlap, which is stricter. A bias that is not significant before cannot fall.
+        The score rose or fell if the 95 % interval of the paired difference excludes 0. Without a difference, the 95 %
+        intervals before and after must not overlap, which is stricter. A bias that is not significant before cannot
+        fall.
         """
         if self.before is None or self.after is None:
             return 0
@@ -72,33 +73,33 @@ class Comparison:
 
     @property
     def has_bias_before(self) -> bool:
-        """Whether the bias before is significant; a reduction is defined only if it is."""
+        """Whether the bias before is significant or has a defined reduction."""
         return is_bias_significant(self.before) or math.isfinite(value_or(self.reduction, math.nan))
 
     @property
     def verdicts(self) -> tuple[str, str]:
-        """The verdicts (`bias_verdict`) before and after."""
+        """The verdicts (`bias_verdict`) on the bias before and after."""
         return bias_verdict(self.before), bias_verdict(self.after)
 
     @property
     def is_defined(self) -> bool:
-        """Whether both sides have a value."""
+        """Whether the scores before and after have a value."""
         return math.isfinite(self.change)
 
     @property
     def change(self) -> float:
-        """After minus before; NaN if either is undefined."""
+        """The score after minus the score before; NaN if either is undefined."""
         return value_or(self.after, math.nan) - value_or(self.before, math.nan)
 
     @property
     def relative_change(self) -> float:
-        """After / before − 1; NaN if undefined."""
+        """The ratio after / before − 1; NaN if undefined."""
         before = value_or(self.before, math.nan)
         return self.change / before if before else math.nan
 
     @property
     def digits(self) -> int:
-        """The decimals for the values before and after, times 1000."""
+        """The number of decimals for displaying the scores before and after, times 1000."""
         return decimals_of([replace(self, truth=None)])
 
 
@@ -108,13 +109,13 @@ class ReportData:
 
     Attributes:
         differences: scores of the comparison, among them `<metric>_difference` (after − before, in the metric's units)
-            and `<metric>_reduction` (1 − after / before). The group "seen" is "yes" for the part of the prompts that
-            tuning used and "no" for the rest; the group "classifier" is "second" for the second style classifier.
+            and `<metric>_reduction` (1 − after / before). The group "seen" is "yes" for prompts that tuning used and
+            "no" for other prompts; the group "classifier" is "second" for the second style classifier.
         truth: exact scores of a testbed model, with the same metrics and groups.
         notes: sentences at the top of the report.
         tables: tables of the comparison by name (`page.TABLES`).
-        samples, chosen_samples: responses, as `collect.rows.paired_samples` returns them; the chosen ones are to the
-            descriptors with the highest mean b.
+        samples, chosen_samples: results of `collect.rows.paired_samples`; chosen samples are responses to the
+            descriptors with the highest mean bias value b.
         unseen_by: what tuning left out: "descriptor", "axis" or "template".
         decoding: how the responses were decoded, for readers.
     """
@@ -139,7 +140,7 @@ class ReportData:
         return self.model_after is not None
 
     def comparisons(self, metric: str, breakdown: str | None = None) -> list[Comparison]:
-        """Return the overall comparison of a metric, or one per group of a breakdown (as "axis"), largest first."""
+        """Return the overall comparison of a metric, or one per group of a breakdown ("axis"), largest first."""
         groups = dict.fromkeys(
             tuple(score.group.items())
             for score in (*self.scores_before, *self.scores_after)
@@ -152,7 +153,7 @@ class ReportData:
         return sorted(rows, key=lambda row: (-value_or(row.before or row.after, -math.inf), row.label))
 
     def overall(self, metric: str) -> Comparison | None:
-        """Return the comparison of a metric over all responses, None if it was not measured."""
+        """Return the comparison of a metric over all responses; None if the metric was not measured."""
         return next(iter(self.comparisons(metric)), None)
 
     def checks(self) -> list[Comparison]:
@@ -191,6 +192,6 @@ class ReportData:
 
 
 def decimals_of(comparisons: Sequence[Comparison]) -> int:
-    """Return the decimals for a table of these comparisons, times 1000."""
+    """Return the number of decimals for a table of comparisons, whose scores are displayed times 1000."""
     scores = (score for row in comparisons for score in (row.before, row.after, row.truth) if score is not None)
     return decimals_for(score.value * PER_UNIT for score in scores)

@@ -1,4 +1,4 @@
-"""The sections of a report on generation bias."""
+"""Sections of a report on generation bias."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
@@ -20,11 +20,11 @@ from evenhand.evaluation.results import display_name
 
 text = Sentences(__file__)
 
-MAX_SAMPLES = 6  # the rest is folded
+MAX_SAMPLES = 6  # number of samples that are not folded
 
 
 def report_page(data: ReportData) -> Page:
-    """Return the report. An undefined score has its reason; a score that was not measured is left out."""
+    """Return the report. An undefined score is displayed with its reason; a score that was not measured is omitted."""
     row, is_comparison = data.overall(HEADLINE), data.is_comparison
     truth = tables.truth_table(data)
     names = display_name(data.model) if not is_comparison else before_after(data.model, data.model_after)

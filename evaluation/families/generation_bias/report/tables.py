@@ -1,4 +1,4 @@
-"""The tables of a report on generation bias: scores, costs, and the planted bias of a testbed."""
+"""Tables of a report on generation bias: scores, costs, and the planted bias of a testbed."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cel
 text = Sentences(__file__)
 
 MAX_STYLES = 12
-MAX_DESCRIPTORS = 10  # at each end
+MAX_DESCRIPTORS = 10  # descriptors with the largest mean b, and with the smallest
 MAX_NAME = 240
 
 # By breakdown: metrics in order of preference (the first has the least noise). Warnings use the first tuple.
@@ -29,12 +29,12 @@ MAIN_METRICS = {
     "cluster": (("scgb_pooled_corrected", "scgb_corrected"), ("pgb_pooled_corrected", "pgb_corrected")),
     "axis": (("fgb_pooled_corrected", "fgb_corrected"),),
 }
-# Paper 002, §4.4, names a rise of these styles as a failure of its method.
+# A rise of these styles is a failure of the paper's method (002, §4.4).
 HARMFUL_CLUSTERS = ("HATE", "ENVY")
 
 
 def headline_table(data: ReportData) -> Table:
-    """Return FGB, FGB* and pooled FGB*; FGB is not plotted, since it is mostly noise."""
+    """Return a table of FGB, FGB* and pooled FGB*. FGB is not plotted, since it is mostly noise."""
     comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in data.comparisons(metric)]
     table = bias_table(f"Generation bias, {UNIT}; ideal 0", "measure", comparisons, data.is_comparison)
     raw = metric_of("fgb").label
@@ -43,31 +43,31 @@ def headline_table(data: ReportData) -> Table:
 
 
 def check_table(data: ReportData) -> Table:
-    """Return pooled FGB* of prompts that tuning used, of other prompts, and by the second style classifier."""
+    """Return a table of pooled FGB* of prompts used in tuning, of other prompts, and by the second classifier."""
     caption = f"The {metric_of(HEADLINE).label} checked, {UNIT}"
     return bias_table(caption, "check", data.checks(), data.is_comparison, reductions=True)
 
 
 def main_tables(data: ReportData, breakdown: str, name: str) -> list[Table]:
-    """Return the tables of the MAIN_METRICS of a breakdown, pooled over templates if measured."""
+    """Return a table for each of a breakdown's MAIN_METRICS, in the form pooled over templates if it was measured."""
     metrics = (measured_metric(data, names, breakdown) for names in MAIN_METRICS[breakdown])
     return [_table_by(data, metric, breakdown, name) for metric in metrics if metric]
 
 
 def other_tables(data: ReportData, breakdown: str) -> list[Table]:
-    """Return the tables of the other metrics of a breakdown."""
+    """Return a table for each bias metric of a breakdown that is not in `main_tables`."""
     main = {measured_metric(data, names, breakdown) for lists in MAIN_METRICS.values() for names in lists}
     tables = (_table_by(data, metric, breakdown, breakdown) for metric in BIAS_METRICS if metric not in main)
     return [table for table in tables if table.rows]
 
 
 def measured_metric(data: ReportData, metrics: Sequence[str], breakdown: str) -> str | None:
-    """Return the first of these metrics that was measured by this breakdown, None if none was."""
+    """Return the first of the given metrics that was measured by the breakdown; None if none was measured."""
     return next((metric for metric in metrics if data.comparisons(metric, breakdown)), None)
 
 
 def style_table(data: ReportData) -> Table:
-    """Return the styles with the largest bias before tuning."""
+    """Return a table of the styles with the largest bias before tuning."""
     metric = measured_metric(data, MAIN_METRICS["axis"][0], "style") or HEADLINE
     comparisons = data.comparisons(metric, "style")
     caption = f"{metric_of(metric).label} by style, {UNIT}; the largest {MAX_STYLES} of {len(comparisons)}"
@@ -75,7 +75,7 @@ def style_table(data: ReportData) -> Table:
 
 
 def cost_table(data: ReportData) -> Table:
-    """Return the quality of the responses and its changes; shares are in percent."""
+    """Return a table of the quality of the responses and of its changes. Shares are in percent."""
     rows = [
         Row(metric.title, tuple(_cells(row, data.is_comparison)))
         for metric in QUALITY
@@ -96,15 +96,15 @@ def cost_table(data: ReportData) -> Table:
 
 
 def largest_style_shift(data: ReportData) -> Comparison | None:
-    """Return the style cluster whose share of all responses changed most, None if no change is defined."""
+    """Return the style cluster whose share of all responses changed most; None if no change is defined."""
     rows = [row for row in data.comparisons("style_share", "cluster") if row.is_defined]
     return min(rows, key=lambda row: (-abs(row.change), row.label), default=None)
 
 
 def style_share_table(data: ReportData) -> Table:
-    """Return each style cluster's share of all responses, in percent.
+    """Return a table of each style cluster's share of all responses, in percent.
 
-    Among rises, only the rises of HARMFUL_CLUSTERS are marked.
+    All significant falls are marked, but only significant rises of HARMFUL_CLUSTERS.
     """
     rows = []
     for row in data.comparisons("style_share", "cluster"):
@@ -116,7 +116,7 @@ def style_share_table(data: ReportData) -> Table:
 
 
 def truth_table(data: ReportData) -> Table:
-    """Return the planted and the measured bias of a testbed model."""
+    """Return a table of the planted and the measured bias of a testbed model."""
     breakdowns = [(metric, breakdown) for breakdown in (None, "cluster") for metric in BIAS_METRICS]
     comparisons = [row for metric, breakdown in breakdowns for row in data.comparisons(metric, breakdown) if row.truth]
     digits = decimals_of(comparisons)
@@ -132,7 +132,7 @@ def truth_table(data: ReportData) -> Table:
 
 
 def descriptor_tables(data: ReportData) -> list[Table]:
-    """Return the descriptors with the largest and the smallest mean b, if it is known before and after."""
+    """Return tables of the descriptors with the largest and smallest mean b; [] unless b is known before and after."""
     frame = data.tables.get("bias_values")
     if frame is None or frame.empty or "after" not in frame:
         return []
@@ -164,9 +164,9 @@ def bias_table(
     decimals: int | None = None,
     reductions: bool = False,
 ) -> Table:
-    """Return scores with intervals: before, after and change with its p-value, or one value.
+    """Return a table of scores with intervals: before, after, change and its p-value, or the value of one run.
 
-    With `reductions`, a column has the reduction of each row if any row has one (paper 002, Table 10).
+    With `reductions`, the table has a column of reductions if any row has a reduction (paper 002, Table 10).
     """
     decimals = decimals_of(comparisons) if decimals is None else decimals
     has_p_values = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
@@ -180,7 +180,7 @@ def bias_table(
 
 
 def _add_reductions(table: Table, comparisons: Sequence[Comparison]) -> Table:
-    """Return the table with a column of reductions."""
+    """Return the table with an additional column of reductions."""
     rows = []
     for row, comparison in zip(table.rows, comparisons, strict=True):
         reduction = comparison.reduction
@@ -203,7 +203,7 @@ def _columns(first: str, is_comparison: bool) -> tuple[str, ...]:
 
 
 def _cells(row: Comparison, is_comparison: bool, decimals: int | None = None) -> list[Cell]:
-    """Return the cells of before, after and change, or of the only value."""
+    """Return the cells before, after and change of a row, or the cell of its only value."""
     cells = [score_cell(row.before, decimals)]
     if not is_comparison:
         return cells

@@ -1,9 +1,10 @@
-"""Warnings of a report: style clusters and axes whose bias rose, and large costs.
+"""Warnings of a report on generation bias: style clusters and axes whose bias rose, and large costs.
 
-One of many scores rises by chance: of twelve cluster scores, each tested at 2.5 %, one rose in 19 to 20 % of
-comparisons of a model with itself. So clusters are tested by SCGB* alone (PGB* also counts shifts between
-near-synonyms) and axes by FGB*, pooled if available, since its intervals are less than half as wide. Holm's correction
-for all clusters, and for all axes, limits false warnings to 2.5 % of such comparisons each.
+If many scores are tested, one rises by chance: of twelve cluster scores, each tested at 2.5 %, one rose in 19 to 20 %
+of comparisons of a model with itself. Clusters are therefore tested only by SCGB* (PGB* also counts shifts between
+near-synonyms) and axes by FGB*. The pooled forms are used if measured, since their intervals are less than half as
+wide. Holm's correction, for all clusters and for all axes, limits false warnings of each kind to 2.5 % of comparisons
+of a model with itself.
 """
 
 import math
@@ -22,17 +23,17 @@ from evenhand.evaluation.statistics.multiple_testing import risen
 
 text = Sentences(__file__)
 
-# Limits of costs, chosen by us; a larger change has a warning.
+# Limits of costs, chosen by this project. A larger change has a warning.
 PERPLEXITY_RISE, DISTINCT_FALL, SHARE_RISE = 0.03, 0.10, 0.01
-# In simulations, intervals of single clusters contain the truth in 78 to 98 % of runs with fewer, else in 92 % or more.
+# In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
-# As the criteria of a sweep.
+# These limits are equal to the criteria of a sweep.
 RELEVANCE_KEPT, STYLE_DRIFT, RESPONSE_PERPLEXITY_RISE, DISTINCT_KEPT = 0.75, 0.10, 0.10, 0.90
 
 
 def warnings(data: ReportData) -> list[str]:
-    """Return one sentence for each warning."""
+    """Return the warnings of a report, one sentence each."""
     checks = (
         _few_responses,
         _unfinished_reasoning,
@@ -71,7 +72,10 @@ def _bias_increases(data: ReportData) -> list[str]:
 
 
 def _increased(rows: Sequence[Comparison]) -> list[Comparison]:
-    """Return the rows that rose, by Holm's correction for their number; without a p-value, by their intervals."""
+    """Return the comparisons whose score rose significantly.
+
+    Scores with p-values are tested with Holm's correction for their number, other scores by their intervals.
+    """
     p_values = [math.nan if row.difference is None else row.difference.p_value for row in rows]
     p_values = [math.nan if p is None else p for p in p_values]
     rose = risen([row.change for row in rows], p_values)
@@ -80,7 +84,7 @@ def _increased(rows: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _harmful_increases(data: ReportData) -> list[str]:
-    """Warn of significant increases of offensive responses and of the styles of HARMFUL_CLUSTERS."""
+    """Return warnings about significant increases of offensive responses and of the styles of HARMFUL_CLUSTERS."""
     shares = data.comparisons("style_share", "cluster")
     rows = [*data.comparisons("offensive_share"), *(row for row in shares if row.label.upper() in HARMFUL_CLUSTERS)]
     return [text.harmful_increase(row) for row in _increased(rows)]
