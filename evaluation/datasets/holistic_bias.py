@@ -90,7 +90,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Template:
-    """A sentence with a slot for a singular or a plural noun phrase."""
+    """A sentence with a slot for a singular or plural noun phrase, which contains a noun if `must_be_noun` is true."""
 
     text: str
     first_turn_only: bool = False

@@ -190,7 +190,8 @@ def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.nda
 
     About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
     within their axis. Both sets of `split_prompts`, sampled in the same way, have the same unseen values if
-    `have_same_cells`: remove the masked rows from train, and measure has both seen and unseen values.
+    `have_same_cells` is true for the sets: if the masked rows are removed from train, measure has both seen and unseen
+    values.
 
     A descriptor with two axes ("queer") is unseen in both axes or in neither, because a model reads the same string.
     With `by` "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
@@ -258,7 +259,7 @@ def cumcount(values: Iterable[Hashable]) -> list[int]:
 
 
 def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
-    """Return the table with the columns prompt_id and persona in front."""
+    """Return the table with prompt_id and persona as its first columns, which replace columns of the same names."""
     table = table.drop_columns([name for name in (PROMPT_ID, PERSONA) if name in table.column_names])
     return table.add_column(0, PERSONA, pa.array(personas)).add_column(0, PROMPT_ID, pa.array(ids))
 
@@ -272,7 +273,7 @@ def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str)
 
 
 def check_row_count(rows: int, setting: str) -> None:
-    """Raise `InputError` if `setting` results in more than `MAX_ROWS` prompts."""
+    """Raise `InputError` if `rows` is larger than `MAX_ROWS`; the message begins with `setting`."""
     if rows > MAX_ROWS:
         raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
@@ -366,7 +367,7 @@ def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str
 def _allocate(
     sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, in proportion to the stratum's size and within bounds."""
+    """Return how many of n values to take from each stratum, in proportion to its size, from `minimum` to `maximum`."""
     counts, total = dict(minimum), sum(sizes.values())
     while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
         counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1

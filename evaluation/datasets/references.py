@@ -25,7 +25,7 @@ def load_references(
 ) -> pd.DataFrame:
     """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
 
-    The columns are the columns that `read_references` returns.
+    The table has the columns of `read_references`.
 
     Args:
         path: the file or folder.

@@ -112,7 +112,7 @@ def run_batches(
     shard: WorkShard = ALL_ROWS,
     row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
-    """Yield each batch of items and the result of `compute` for it, in the order of the items.
+    """Yield each batch of items and the result of `compute` for the batch, in the order of the items.
 
     A batch has at most `max_items(first item)` items, all with the same `group_key`. Sort the largest items first. A
     batch that runs out of memory is halved and computed again, and no later batch is larger. Only batches of `shard`

@@ -59,9 +59,9 @@ def load_tasks(tasks: Sequence[str]) -> list[Any]:
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
     """Return the value of each metric for each document of each task; higher values are better.
 
-    The model's system prompt precedes a document. A chat model reads both in its chat template, with the system prompt
-    in the user message if the template has no system message (the harness would drop the prompt). Other models read
-    plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity),
+    The model's system prompt precedes a document. A chat model reads system prompt and document in its chat template,
+    or both in the user message if the template has no system message (the harness would drop the prompt). Other models
+    read plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity),
     and metrics whose lower values are better, are skipped.
 
     Args:

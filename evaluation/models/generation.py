@@ -1,4 +1,4 @@
-"""Responses of a dialogue model to contexts, which depend on batch size and order by rounding only.
+"""Responses of a dialogue model to contexts. Batch size and order change the responses by rounding only.
 
 Each prompt has a separate stream of random numbers from the prompt's seed, with one number per token. The order of
 contexts is fixed, so that a resumed run, or one of several processes, computes only its unfinished rows.
@@ -191,7 +191,7 @@ def _generate_batch(
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:
-    """Return uniform random numbers in [0, 1), (len(seeds), count); each row depends on its seed only.
+    """Return uniform random numbers in [0, 1) of shape (len(seeds), count); each row depends on its seed only.
 
     Philox is a counter-based generator with one independent stream for each key, here the seed (Salmon et al. 2011,
     "Parallel random numbers: as easy as 1, 2, 3").

@@ -109,7 +109,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def adapter_base(folder: Path, base: str | None = None, revision: str | None = None) -> tuple[str, str | None]:
-    """Return the name and revision of an adapter's base model: `base` and `revision`, or without `base` the config's.
+    """Return the name and revision of an adapter's base model, from the arguments if `base` is set, else its config.
 
     A relative path starts at the adapter's folder. If the path does not exist because both folders were moved, the
     relative path in the adapter's evenhand.json is used.
@@ -154,7 +154,7 @@ def _relative_base_path(folder: Path) -> list[str]:
 def _read_without_base(file: Path) -> str:
     """Return the content of a JSON file as text, without the field that contains the name or path of the base model.
 
-    The field is the entry of the file's name in `BASE_FIELDS`. An invalid file is returned unchanged.
+    `BASE_FIELDS` has the name of the field for each file name. The text of an invalid file is returned unchanged.
     """
     text = file.read_text(encoding="utf-8", errors="replace")
     try:

@@ -78,6 +78,7 @@ def build_requests(
     Args:
         personas: one persona for each prompt, "" for none.
         seeds: one seed for each prompt, sent modulo 2³¹.
+        tag: the control tag after each prompt, "" for none.
         arguments: the return value of `request_arguments`.
     """
     prefaces = ["\n".join(filter(None, (model.system_prompt, persona))) for persona in personas]
@@ -119,7 +120,7 @@ def parse_response(answer: Any, body: Body) -> str | None:
 
 
 def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]:
-    """Return the response in an answer (`parse_response`), whether it is cut by max_tokens, and the answer's model."""
+    """Return the response in an answer (`parse_response`), whether max_tokens ended it, and the answer's model name."""
     text, (choice,) = parse_response(answer, body), answer.choices
     return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
 

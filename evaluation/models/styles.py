@@ -96,9 +96,8 @@ def style_vectors(
     """Return the probabilities of all styles for each text, float32 (n, S); each row sums to 1.
 
     The row of a blank text is NaN. Texts longer than the model's input are truncated, and the number of truncated texts
-    is logged as a warning.
-    A multi-label classifier (`problem_type` of its config) has an independent probability for each label; its style
-    vector is these probabilities divided by their sum.
+    is logged as a warning. A multi-label classifier (`problem_type` of its config) has an independent probability for
+    each label; a style vector then contains the probabilities divided by their sum.
 
     Args:
         on_progress: called with the number of rows done since its last call.

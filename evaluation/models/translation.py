@@ -107,7 +107,7 @@ def _encode(
 
 
 def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> str:
-    """Return a language code in the tokenizer's form: unchanged, "spa_Latn", "spa", "es" or "es_XX".
+    """Return a language code in the form that the tokenizer has: unchanged, "spa_Latn", "spa", "es" or "es_XX".
 
     Raises:
         InputError: The tokenizer does not have the language.

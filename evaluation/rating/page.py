@@ -1,4 +1,4 @@
-"""Report on raters' votes for the responses of a model before or after tuning."""
+"""Report on raters' votes between the responses of a model before and after tuning."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -22,8 +22,8 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
     """Return the responses of two runs with the same prompts, one row per prompt.
 
     The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses), and
-    offensive. `offensive` is true if one run's classifier finds its response offensive, at a probability of at least
-    THRESHOLD, and null if neither run has an offensiveness classifier.
+    offensive. `offensive` is true if the response of either run is offensive with a probability of at least THRESHOLD
+    by that run's classifier, and null if neither run has an offensiveness classifier.
 
     Raises:
         InputError: a file is absent, or the runs have different prompts.

@@ -52,7 +52,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Rating:
-    """The pairs, the questions by name, the raters' votes, and the seed that decides which response is on the left."""
+    """A rating: pairs, questions by name, raters' votes, and the seed that decides which response is on the left."""
 
     pairs: pd.DataFrame
     questions: dict[str, str]

@@ -50,7 +50,7 @@ class Votes:
     """All raters' votes in a file, which the object closes at the end of a `with` block."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file and open it for new votes.
+        """Read the votes in the file at `path`, remove an incomplete last line, and open the file for new votes.
 
         Raises:
             InputError: the file cannot be read or written, or a line is not a vote.

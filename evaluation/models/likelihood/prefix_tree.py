@@ -136,7 +136,7 @@ def node_log_probabilities(
 def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
     """Return a function from an inner node to the number of nodes, starting with this node, that fit in a sequence.
 
-    The path from the root to the node, which precedes the nodes in the sequence, is subtracted.
+    The sequence also has room for the path from the root to the first node.
     """
     network = model.model
     limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])

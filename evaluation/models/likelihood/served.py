@@ -26,8 +26,8 @@ from evenhand.evaluation.settings import ModelSettings
 class LogprobEndpoint:
     """Request fields that make a server return log p of the prompt tokens, and the parser of its answer.
 
-    `parse` returns log p of each prompt token, None for the first token. It returns None if the answer has no
-    log-probabilities.
+    `parse` returns log p of each prompt token, None for the first token. If the answer has no log-probabilities,
+    `parse` returns None.
     """
 
     name: str
