@@ -13,9 +13,9 @@ CLUSTERS = Path(__file__).resolve().parent / "data" / "style_clusters"
 def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the style clusters in a file, cluster name → indices of the cluster's styles in `labels`.
 
-    The file is a JSON file or the name of a shipped file, and maps a cluster to the names of the cluster's styles. A
-    name matches a label that is equal, or equal up to a gloss in parentheses: "Compassionate" matches "Compassionate
-    (Sympathetic, Warm)".
+    The argument is the path of a JSON file or the name of a shipped file. The file maps clusters to names of styles. A
+    style matches a label with the same name, or with the same name up to a gloss in parentheses: "Compassionate"
+    matches "Compassionate (Sympathetic, Warm)".
 
     Raises:
         InputError: the file does not exist or is not of this format, or a style matches no label or several labels.

@@ -61,8 +61,8 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
 
     The model's system prompt precedes a document. A chat model reads system prompt and document in its chat template,
     or both in the user message if the template has no system message (the harness would drop the prompt). Other models
-    read plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a perplexity),
-    and metrics whose lower values are better, are skipped.
+    read plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a
+    perplexity), and metrics whose lower values are better, are skipped.
 
     Args:
         tasks: the return value of `load_tasks`.
