@@ -155,8 +155,8 @@ def load_weights(
     """
     revision, hint = model.revision, ""
     if not is_gguf(model.name) and local_folder(model.name) is None:
-        # For a branch without safetensors, transformers would load weights that the hub converts. They are not in the
-        # commit that manifest and adapter name, so tuned models could not be loaded again.
+        # For a branch without safetensors, transformers would load weights that the hub converts. Converted weights are
+        # not in the commit that manifest and adapter record, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
         hint = (
             " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "

@@ -26,7 +26,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 
-# Arguments whose effect on a token depends on the scores only. With these, contexts of all lengths can share a batch.
+# Arguments whose effect on a token depends on scores only. With these arguments, contexts of all lengths share a batch.
 SCORE_ARGUMENTS = {
     "do_sample",
     "epsilon_cutoff",
@@ -44,9 +44,9 @@ SCORE_ARGUMENTS = {
     "top_p",
     "typical_p",
 }
-# Arguments whose effect depends on the tokens of the same row too. With these, contexts of equal length can share a
-# batch. Any other argument may hold a tensor with an entry for every row, or another model's cache, and its
-# batches have one row.
+# Arguments whose effect depends on the tokens of the same row too. With these arguments, contexts of equal length share
+# a batch. With any other argument, a batch has one row, because the argument may be a tensor with an entry for every
+# row, or another model's cache.
 ROW_ARGUMENTS = SCORE_ARGUMENTS | {
     "bad_words_ids",
     "begin_suppress_tokens",

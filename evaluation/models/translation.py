@@ -137,7 +137,7 @@ def _translate_batches(
     `encoded` has the token ids of each distinct text, `rows` the row indices of each distinct text, and `order` the
     indices of the distinct texts in the order of translation.
     """
-    # Some tokenizers do not list these as special tokens: M2M-100's would leave "__es__" in each translation.
+    # Some tokenizers do not list language codes as special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
     network, new_tokens, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.runs.tables import read_table
 
 BEFORE, AFTER = SIDES = "before", "after"
 FIRST = "first"  # column of the pairs: the side of response_1 in the file for crowdsourcing platforms
-OFFENSIVENESS = "offensiveness"  # a run's table, and its column, of an offensiveness classifier's probabilities
+OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
 
 

@@ -89,7 +89,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 
     async def vote(request: Request) -> Response:
         form = await _read_form(request)
-        # The name must be the page's, because the side on the left depends on it.
+        # The rater's name must be in normal form, because the side on the left depends on the name.
         rater, item = form.get("rater", ""), (form.get(PROMPT_ID, ""), form.get("question", ""))
         button = form.get("choice")
         if button not in ("left", "right", "skip", "undo") or not rater or rater != rater_name(rater):

@@ -24,8 +24,8 @@ from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
-# Nodes of one sequence. Attention is quadratic in the number of nodes and dominates if it is larger; if it is smaller,
-# paths are repeated more often. Measured on a CPU.
+# Nodes of one sequence. In longer sequences, attention dominates, because its cost is quadratic in the number of nodes;
+# in shorter sequences, paths are repeated more often. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
 PROBE_SENTENCES = 8
 MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
