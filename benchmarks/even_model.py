@@ -52,7 +52,7 @@ def even_distribution(templates: Sequence[str], descriptors: Sequence[str], ampl
 
 
 def train(folder: Path) -> Path:
-    """Train the unbiased model, unless the folder contains it, and return its folder."""
+    """Train the unbiased model unless `folder` contains the model; return the model's folder."""
     model = folder / "even_model"
     if not (model / "config.json").exists():
         prepare_torch(0)

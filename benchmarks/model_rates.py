@@ -7,7 +7,7 @@ The first command prints a table of tokens per second: shapes of 0.6, 1 and 8 bi
 bfloat16 on a GPU and float32 on a CPU. If a shape exceeds the memory or a column does not run, the reason is printed.
 
 - generation: responses of 40 tokens each in one batch, and equally many responses to the same contexts by
-  `generate_batch`, transformers' own continuous batching. Each runs twice; the second is timed.
+  `generate_batch`, transformers' continuous batching. Each method runs twice; the second run is timed.
 - scoring: sentences of HolisticBias, one token per word, over the prefix tree, in tokens of the sentences.
 - KTO with LoRA: by `evenhand.mitigation.training.tune.tune`, the faster of two steps, in tokens of the rows,
   although KTO reads each context a second time with another row's response.

@@ -8,10 +8,10 @@ methods are:
 - "a sentence at a time" (paper 001's script): the masks of one sentence are one batch, with logits at all positions;
 - "a mask at a time" (the script of CrowS-Pairs).
 
-The rounds take turns, and seconds are the CPU's, of all threads: other work on the machine slows all, and little. The
-encoder's share of the peak is its arithmetic (matrix products alone) over its own time, over the rate of one large
-matrix product measured in the same run. bfloat16 is compared with float32 pair by pair, and what it does to each score
-is printed with the score's standard error.
+The methods alternate, and seconds are CPU seconds of all threads, so that other work on the machine matters little. The
+encoder's share of the peak is the rate of its matrix products over the rate of one large matrix product in the same
+run. bfloat16 is compared with float32 for each pair; the change of each score is printed with the score's standard
+error.
 """
 
 import time
@@ -130,7 +130,7 @@ def pair_values(log_p: np.ndarray, positions: Sequence[Sequence[int]]) -> tuple[
 
 
 def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, rounds: int) -> None:
-    """Time the three ways and bfloat16 with one vocabulary, and print the results."""
+    """Time the three methods and bfloat16 with one vocabulary, and print the results."""
     model = random_model(vocabulary, tokenizer)
     scored = sentences(model, pairs)
     few = tuple(part[: max(2, len(part) // 4) // 2 * 2] for part in scored)  # one mask at a time is slow

@@ -3,10 +3,9 @@
     python -m benchmarks.plan    3 minutes of one core
 
 A simulated pilot (40 descriptors × 26 templates × 4 responses, planted effects as in `benchmarks.effects`) predicts the
-width of the 95 % interval of pooled FGB* for more responses, templates or descriptors, and the probability with which a
-reduction is shown is that of the smallest design that `smallest_design` finds. Each number is a mean over simulations:
-the widths of pilots' predictions next to the widths of simulated measurements of that design; and, for reductions, the
-share of simulated comparisons that show them (the plan's goal is 80 %).
+width of the 95 % interval of pooled FGB* for more responses, templates or descriptors. The output compares mean
+predicted widths with mean widths of simulated measurements of the same design. For reductions, the output is the share
+of simulated comparisons that show the reduction with the design from `smallest_design` (the plan's goal is 80 %).
 """
 
 import numpy as np

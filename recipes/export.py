@@ -53,7 +53,7 @@ def export(settings: ExportSettings) -> None:
 
     Raises:
         InputError: the tuning run does not exist, or the comparison is of another run; the adapter cannot be merged, or
-            cannot be exported alone; the hub refuses the upload.
+            cannot be exported alone; the hub rejects the upload.
     """
     _, manifest = read_run(settings.tuning, "tune", "tuning")
     comparison = _comparison(settings)
@@ -78,7 +78,7 @@ def push(folder: Path, repository: str) -> None:
     """Upload a folder to a repository of the hub; a new repository is private.
 
     Raises:
-        InputError: the hub cannot be reached or refuses the upload.
+        InputError: the hub cannot be reached or rejects the upload.
     """
     import httpx
     from huggingface_hub import HfApi

@@ -389,7 +389,7 @@ def measure_config(settings: Any, family: str) -> MeasureConfig:
 
 
 def check_inputs(settings: MeasureSettings) -> None:
-    """Check the files and models that each family reads, before anything heavy is imported.
+    """Check the files and models that each family of metrics reads, before slow imports.
 
     Raises:
         InputError: an input is missing or cannot be used.

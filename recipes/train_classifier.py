@@ -174,7 +174,7 @@ def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
 def _fit(
     settings: TrainClassifierSettings, data: Texts, checkpoints: Path
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the trained model and its tokenizer, for `_train` to save."""
+    """Return the classifier trained on the training split, and its tokenizer; training resumes from `checkpoints`."""
     torch.manual_seed(settings.seed)
     texts, truth = data.select(data.train), data.truth[data.train]
     model, tokenizer = _model(settings, texts, data.names)

@@ -98,7 +98,7 @@ def exclusion_mask(
     clusters: Sequence[Sequence[int]] = (),
     above: float = 0.5,
 ) -> np.ndarray:
-    """Return whether each response is excluded from training, (n,) bool, as it parrots or is in a style cluster.
+    """Return whether each response is excluded from training, (n,) bool: it repeats its prompt, or has an excluded style.
 
     Parroting and some clusters became more frequent after tuning in paper 002 (C.2.1). `exchange`, `dpo` and `kto`
     train on responses that are labelled `bias` for another descriptor.

@@ -34,7 +34,8 @@ PLAN, THRESHOLD = "threshold_plan", "threshold.json"
 def plan_section(folder: Path, left: float = math.nan) -> Section:
     """Return the report section of a labelling run's threshold plan: charts and a table with the threshold used.
 
-    `left` is the measured share of pooled FGB* that a model tuned on these labels retains; it calibrates the plan.
+    `left` is the measured share of pooled FGB* that a model tuned on these labels retains; a finite share calibrates
+    the plan.
     """
     used = json.loads((folder / THRESHOLD).read_text(encoding="utf-8"))
     table = read_table(folder / f"{PLAN}.parquet")

@@ -70,7 +70,7 @@ def threshold_plan(
 
 
 def predict_left(plan: pd.DataFrame, strength: float = STRENGTH) -> pd.DataFrame:
-    """Return the plan with columns of the fraction left by a method of this strength and its interval.
+    """Return the plan with the fraction left by a method of this strength, and with the fraction's interval.
 
     The columns are `predicted_fgb_left`, `lower` and `upper`.
     """

@@ -127,7 +127,7 @@ def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[
     """Return the token ids of each row's response in `column`, with EOS at the end.
 
     A response that max_new_tokens ended (column `{column}_cut`) has no EOS and loses its last word, which may be half:
-    otherwise the model would learn to end there.
+    otherwise the model would learn to end responses at this point.
 
     Raises:
         InputError: a prompt with its response is too long for the model.

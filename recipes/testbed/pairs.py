@@ -170,7 +170,7 @@ def partners() -> dict[str, str]:
 
 
 def with_group(phrases: Sequence[str], group: str) -> list[str]:
-    """Return the phrases of a sentence with `group` in place of its group."""
+    """Return the phrases of a sentence with `group` as its group."""
     return [group if slot == "group" else phrase for slot, phrase in zip(SLOTS, phrases, strict=True)]
 
 

@@ -107,7 +107,7 @@ def expected_vectors(planted: Plan, seen: np.ndarray, rows: pd.DataFrame) -> np.
 
 
 def truth(cells: pd.DataFrame, planted: Plan, seen: np.ndarray, styles: Sequence[str] = ()) -> list[BiasScore]:
-    """Return the exact generation bias of answers from the bank, for a classifier with the expected vectors `seen`."""
+    """Return the exact generation bias of answers from the bank, by a classifier with expected style vectors `seen`."""
 
     def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
         distinct = rows[[TEMPLATE, DESCRIPTOR]].drop_duplicates()

@@ -85,7 +85,7 @@ def is_of_bank(text: str) -> bool:
 def small_talk(folder: Path, held_out: bool) -> pd.DataFrame:
     """Return short turns of human conversations with their answers (columns text, response).
 
-    If `held_out`, the turns are from other conversations than otherwise.
+    Held-out turns are from other conversations than the training turns.
     """
     conversations = json.loads((folder / (TALK_HELD_OUT if held_out else TALK)).read_text(encoding="utf-8"))
     pairs = [

@@ -2,7 +2,7 @@
 
 The build takes about 21 minutes of two cores. The same seed gives the same bytes on the same machine. If a model fails
 the check, no model is replaced. `--only second_style_classifier`, `--only masked_model` and `--only language_model`
-build one model for existing others, with the same bytes, in one to four minutes.
+build one model next to existing models, with the same bytes, in one to four minutes.
 """
 
 import argparse

@@ -90,8 +90,9 @@ def next_tokens(tree: PrefixTree, mass: np.ndarray, vocabulary: int) -> csr_matr
 def language_batches(
     tree: PrefixTree, expected: csr_matrix, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield b sentences' token ids without the last (b, l), a mask without padding (b, l), and for its r positions
-    the exact distribution of the next token (r, vocabulary).
+    """Yield batches: token ids (b, l), a padding mask (b, l) and exact next-token distributions (r, vocabulary).
+
+    The last token of each sentence is left out. The r distributions are for the positions where the mask is true.
     """
     number = np.full(len(tree.token), -1)
     number[tree.inner] = np.arange(len(tree.inner))
