@@ -2,7 +2,7 @@
 
     python -m benchmarks.response_memory [--responses 240000] [--styles 217] [--words 12]
 
-Prompts and responses are random words and the models are tiny and random: the memory is that of texts, token ids,
+Prompts and responses are random words and the models are tiny and random: the memory is used by texts, token ids,
 vectors and tables, which does not depend on the model. Results are written to disk as in practice. The output is the
 peak memory of the process after each stage, and the CPU time of the stage.
 """

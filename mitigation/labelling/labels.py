@@ -15,7 +15,7 @@ from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_v
 
 @dataclass(frozen=True)
 class Threshold:
-    """A labelling threshold: responses with a bias value above `beta`, the share `share_labelled_bias`, are `bias`."""
+    """A labelling threshold: the share `share_labelled_bias` of the responses has b > `beta` and is labelled `bias`."""
 
     alpha: int
     beta: float
@@ -98,7 +98,7 @@ def exclusion_mask(
     clusters: Sequence[Sequence[int]] = (),
     above: float = 0.5,
 ) -> np.ndarray:
-    """Return whether each response is excluded from training, (n,) bool: it repeats its prompt, or has an excluded style.
+    """Return whether each response is excluded from training, (n,) bool: it repeats its prompt or is in a cluster.
 
     Parroting and some clusters became more frequent after tuning in paper 002 (C.2.1). `exchange`, `dpo` and `kto`
     train on responses that are labelled `bias` for another descriptor.

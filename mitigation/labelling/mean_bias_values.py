@@ -102,7 +102,10 @@ class BiasDirections:
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
-    """Return means of `values` by descriptor and axis, sorted by the first mean, and n, the first value's count."""
+    """Return a table of the means of `values` by descriptor and axis, and n, the number of rows with the first value.
+
+    Rows are sorted by the first mean, largest first.
+    """
     first = next(iter(values))
     groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
     table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))

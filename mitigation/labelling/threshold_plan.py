@@ -139,7 +139,7 @@ def _mixtures(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each descriptor's mixture, (D, S), and its weighted means for K thresholds (α, β), (K, D, S).
 
-    The means are steps 1 and 2 of the plan, minus m̄. `pool` contains responses to all descriptors, (P, S).
+    The means are the results of steps 1 and 2 above, minus m̄. `pool` contains responses to all descriptors, (P, S).
     """
     descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
     n_templates, size = np.bincount(descriptor), np.bincount(descriptor, cells.count)

@@ -4,7 +4,7 @@ The model learns its own distribution without the biased responses. With a rewar
 known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
 
 The mean style of the rejected responses differs from the mean style of all responses. The tuned model's mean style
-therefore drifts by about as much as that of the remaining responses: on the testbed 7 % at the 0.7 quantile, and 3 % at
+therefore drifts about as far as the remaining responses' mean style: on the testbed 7 % at the 0.7 quantile, and 3 % at
 the 0.5 quantile, which also removes more bias.
 """
 

@@ -113,7 +113,7 @@ class Slot:
     """The K distinct phrases of one slot (openers, cores or tails) as tokens.
 
     `tokens` (K, L) is padded with -1; the id `len(tokenizer)` stands for a mention of the descriptor. `given_style`
-    (S, K) is p(phrase | style). `same_start` (K, L, K) is whether a phrase agrees with another before its token j.
+    (S, K) is p(phrase | style). `same_start[k, j, l]` is whether the phrases k and l agree before token j.
     """
 
     tokens: np.ndarray

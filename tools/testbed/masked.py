@@ -56,7 +56,7 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
 def masked_batches(
     tokenizer: PreTrainedTokenizerFast, steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield token ids of b sentences (b, l), a masked position in each (b,), and the word's exact distribution there."""
+    """Yield token ids of b sentences (b, l), a position in each (b,), and its exact distribution (b, vocabulary)."""
     index = tokenizer.get_vocab()
     for _ in range(steps):
         rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]

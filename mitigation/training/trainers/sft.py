@@ -54,7 +54,7 @@ def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
 
 
 def build_config(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
-    """Return the trainer's config."""
+    """Return the SFT trainer's config: the fields of all trainers, and fixed options of the loss and the rows."""
     loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `Trainer.compute_loss` has no other loss
     fields = {**common, **loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
     return trainer_config(SFTConfig, fields, settings)
