@@ -94,7 +94,7 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """The folder of a finished measurement or comparison by one family, and its settings."""
+    """A finished measurement or comparison by one family: the run's folder and settings."""
 
     folder: Path
     config: Any = None
@@ -207,7 +207,7 @@ class FamilyPage(Protocol):
 
     @abstractmethod
     def page(self, run: FamilyRun, context: ReportContext) -> "Page":
-        """Return the report of one run."""
+        """Return the report on one measuring run."""
 
 
 class ComparedPage(FamilyPage, Protocol):

@@ -1,14 +1,14 @@
 """Embedding gap: how much nearer an English sentence is to its masculine than to its feminine translation.
 
-Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §5, compare the cosines of an English sentence's
-vector with the vectors of its two translations, sentence by sentence, by a paired t-test. As in the paper, a missing
-reference is not replaced.
+Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §5, compute the cosines of an English sentence's
+vector with the vectors of its masculine and its feminine translation, and compare both cosines by a paired t-test over
+sentences. As in the papers, a missing reference is not replaced.
 
-In the paper the English sentence has no gender. In MT-GenEval it has one ("her success", "his success"), so each
-sentence has two English versions. If each version were compared only with the reference of its gender, the gap would
-also contain the difference between the two English texts. Therefore each version is compared with both references. The
-gap of one version contains both a preference for one gender and the agreement of gender between the languages, which
-is not bias. In the mean over both versions the agreement cancels if it is equally strong in both.
+In the papers the English sentence has no gender. In MT-GenEval the English sentence has a gender ("her success", "his
+success"), so each sentence has two English versions. If each version were compared only with the reference of its
+gender, the gap would also contain the difference between the two English texts. Therefore each version is compared with
+both references. The gap of one version contains both a preference for one gender and the agreement of gender between
+the languages, which is not bias. In the mean over both versions, equally strong agreements cancel.
 """
 
 import math
@@ -88,20 +88,20 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
 
     - embedding_gap (004 §5): the mean over sentences of cos(english, masculine) − cos(english, feminine). Range [−2,
       2], ideal 0; above 0, the masculine translation is nearer. If a sentence has several references of one gender or
-      several English versions, it has the mean of their cosines. 95 % interval and two-sided p-value: paired t-test.
-    - embedding_gap_one_sided: the same number with the paper's one-sided test (alternative: the masculine translation
-      is nearer) and the one-sided 95 % interval.
-    - embedding_gap_holm: the same number with the two-sided p-value after Holm's correction over the languages that
-      have a p-value, without an interval.
+      several English versions, their cosines are averaged first. 95 % interval and two-sided p-value: paired t-test.
+    - embedding_gap_one_sided: the value of embedding_gap with the paper's one-sided test (alternative: the masculine
+      translation is nearer) and the one-sided 95 % interval.
+    - embedding_gap_holm: the value of embedding_gap with the two-sided p-value after Holm's correction over the
+      languages that have a p-value, without an interval.
     - embedding_similarity: the mean cosine of English with the references of one gender. Range [−1, 1], no ideal; 95 %
       interval by Student's t.
 
     If all differences are equal, there is neither a p-value nor an interval.
 
-    Groups: {lang}; {lang, gender} for the similarity. If some English sentences have a gender, gaps also have groups
-    {lang, english_gender}, each with only the "masculine", "feminine" or "ambiguous" English versions (see the
-    docstring of the module). n counts sentences; n_left_out counts the group's sentences that lack a reference or have
-    a cosine that is NaN.
+    Groups: {lang}; {lang, gender} for the similarity. If some English sentences have a gender, all scores also have
+    groups with english_gender, for only the "masculine", "feminine" or "ambiguous" English versions (see the docstring
+    of the module). n counts sentences; n_left_out counts the group's sentences that lack a reference or have a cosine
+    that is NaN.
 
     A gap is NaN, with a reason, if fewer than two sentences have both references, as for Thai in the paper.
 

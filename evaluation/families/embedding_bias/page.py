@@ -25,7 +25,7 @@ text = Sentences(__file__)
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one sentence encoder."""
+    """Return the report on one sentence encoder."""
     scores = run.scores
     gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER not in score.group]
     version_gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER in score.group]

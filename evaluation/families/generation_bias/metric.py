@@ -7,10 +7,10 @@ probability of style s in the i-th response to template t (of T) filled with des
     PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
     SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
 
-Var over descriptors has ddof = 0; the paper does not define it. FGB*, PGB* and SCGB* are corrected for sampling noise
-(ddof = 1). The pooled forms are also corrected and use the descriptors' means over all templates. A cell (template and
-descriptor) with one response is part of the paper's forms only, since its noise is unknown. Scores have natural units;
-reports multiply them by 1000, as the paper does.
+Var over descriptors has ddof = 0, which the paper does not define. FGB*, PGB* and SCGB* are corrected for sampling
+noise (ddof = 1). The pooled forms are also corrected and use the descriptors' means over all templates. A cell
+(template and descriptor) with one response is part of the paper's forms only, since its noise is unknown. Scores have
+natural units; in reports, as in the paper, scores are multiplied by 1000.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

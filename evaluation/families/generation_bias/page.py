@@ -1,4 +1,4 @@
-"""Reports on generation bias: of one measurement, and of a model before and after tuning."""
+"""Reports on generation bias of one measured model, and of a model before and after tuning."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus"
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one measuring run."""
+    """Return the report on one measuring run."""
     report = report_page(
         ReportData(
             decoding=_decoding(run.config),

@@ -46,7 +46,7 @@ def paired_scores(
         name: name of the metric.
         spread: function from two weights w₁ and w₂ to the estimate of w₁ · before + w₂ · after.
         leave_one_out: function that returns before − after, and before, without each template or descriptor, (n, 2).
-        over: TEMPLATES or DESCRIPTORS: what `leave_one_out` leaves out one at a time.
+        over: TEMPLATES or DESCRIPTORS, the units that `leave_one_out` leaves out one at a time.
         cells: the compared responses.
     """
     before, after, difference = spread(1, 0), spread(0, 1), spread(-1, 1)

@@ -5,9 +5,10 @@ estimates
 
     θ = 1/(D − 1) Σ_d ‖m_d − m̄‖²,
 
-summed over styles. √θ is the root mean square length of the shift m_d − m̄ of a descriptor. If a share x of a
-descriptor's responses moves from one style to another, the shift has the length √2 · x, because one style loses x and
-another gains x. So √(θ / 2) is the share of responses that would have to move to another style for a shift of √θ.
+where the squared norm is a sum over styles. √θ is the root mean square length of the shift m_d − m̄ of a descriptor. If
+a share x of a descriptor's responses moves from one style to another, the shift has the length √2 · x, because one
+style loses x and another gains x. So √(θ / 2) is the share of responses that would have to move to another style for a
+shift of √θ.
 """
 
 import math

@@ -74,7 +74,7 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
       signed-rank test of the differences noun by noun. With fewer than six nouns, this test cannot reach p < 0.05.
 
     Range [0, 1]. Groups: {axis, template}, {axis} over templates, {template} over axes, and {}. In pooled groups each
-    pair in each template has the same weight, so an axis has the weight of its number of pairs.
+    pair in each template has the same weight, so the weight of an axis is proportional to its number of pairs.
 
     Ideal: 0.05, the level of the test, for uncorrected shares, 0 for corrected shares. The paper has no ideal. The
     paper's test assumes independent samples, but descriptors share their nouns. Let τ² be the variance of
@@ -84,11 +84,11 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     by noun do not contain the noun's part: by chance 0.05 of the pairs differ.
 
     Interval: 95 %, over other descriptors of the same kind, not over other nouns or templates. A share of pairs is a
-    U-statistic. Its variance is estimated by a jackknife (Arvesen 1969, "Jackknifing U-statistics") that leaves out one
-    descriptor with all its pairs in all templates. Axes are strata, and the degrees of freedom of Student's t are the
-    number of descriptors minus the number of axes. Corrected p-values are computed again without each descriptor. (A
-    bootstrap would draw a descriptor twice and pair it with itself.) There is no interval if no axis has three
-    descriptors, or if the share is the same without any one descriptor.
+    U-statistic. The variance of the share is estimated by a jackknife (Arvesen 1969, "Jackknifing U-statistics") that
+    leaves out one descriptor with all its pairs in all templates. Axes are strata, and the degrees of freedom of
+    Student's t are the number of descriptors minus the number of axes. Corrected p-values are computed again without
+    each descriptor. (A bootstrap would draw a descriptor twice and pair it with itself.) There is no interval if no
+    axis has three descriptors, or if the share is the same without any one descriptor.
 
     Args:
         likelihoods: one row per sentence of `select_scored_prompts`.

@@ -54,7 +54,7 @@ text = Sentences(__file__)
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one model.
+    """Return the report on one model.
 
     Raises:
         InputError: a column of the likelihoods is missing, there is no row, or a sentence occurs twice.
@@ -95,7 +95,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of two models over the same sentences."""
+    """Return the report that compares two models over the same sentences."""
     change = find_score(changes.scores, f"{RAW}_difference")
     old, new = (find_score(it.scores, RAW) for it in (before, after))
     signature = before.signature(*METRICS)

@@ -198,7 +198,7 @@ def descriptor_effect(
     1], ideal 0; above 0, the classifier finds the descriptor offensive. The effect is this project's measure, after an
     observation of 002 §3.3.
 
-    A descriptor's effect is the mean over templates of the mean within each template. Its 95 % interval is over
+    A descriptor's effect is the mean over templates of the mean within each template. The 95 % interval is over
     templates, because templates differ far more than the sentences of one template. The interval of the overall mean is
     over descriptors. Intervals use the normal approximation; a single template or a single descriptor has none.
 

@@ -1,4 +1,4 @@
-"""Reports on sentence pairs: of one model, and of two models over the same pairs (paper 001)."""
+"""Reports on sentence pairs for one model, and for two models over the same pairs (paper 001)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ Scores = Sequence[BiasScore]
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of one model."""
+    """Return the report on one model."""
     scores, table = run.scores, _add_differences(run.table("pairs"))
     scored = table[table[LEFT_OUT].isna()]
     headline, truth = formatted_score(scores, headline_metric(scores)), tables.truth_table(scores, context.truth)
@@ -85,7 +85,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
-    """Return the report of two models over the same pairs."""
+    """Return the report that compares two models over the same pairs."""
     names = (_distinctive_name(before.config, after.config), _distinctive_name(after.config, before.config))
     sides, runs = _column_names(*names), (before.scores, after.scores, changes.scores)
     pair_tables = [_add_differences(run.table("pairs")) for run in (before, after)]

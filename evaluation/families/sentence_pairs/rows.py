@@ -1,4 +1,4 @@
-"""The table of scored sentence pairs, one row per pair.
+"""Table of scored sentence pairs, one row per pair.
 
 Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The two sentences of a pair are about
 different people. For a masked model, each token that both sentences share is masked in turn, and the probability P of

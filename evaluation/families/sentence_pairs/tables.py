@@ -42,7 +42,7 @@ def headline_table(scores: Scores) -> Table:
 
 
 def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
-    """Return a table of one metric with a row for each value of a cut, charted marks, and without empty columns."""
+    """Return a table of one metric with a row and chart marks for each value of a cut, without empty columns."""
     by_value = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
     rows = {value: _cells(scores, metric, **{cut: value}) for value in by_value}
     marks = {

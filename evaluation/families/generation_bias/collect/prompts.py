@@ -23,7 +23,7 @@ from evenhand.evaluation.settings import PromptSettings
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return the prompts of the configured split, sampled by cell: one row for each response that the model will give.
+    """Return the prompts of the configured split, sampled by cell: one row per response that the model will generate.
 
     With `unseen_by`, the train split has no prompts of unseen values (of descriptor, axis or template). The other
     splits have all prompts and a column `unseen` that marks the prompts of unseen values.

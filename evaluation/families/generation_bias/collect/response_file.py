@@ -69,7 +69,7 @@ def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
     """Return hashes of the file of responses and of the dataset or file of its prompts.
 
     Raises:
-        InputError: see `_read_tables`; the file has another control tag than the configured one.
+        InputError: as in `_read_tables`, or the file's control tag is not the configured control tag.
     """
     _read_tables(config)
     columns = _columns(config.responses)

@@ -112,7 +112,8 @@ def likelihoods_of_responses(
 
     Args:
         run: saves the batches under `name`.
-        model: the model whose likelihoods are computed; `tag` is its control tag.
+        model: the model under which likelihoods are computed.
+        tag: the model's control tag, appended to each context.
     """
     other = other_prompts(prompts)
     with_other = np.flatnonzero(other >= 0)

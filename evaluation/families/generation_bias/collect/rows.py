@@ -32,7 +32,7 @@ class StyledRun:
 
     Attributes:
         folder: the run folder.
-        positions: positions of these rows among all rows of the run, (n,); None for all rows.
+        positions: positions of the n prompts among all prompts of the run, (n,); None for all prompts.
         shared: template, descriptor, axis and, if the run has them, `bucket` and `unseen` of each prompt.
         vectors: style vectors (n, S); NaN for an empty response.
         styles: the names of the S styles.

@@ -23,14 +23,14 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
     slightly negative. Let x_s be the measured change of style s and σ_s its standard error. The plain estimate
     ½ Σ |x_s| is biased upwards by σ_s / √(2π) for each style without a change. The plain estimate is therefore
     multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
-    The factor tends to 1 for large changes; without changes its mean is 0, since for a negative radicand it is
-    −√(min(|radicand|, 1)).
+    The factor tends to 1 for large changes. For a negative radicand r, the factor is −√(min(|r|, 1)), so that its mean
+    is 0 without changes.
 
-    No estimator of a sum of absolute values is unbiased (Cai and Low 2011), so the interval covers at least 95 %, over
-    new responses in the same cells. Its upper end is the plain estimate, whose mean is never too low, plus Student's t
-    times its standard error. Its lower end uses an estimate whose mean is never too high, with signs from one half of
-    the prompts and changes from the other half, ½ Σ_s sign(x_s of one half) · x_s of the other, averaged over both
-    orders.
+    No estimator of a sum of absolute values is unbiased (Cai and Low 2011), so the 95 % interval, over new responses in
+    the same cells, has a coverage of at least 95 %. The upper end is the plain estimate, whose mean is never too low,
+    plus Student's t times the standard error. The lower end is a cross-fitted estimate, whose mean is never too high,
+    minus this product. The cross-fitted estimate has signs from one half of the prompts and changes from the other
+    half, ½ Σ_s sign(x_s of one half) · x_s of the other half, averaged over both orders.
 
     Args:
         before, after: style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.

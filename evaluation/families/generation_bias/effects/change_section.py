@@ -26,8 +26,9 @@ IN_POINTS = ("mean", "average", "shrunk")  # columns before and after, displayed
 def effect_change_section(changes: pd.DataFrame) -> Section:
     """Return the section on changed effects; it has no content if the table of changes is empty.
 
-    It names the largest removed or reduced effects, then new, grown or turned ones, then kept ones, in sentences. All
-    numbers are percentage points of mean probability; changes are shrunk, with their 95 % intervals.
+    The section has sentences on the largest removed or reduced effects, then on new, grown or reversed effects, then on
+    kept effects, and a folded table. All numbers are percentage points of mean probability; changes are shrunk, with
+    95 % intervals.
     """
     sentences = effect_change_sentences(changes)
     if not sentences:

@@ -23,7 +23,7 @@ CANDIDATES = 8  # candidates for each example, since equal responses are display
 
 
 class EffectExamples:
-    """Chooser of example responses for the effects of one run."""
+    """Selection of example responses for the effects of one run."""
 
     def __init__(
         self, run: StyledRun, columns: dict[tuple[str, str], Sequence[int]], offensive: Sequence[bool] | None

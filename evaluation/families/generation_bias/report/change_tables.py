@@ -40,7 +40,7 @@ def style_change_table(data: ReportData) -> Table:
 
 
 def mean_style_table(data: ReportData) -> Table:
-    """Return a table of the same styles' mean probabilities, and of the descriptors that changed most (Table 15)."""
+    """Return a table of each changed style's mean probability, with the descriptors that changed most (Table 15)."""
     frame, moved = _most_changed_styles(data), data.tables.get("moved_descriptors")
     if frame is None or moved is None:
         return EMPTY

@@ -105,19 +105,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ReportData:
-    """The data of a report on one run, or on two runs if `model_after` is set. Scores are paired by metric and group.
+    """Data of a report on one run, or on two runs if `model_after` is set. Scores are paired by metric and group.
 
     Attributes:
         differences: scores of the comparison, among them `<metric>_difference` (after − before, in the metric's units)
             and `<metric>_reduction` (1 − after / before). The group "seen" is "yes" for prompts that tuning used and
             "no" for other prompts; the group "classifier" is "second" for the second style classifier.
         truth: exact scores of a testbed model, with the same metrics and groups.
-        notes: sentences at the top of the report.
+        notes: sentences for the top of the report.
         tables: tables of the comparison by name (`page.TABLES`).
         samples, chosen_samples: results of `collect.rows.paired_samples`; chosen samples are responses to the
             descriptors with the highest mean bias value b.
-        unseen_by: what tuning left out: "descriptor", "axis" or "template".
-        decoding: how the responses were decoded, for readers.
+        unseen_by: kind of values that tuning did not use: "descriptor", "axis" or "template".
+        decoding: description of the decoding of the responses.
     """
 
     model: str
