@@ -88,7 +88,7 @@ class JoinedColumns:
 
     @property
     def dtype(self) -> np.dtype:
-        """The result type of the parts."""
+        """The type of the concatenated numbers: NumPy's result type of all parts."""
         return np.result_type(*(part.dtype for part in self.parts))
 
     @property
@@ -120,7 +120,7 @@ def new_rows(n: int, width: int, dtype: np.dtype = np.float32, folder: Path | No
 
 
 def rows_per_block(width: int) -> int:
-    """Return the number of rows in a block of `width` columns."""
+    """Return the maximum number of rows in a block of `width` columns."""
     return max(1, NUMBERS_PER_BLOCK // max(width, 1))
 
 

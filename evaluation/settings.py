@@ -67,7 +67,7 @@ class CheckpointSettings:
     trust_remote_code: bool = option(False, "run code from the checkpoint")
 
     def __post_init__(self) -> None:
-        """Raise InputError if both a device and a device map are set."""
+        """Raise InputError if both `device` and `device_map` are set."""
         if self.device_map is not None and self.device != AUTO:
             raise InputError(
                 f"device: {self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."

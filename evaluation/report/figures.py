@@ -68,7 +68,7 @@ def set_ticks(axes: Axes, axis: str, n_ticks: int, text: Callable[[float], str])
 
 
 def tick_percent(fraction: float) -> str:
-    """Return the tick label of a fraction as a percentage."""
+    """Return the tick label of a fraction, which is a percentage such as "25 %"."""
     return f"{tick_number(100 * fraction)} %"
 
 
@@ -107,7 +107,7 @@ def svg(figure: Figure) -> Markup:
 
 @contextmanager
 def _suppress_glyph_warnings() -> Iterator[None]:
-    """Suppress warnings about glyphs that matplotlib's font lacks, because the browser has other fonts."""
+    """Suppress warnings about glyphs that matplotlib's font lacks, because the browser renders them in other fonts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

@@ -19,7 +19,7 @@ class FormattedScore:
 
     @property
     def metric(self) -> Metric:
-        """The record of the metric."""
+        """The `Metric` record of the score."""
         return metric_of(self.score)
 
     @property
@@ -58,7 +58,7 @@ class FormattedScore:
 
     @property
     def stereotype_direction(self) -> int:
-        """1 if the score significantly prefers stereotypes, −1 if it significantly avoids them, else 0."""
+        """1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
         return self.metric.stereotype_side * self.direction_from_ideal
 
     @property

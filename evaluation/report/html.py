@@ -39,7 +39,7 @@ def page_html(page: Page) -> str:
 
 
 def style_sheet() -> Markup:
-    """Return the style sheet of all pages."""
+    """Return the text of the style sheet that all HTML pages include."""
     return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
 
 
@@ -54,7 +54,7 @@ def script_hash(script: str) -> str:
 
 
 def _format_section(part: Section) -> Section:
-    """Return the section with formatted tables and without empty subsections."""
+    """Return a copy of the section with formatted tables and without empty subsections."""
     return replace(
         part,
         tables=[format_table(table) for table in part.tables],

@@ -45,7 +45,7 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """The label with the unit, for captions and the first column of tables."""
+        """The label and the unit of the metric, for captions and for the first column of tables."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
     @property
@@ -55,11 +55,11 @@ class Metric:
 
     @property
     def ideal_text(self) -> str:
-        """The ideal in the reported unit, with as few digits as possible."""
+        """The ideal in the reported unit as text, with as few digits as possible."""
         return f"{self.reported_ideal:g}"
 
     def text(self, value: float) -> str:
-        """Return a value in natural units as a number in the reported unit, without the unit."""
+        """Return the text of a value in natural units: a number in the reported unit, without the unit."""
         return number(self.factor * value, self.decimals, self.signed)
 
     def interval_text(self, bounds: tuple[float, float] | None) -> str:

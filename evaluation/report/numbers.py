@@ -63,12 +63,12 @@ def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, fac
 
 
 def percent(fraction: float, decimals: int = 0, sign: bool = False) -> str:
-    """Return the fraction as a percentage; a dash for NaN."""
+    """Return the fraction as a percentage such as "25 %", or a dash for NaN."""
     return NO_NUMBER if math.isnan(fraction) else f"{number(100 * fraction, decimals, sign)} %"
 
 
 def p_value(p: float) -> str:
-    """Return the p-value with two significant digits, or "< 0.0001"."""
+    """Return the p-value as text with two significant digits, or "< 0.0001" for smaller p-values."""
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
@@ -91,7 +91,7 @@ def tick_number(value: float) -> str:
 
 
 def before_after(before: str, after: str) -> str:
-    """Return the names of two models with the marks ○ (before) and ● (after)."""
+    """Return one text with the names of the models before and after, with the marks ○ (before) and ● (after)."""
     return f"○ {sanitize(display_name(before), 120)} → ● {sanitize(display_name(after), 120)}"
 
 

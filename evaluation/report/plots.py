@@ -28,7 +28,7 @@ class Scale:
 
 
 def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 0.0) -> Scale:
-    """Return a scale that includes all finite values and the ideal."""
+    """Return a scale from `start` to `end` percent that includes all finite values and the ideal."""
     values = [ideal, *(value for value in values if math.isfinite(value))]
     low, high = min(values), max(values)
     margin = 0.04 * (high - low) or 1.0
@@ -36,7 +36,7 @@ def scale_for(values: Iterable[float], start: float, end: float, ideal: float = 
 
 
 def ticks(scale: Scale, n_ticks: int = 4) -> list[float]:
-    """Return about `n_ticks` round numbers within the scale."""
+    """Return the positions of ticks: about `n_ticks` equidistant round numbers within the range of the scale."""
     raw = (scale.high - scale.low) / n_ticks
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
@@ -45,7 +45,7 @@ def ticks(scale: Scale, n_ticks: int = 4) -> list[float]:
 
 
 def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
-    """Return the common scale of all rows of a table."""
+    """Return a scale for the plots of all rows, which includes all marks, their intervals and the ideal."""
     marks = [mark for row in rows for mark in row.marks]
     return scale_for((value for mark in marks for value in (mark.value, *(mark.interval or ()))), 2.0, 98.0, ideal)
 

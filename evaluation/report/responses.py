@@ -76,7 +76,7 @@ def _fitting(
 def _sampled(
     n: int, rows: Callable[[np.ndarray], pd.DataFrame], sides: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, ...], tuple[float, ...]]]:
-    """Yield the index, the texts and the bias values of each row, in random order."""
+    """Yield the index, the texts and the bias values of each of the n rows, in random order."""
     columns = ["axis", "descriptor", "prompt", *(f"{side} {name}" for side in sides for name in ("response", "style"))]
     order = np.random.default_rng(0).permutation(n)
     for start in range(0, n, CHUNK_ROWS):
@@ -112,6 +112,6 @@ def rows_of(
 
 
 def _most_probable_styles(vectors: np.ndarray, styles: Sequence[str]) -> Iterator[str]:
-    """Yield the most probable style of each response; a dash if the style vector has a NaN."""
+    """Yield the name of the most probable style of each response; a dash if the response's style vector has a NaN."""
     for vector in vectors:
         yield "–" if np.isnan(vector).any() else styles[int(vector.argmax())]

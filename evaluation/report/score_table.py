@@ -1,4 +1,4 @@
-"""Scores as a table and as a figure for notebooks."""
+"""Conversion of scores to a table and to a figure, for notebooks."""
 
 import math
 from collections.abc import Sequence

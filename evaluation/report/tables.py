@@ -72,7 +72,7 @@ def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tup
 
 
 def count_cells(*counts: int) -> list[Cell]:
-    """Return a cell for each count."""
+    """Return a list with a table cell for each count."""
     return [Cell(f"{count:,}") for count in counts]
 
 
@@ -131,7 +131,14 @@ def change_table(
 def truth_table(
     caption: str, scores: Sequence[BiasScore], truth: Iterable[BiasScore], label: Callable[[BiasScore], str]
 ) -> Table:
-    """Return a table of planted and measured scores, and whether the measured intervals contain the planted values."""
+    """Return a table of planted scores and measured scores that shows whether each interval contains the planted score.
+
+    Args:
+        caption: the caption of the table.
+        scores: the measured scores.
+        truth: the planted scores; planted scores that were not measured are omitted.
+        label: function that returns the label of a planted score's row.
+    """
     rows = []
     for planted in truth:
         score = find_score(scores, planted.metric, **planted.group)

@@ -64,7 +64,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 
 def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
-    """Yield the sentences and tables of the headline and of the sections that belong to the first screen."""
+    """Yield (sentences, tables) for the headline and for each section that belongs to the first screen."""
     for part in (part for top in page.lead for part in (top, *top.parts)):
         if part.first_screen:
             yield [*part.sentences, *(example.claim for example in part.examples)], []
@@ -137,7 +137,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _column(name: str, cells: Sequence[Cell]) -> _Column:
-    """Return a column with right-aligned numbers and intervals, or with left-aligned prose."""
+    """Return a column of cells as text: right-aligned numbers with intervals, or left-aligned prose."""
     word = max(map(len, name.split()), default=0)
     if any(cell.prose for cell in cells):
         texts = [f"{cell.text} {cell.interval}".rstrip() for cell in cells]

@@ -79,7 +79,7 @@ def disk_full_message(path: Path) -> str:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove the temporary files and folders of killed writes, also in subfolders."""
+    """Remove temporary files and folders that killed processes left in `folder` and in its subfolders."""
     for left in folder.rglob(f".*{UNFINISHED}"):
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)

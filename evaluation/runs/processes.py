@@ -31,7 +31,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Return the rank of this process, from 0."""
+    """Return the rank (index from 0) of this process; 0 inside `on_rank_zero`."""
     return int(os.environ["RANK"]) if world_size() > 1 else 0
 
 

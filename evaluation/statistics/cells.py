@@ -11,7 +11,7 @@ from evenhand.evaluation.rows import RowFile, Rows, blocks, finite_rows, new_row
 
 
 def to_codes(values: Sequence[str]) -> np.ndarray:
-    """Return integer codes, (n,), that number the distinct values in sorted order from 0.
+    """Return the code of each value, (n,): the index of the value in the sorted list of distinct values.
 
     >>> to_codes(["deaf", "old", "deaf"]).tolist()
     [0, 1, 0]
@@ -34,13 +34,13 @@ def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of some cells.
+    """The rows of m cells.
 
     Attributes:
-        cells: indices of the cells, (m,).
-        count: number of rows of each of these cells, (m,).
-        rows: (r, c), sorted by cell.
-        mean: means of all cells, (k, c).
+        cells: indices of the m cells, (m,).
+        count: number of rows of each of the m cells, (m,).
+        rows: rows of the m cells, sorted by cell, (r, c).
+        mean: means of all k cells, including cells outside this block, (k, c).
     """
 
     cells: np.ndarray
@@ -96,7 +96,7 @@ class Cells:
 
     @property
     def n(self) -> int:
-        """The number of responses in the cells."""
+        """The total number of responses in the cells."""
         return int(self.count.sum())
 
     def blocks(self, chosen: np.ndarray | None = None) -> Iterator[Block]:
@@ -165,7 +165,7 @@ def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
 
 
 def paired_differences(cells: Cells) -> Cells:
-    """Return a copy of the cells whose columns are the second half of the columns minus the first half."""
+    """Return a copy of the cells in which the columns are the second half of the columns minus the first half."""
     n = len(cells.columns) // 2
     return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
 
@@ -201,8 +201,8 @@ def cell_sums(vectors: Rows, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, 
     """Return the sum of the vectors of each cell, (k, c), and the number of vectors, (k,).
 
     Args:
-        vectors: (n, c), finite.
-        cell: integer codes from 0, (n,).
+        vectors: finite vectors, (n, c).
+        cell: integer code (from 0) of each vector's cell, (n,).
         k: the minimum number of cells; cells without vectors have sum 0.
     """
     size = np.bincount(cell, minlength=k)

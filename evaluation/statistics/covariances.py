@@ -60,7 +60,10 @@ def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Replace unknown rows of (k,) or (k, c) values by the mean of the known rows, in place, and return the array."""
+    """Replace the unknown rows of an array, (k,) or (k, c), by the mean of the known rows; return the changed array.
+
+    `known` contains whether each row is known, (k,). The result is NaN if no row is known.
+    """
     part[~known] = part[known].mean(axis=0) if known.any() else np.nan
     return part
 
@@ -79,8 +82,8 @@ def borrowed_noise(
 ) -> tuple[CellNoise, CellNoise]:
     """Return two estimates of each cell's noise: one that is never negative, and one for small cells.
 
-    The first estimate takes Σ̄ from the other cells of the template. The second estimate adds the mean covariance of
-    the template's other cells and the mean covariance of the descriptor's other cells, and subtracts the mean
+    The first estimate uses the covariance Σ̄ of the template's other cells. The second estimate adds the mean covariance
+    of the template's other cells and the mean covariance of the descriptor's other cells, and subtracts the mean
     covariance of all remaining cells. The second estimate is unbiased if the effects of templates and descriptors on
     the covariance are additive.
 
@@ -163,8 +166,8 @@ def with_small(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each cell's contribution to the variance of the corrected and of the plain spread.
 
-    Cells of two or three responses get estimates from other cells. For the square of a mean of n normal deviations,
-    pairs of responses contribute (n − 1) 2 ζ₂ / n³ and squares of single responses contribute 2 ζ₂ / n³.
+    Cells of two or three responses get estimates from other cells (`covariances`). For the square of a mean of n normal
+    deviations, pairs of responses contribute (n − 1) 2 ζ₂ / n³ and squares of single responses contribute 2 ζ₂ / n³.
 
     Args:
         cells: responses by cell.

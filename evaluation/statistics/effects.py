@@ -160,7 +160,10 @@ def descriptor_means(cells: Cells, values: np.ndarray) -> np.ndarray:
 
 
 def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarray) -> np.ndarray:
-    """Return Σ_{j in t} K_j² / N_j of each unit and template t, (u, T), the factor of S²_t in Var(e) (`effects`)."""
+    """Return Σ_{j in t} K_j² / N_j of each unit and template t, (u, T), the factor of S²_t in Var(e).
+
+    The module's docstring defines the symbols.
+    """
     coefficients = (contrast(cells, chosen, units) for chosen in templates)
     return np.stack(
         [(k**2) @ (1.0 / cells.count[chosen]) for k, chosen in zip(coefficients, templates, strict=True)], 1

@@ -20,7 +20,7 @@ ANY = (-math.inf, math.inf)
 
 
 def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interval:
-    """Return value ± half, clipped to the bounds.
+    """Return the interval from value − half to value + half, clipped to the bounds.
 
     >>> interval_around(0.9, 0.25, (0.0, 1.0))
     (0.65, 1.0)

@@ -32,13 +32,13 @@ class Design:
 
     @property
     def noise_factor(self) -> float:
-        """The variance of pooled FGB* under the null hypothesis, divided by tr(V²)."""
+        """The variance of pooled FGB* under the null hypothesis, divided by tr(V²) of the module's docstring."""
         d, t, n = self.descriptors, self.templates, self.responses
         return 2 / (t * n) ** 2 * (1 / (d - 1) + 1 / (d * t * (n - 1)))
 
     @property
     def slope_factor(self) -> float:
-        """The increase of the variance of pooled FGB* per unit of true spread, divided by λ."""
+        """The increase of the variance of pooled FGB* per unit of spread, divided by λ of the module's docstring."""
         return 4 / ((self.descriptors - 1) * self.templates * self.responses)
 
 

@@ -1,8 +1,9 @@
 """Numbers of descriptors, templates and responses needed for an interval width or for a significant reduction.
 
-A finished measurement (the pilot) has an estimate θ of pooled FGB* with the variance noise + slope · θ. The noise and
-the slope of other designs follow by `resolution.rescale`, under the assumption that responses vary and descriptors
-differ as in the pilot.
+A finished measurement (the pilot) has an estimate θ of pooled FGB* (Full Generation Bias without sampling noise, with
+descriptors' means over all templates). The variance of the estimate is noise + slope · θ. The noise and the slope of
+other designs follow by `resolution.rescale`, under the assumption that responses vary and descriptors differ as in the
+pilot.
 """
 
 import math
@@ -29,7 +30,7 @@ class Pilot:
 
     @property
     def n(self) -> int:
-        """The number of responses."""
+        """The number of responses of the pilot."""
         return count_responses(self.design)
 
     def predict(self, design: Design) -> Estimate:
@@ -48,7 +49,7 @@ def design_of(cells: Cells) -> Design:
 
 
 def count_responses(design: Design) -> int:
-    """Return the number of responses of a design."""
+    """Return the total number of responses of a design: descriptors × templates × responses to each pair."""
     return round(design.descriptors * design.templates * design.responses)
 
 

@@ -7,9 +7,9 @@ cell of template t and descriptor d, and V_td the variance of one response in th
     template     Var_t(mean_d m_td)                descriptor  Var_d(mean_t m_td), which is pooled FGB*
     interaction  mean_t Var_d(m_td) − descriptor   chance      mean of V_td over the cells
 
-The interaction is FGB* − pooled FGB*: differences between descriptors in single templates that cancel when all
-templates are averaged. All four estimates are unbiased. `descriptor_spread` estimates the descriptor part and, with
-templates and descriptors exchanged, the template part.
+FGB* is Full Generation Bias without sampling noise. The interaction is FGB* − pooled FGB*: differences between
+descriptors in single templates that cancel when all templates are averaged. All four estimates are unbiased.
+`descriptor_spread` estimates the descriptor part and, with templates and descriptors exchanged, the template part.
 """
 
 import math
@@ -56,7 +56,7 @@ class VarianceParts:
     reason: str | None = None
 
     def shares(self) -> dict[str, Share]:
-        """Return the share of each of the SOURCES in the sum of all parts."""
+        """Return, by source, the share of each of the four SOURCES in the sum of all parts."""
         if self.reason:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=self.reason))
         parts = {TEMPLATE: self.template, DESCRIPTOR: self.descriptor, INTERACTION: self.interaction}
@@ -101,7 +101,7 @@ def variance_parts(cells: Cells) -> VarianceParts:
 
 
 def _variance_within(cells: Cells) -> float:
-    """Return the mean over cells of the variance within a cell (ddof = 1), summed over columns."""
+    """Return the variance within a cell (ddof = 1), summed over columns and averaged over cells."""
     squares = np.zeros(len(cells.count))
     for block in cells.blocks():
         squares[block.cells] += block.sum_by_cell((block.deviations**2).sum(axis=1))
