@@ -94,7 +94,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_json(folder / MANIFEST, {**manifest, MANIFEST_SHA256: json_sha256(json.loads(json.dumps(manifest)))})
 
 
-# Reports are not hashed, because users may edit them, nor are summaries, because each `summary` command rewrites them.
+# Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
 NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
 

@@ -120,7 +120,7 @@ class Tracker:
                 be uploaded.
         """
         for name, record in _kept(folder).items() if self.keeps_files else ():
-            # The files of the folder are compared by name, so that an edited record cannot name files elsewhere.
+            # Only files in the folder are selected, by name, so that an edited record cannot select files elsewhere.
             paths = [path for path in sorted(folder.iterdir()) if path.name in record["paths"]]
             for path in paths:
                 check_links_inside(path, "log_artifacts", within=folder)

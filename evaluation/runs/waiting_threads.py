@@ -10,7 +10,7 @@ def let_waiting_threads_sleep() -> str:
     """Set OMP_WAIT_POLICY=passive if other programs use the processors; return the reason, or "" if nothing is set.
 
     By default, OpenMP threads wait for each other in a busy loop. If other programs share the processors, a thread may
-    wait during a whole time slice for a thread that is not scheduled: in two tests with two threads on two busy
+    wait during a whole time slice for a thread that is not scheduled: in measurements with two threads on two busy
     processors, the throughput was 12 and 16 times lower than with this setting, and lower than with one thread. A value
     that the user has set is not changed.
     """
