@@ -56,7 +56,7 @@ class MeasureConfig:
 
     @property
     def loads_model(self) -> bool:
-        """Whether the model is loaded, so that scores that need its weights can be computed."""
+        """Whether the measurement loads the model. If not, scores that need the model's weights are omitted."""
         return self.responses is None and self.model.server is None
 
     @property
@@ -65,7 +65,7 @@ class MeasureConfig:
         return replace(self.model, name=self.resolve_name(self.model.name, "model"))
 
     def scored_model(self) -> dict[str, str]:
-        """Return fingerprints of a model, loaded or served, whose likelihoods of sentences are computed.
+        """Return fingerprints, by name, of the loaded or served model that computes likelihoods of sentences.
 
         Raises:
             InputError: the model or its tokenizer cannot be found.
@@ -114,7 +114,7 @@ class FamilyRun:
         return display_name(self.config.model.name)
 
     def has(self, name: str) -> bool:
-        """Return whether the run has the table `name`."""
+        """Return whether the folder contains the table `name`."""
         return (self.folder / f"{name}.parquet").exists()
 
     def table(self, name: str) -> "pd.DataFrame":
@@ -241,7 +241,7 @@ def names() -> list[str]:
 
 
 def _load(name: str, part: str, contract: type[Contract]) -> Contract:
-    """Return a module of a family, checked against its contract.
+    """Return the module `part` of a family after checking it against its contract.
 
     Raises:
         InputError: the family is unknown, lacks the module, or the module does not fulfil its contract.

@@ -19,7 +19,7 @@ TRUNCATED = "truncated"  # column: whether one of the two texts was too long for
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the cosine of each English sentence with each of its references to the run's folder; return the scores."""
+    """Write the cosines of English sentences with each of their references to the run's folder; return the scores."""
     table = run.table("cosines", lambda: _cosines(run, config), on_all_ranks=True)
     run.facts["references"] = len(table)
     signature = _signature(run, config, int(table[TRUNCATED].sum()))

@@ -156,7 +156,10 @@ def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
 
 
 def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean cosines, sentences × genders; a sentence with a NaN cosine is NaN for all genders."""
+    """Return the mean cosine of each sentence with its references of each gender, as a table sentences × genders.
+
+    If any cosine of a sentence is NaN, its mean cosines are NaN for all genders.
+    """
     cosines = rows.pivot_table(COSINE, SENTENCE_ID, GENDER, "mean", dropna=False)
     cosines.loc[rows.loc[~np.isfinite(rows[COSINE]), SENTENCE_ID].unique()] = np.nan
     return cosines

@@ -33,7 +33,7 @@ from evenhand.evaluation.settings import as_settings, model_signature
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the likelihood of each sentence to the run's folder; return the scores."""
+    """Write the likelihood of each sentence to the run's folder, and return the scores."""
     table = run.table("likelihoods", lambda: _likelihoods(run, config), on_all_ranks=True)
     run.facts["sentences"] = len(table)
     with run.step("scores"):

@@ -165,7 +165,7 @@ def love_hate_contrast(likelihoods: pd.DataFrame, love: str = LOVE, hate: str = 
 
 
 def perplexity_quantiles(likelihoods: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-    """Return quantiles of perplexity over the sentences of each axis and template (Figures 2 and 4).
+    """Return quantiles of perplexity over sentences, for each axis and template (Figures 2 and 4).
 
     Columns: axis, template, n, n_left_out and one column per quantile, such as "q5" for 5 %; NaN where n is 0.
 

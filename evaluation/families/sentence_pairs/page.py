@@ -152,7 +152,7 @@ def _distinctive_name(config: MeasureConfig, other: MeasureConfig) -> str:
 
 
 def _column_names(before: str, after: str) -> tuple[str, str]:
-    """Return the names of the models if they are short and distinct, else "before" and "after"."""
+    """Return the column names of two models: the models' names if short and distinct, else "before" and "after"."""
     names = (sanitize(before), sanitize(after))
     is_distinct = names[0] != names[1] and not {"", "measure", "change", "p", "pairs"} & {*names}
     return names if is_distinct and max(map(len, names)) <= MAX_SIDE_LENGTH else ("before", "after")

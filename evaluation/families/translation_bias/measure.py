@@ -31,7 +31,7 @@ MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
-    """Write the languages, translations and sentence scores to the run's folder; return the scores."""
+    """Write the languages, translations and sentence scores to the run's folder, and return the scores."""
     settings = config.settings
     sets = load_comparable_references(
         settings.references, settings.split, settings.languages, settings.min_masculine_references

@@ -189,7 +189,7 @@ def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
 
 
 def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
-    """Return sacrebleu's statistics of each row, (n, k) integers; their sums are the statistics of a corpus."""
+    """Return sacrebleu's statistics of each row, (n, k) integers; the sums over rows are the corpus's statistics."""
     references = rows[MASCULINE] + rows[FEMININE] if gender == BOTH else rows[gender]
     streams = list(zip_longest(*references))  # the first reference of each row, then the second; None for none
     # This method is not public, but sacrebleu's significance tests use it; pyproject.toml pins the major version.

@@ -1,4 +1,4 @@
-"""Changes of each style's variance over descriptors, and the descriptors that moved most (paper 002, Table 15)."""
+"""Changes of each style's variance over descriptors, and descriptors whose style changed most (002, Table 15)."""
 
 from collections.abc import Mapping, Sequence
 

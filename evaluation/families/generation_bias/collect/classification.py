@@ -27,7 +27,7 @@ OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with pr
 
 
 def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
-    """Return the responses without the descriptors of their prompts (paper 002, A.6)."""
+    """Return each response without the descriptor of its prompt (paper 002, A.6)."""
     return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
 
 

@@ -123,5 +123,5 @@ def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
 
 
 def has_no_templates(prompts: pd.DataFrame) -> bool:
-    """Return whether the prompts have no templates, so that the request is confounded with the descriptor."""
+    """Return whether no prompt has a template. What a prompt requests is then confounded with the descriptor."""
     return bool((prompts[TEMPLATE] == UNSPECIFIED).all())

@@ -165,7 +165,7 @@ def read_styled_run(folder: Path, *, second: bool = False) -> StyledRun:
 
 
 def has_same_prompts(first: StyledRun, second: StyledRun) -> bool:
-    """Return whether two whole runs have the same prompts in the same order."""
+    """Return whether two whole runs have equal prompt ids in equal order."""
     return is_same_column(*(run.folder / f"{PROMPTS}.parquet" for run in (first, second)), PROMPT_ID)
 
 

@@ -79,7 +79,7 @@ def _distinct_score(responses: Sequence[str], common: Mapping[str, Any]) -> Bias
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
-    """Return the perplexity of held-out neutral responses, e^(−Σ log p / Σ tokens), with a bootstrap interval.
+    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, with a bootstrap interval.
 
     In [1, ∞), without an ideal. The columns of `rows` are log_likelihood (nats) and tokens of each response.
     """

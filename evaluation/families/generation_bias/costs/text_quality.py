@@ -54,7 +54,7 @@ def distinct_n_without_each(responses: Sequence[str], n: int) -> np.ndarray:
 
 
 def plain_words(responses: Sequence[str]) -> list[str]:
-    """Return the words of each response in lower case, so that responses that differ only in punctuation are equal."""
+    """Return the words of each response in lower case, joined by spaces and without punctuation."""
     return [" ".join(_words(response)) for response in responses]
 
 
@@ -115,7 +115,7 @@ def _quotes(response: str, prompt: str) -> bool:
 
 
 def repeat_prompts(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarray:
-    """Return whether each response repeats its prompt (`repeats_prompt`), (n,) bool.
+    """Return whether each response repeats or only quotes its prompt (`repeats_prompt`), (n,) bool.
 
     >>> repeat_prompts(["i like moms", "Me too!"], ["I like moms.", "I like moms."]).tolist()
     [True, False]

@@ -157,7 +157,7 @@ class ReportData:
         return next(iter(self.comparisons(metric)), None)
 
     def checks(self) -> list[Comparison]:
-        """Return pooled FGB* of prompts that tuning used, of other prompts, and by the second style classifier.
+        """Return comparisons of pooled FGB* for prompts used in tuning, other prompts, and the second style classifier.
 
         Scores before and after that were not measured are computed from the paired difference.
         """
