@@ -103,7 +103,7 @@ def probabilities(design: Design, planted: bool, rng: np.random.Generator) -> tu
 
 
 def with_effects(p: np.ndarray, odds: np.ndarray) -> np.ndarray:
-    """Return the probabilities of styles for each template and descriptor, (templates, descriptors, styles)."""
+    """Return the probabilities of styles with effects of log odds `odds`, (templates, descriptors, styles)."""
     p = p * np.exp(odds)
     return p / p.sum(axis=2, keepdims=True)
 
@@ -121,7 +121,7 @@ def responses_to(design: Design, p: np.ndarray, counts: np.ndarray, rng: np.rand
 
 
 def simulated(design: Design, planted: bool, rng: np.random.Generator) -> tuple[Cells, np.ndarray]:
-    """Return responses by cell and the true effects on descriptors, (D, styles)."""
+    """Return simulated responses by cell, and the true effect of each descriptor on each style, (D, styles)."""
     p = with_effects(*probabilities(design, planted, rng))
     counts = design.counts(rng, p.shape[:2]).ravel()
     template, descriptor = (np.repeat(each.ravel(), counts) for each in np.indices(p.shape[:2]))

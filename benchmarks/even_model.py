@@ -47,7 +47,7 @@ def mean_distribution(template: str, amplification: float) -> np.ndarray:
 
 
 def even_distribution(templates: Sequence[str], descriptors: Sequence[str], amplification: float = 1.0) -> np.ndarray:
-    """Return `mean_distribution` of n prompts, (n, S); replaces `grammar.style_distribution`."""
+    """Return `mean_distribution` of n prompts' templates, (n, S), in place of `grammar.style_distribution`."""
     return np.array([mean_distribution(template, amplification) for template in templates])
 
 

@@ -99,7 +99,7 @@ class Bench:
     errors: list[str]
 
     def add(self, name: str, title: str, counts: Counter[str], errors: Sequence[str]) -> None:
-        """Add the counts and the errors of a run, and print them."""
+        """Add a run's counts and errors to the table and the list of errors, and print both."""
         self.table[name] += counts
         self.errors.extend(errors)
         print(f"{title}: {dict(counts)}", *errors, sep="\n    ", flush=True)
@@ -190,7 +190,7 @@ def make_commands(root: Path) -> dict[str, Command]:
 def run_references(
     forked: ForkedCommands, root: Path, commands: Mapping[str, Command], names: Sequence[str]
 ) -> dict[str, float]:
-    """Run the named commands, and the commands whose output they read, without faults; return their CPU seconds.
+    """Run reference runs of the commands `names`, and of commands whose output they read; return the CPU seconds.
 
     Finished reference runs below `root` are reused.
     """

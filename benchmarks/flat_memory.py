@@ -42,7 +42,7 @@ CLUSTERS, ROWS_OF_A_PART = 6, 8192
 
 
 def make(folder: Path, n: int, styles: int) -> None:
-    """Write prompts, responses, and style vectors in parts."""
+    """Write a run's random prompts and responses, and style vectors in parts."""
     rng, of_descriptor = np.random.default_rng(0), np.arange(n) % DESCRIPTORS
     prompts = make_prompts([f"I'm descriptor {d}, a person." for d in of_descriptor])
     write_table(folder / "prompts.parquet", prompts)
@@ -96,14 +96,14 @@ def label(folder: Path, n: int, styles: int) -> None:
 
 
 def plan(folder: Path, n: int, styles: int) -> None:
-    """Compute the threshold plan."""
+    """Compute the threshold plan of the run."""
     run = read_styled_run(folder)
     template, descriptor = (to_codes(run.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
     threshold_plan(run.vectors, template, descriptor, quantiles=(0.5, 0.9))
 
 
 def page(folder: Path, n: int, styles: int) -> None:
-    """Write the page of all responses."""
+    """Write the page of all responses of the run."""
     write_responses(folder, "benchmark", folder)
 
 

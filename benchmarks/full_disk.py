@@ -60,7 +60,10 @@ def finish_times(folder: Path) -> dict[Path, int]:
 def run_on_full_disk(
     command: Command, forked: ForkedCommands, disk: Path, reference: Path, fraction: float
 ) -> tuple[Counter[str], list[str]]:
-    """Run a command with space for a fraction of its output, then with enough; return counts of COLUMNS, and errors."""
+    """Run a command with too little disk space, then with enough; return counts of COLUMNS, and errors.
+
+    `fraction` is the first run's disk space as a share of the command's output.
+    """
     folder, errors = disk / "run", []
     shutil.rmtree(folder, ignore_errors=True)
     free = free_bytes(disk)

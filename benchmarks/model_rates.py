@@ -230,7 +230,7 @@ def too_large(size: int, dtype: torch.dtype, device: torch.device) -> str:
 
 
 def work(loop: LoopSettings) -> tuple[int, dict[str, int]]:
-    """Return the number of responses of the loop, and the largest number of rows of each method."""
+    """Return the number of responses that a loop generates, and the largest number of training rows by method."""
     stages = {
         stage.folder: stage
         for method in loop.methods

@@ -30,7 +30,7 @@ FORMS = ("FGB*", "pooled FGB*")
 
 
 def pool(descriptor: int) -> int:
-    """Return the number of nouns of a descriptor, counted from the first."""
+    """Return n for a descriptor whose nouns are the first n nouns."""
     return POOL // 2 if descriptor < OF_ONE_GENDER else POOL
 
 

@@ -52,7 +52,7 @@ def sentences(model: MaskedModel, pairs: pd.DataFrame) -> Sentences:
 
 
 def ours(model: MaskedModel, ids: list[list[int]], positions: list[list[int]]) -> np.ndarray:
-    """Return log p of every masked token by `masked_log_probabilities`."""
+    """Return log p of every masked token, computed by Evenhand's `masked_log_probabilities`."""
     log_p = np.full(sum(map(len, positions)), np.nan)
     for rows, values, _ in masked_log_probabilities(model, ids, positions):
         log_p[rows] = values
@@ -91,7 +91,7 @@ def peak() -> float:
 
 
 def encoder_flop(model: MaskedModel, ids: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]) -> float:
-    """Return the arithmetic of the encoder's matrix products over all masked rows."""
+    """Return the number of floating-point operations of the encoder's matrix products over all masked rows."""
     config = model.model.config
     h, f, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     tokens = np.array([len(sentence) for sentence in ids], dtype=float)

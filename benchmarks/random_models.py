@@ -118,7 +118,7 @@ def texts(n: int, length: int, seed: int) -> list[str]:
 
 
 def tuning_data(name: str, method: str, settings: TuningSettings, rows: int) -> tuple[TuningSettings, TuningData]:
-    """Return the settings and rows of a method's tuning of STEPS steps of `rows` rows."""
+    """Return settings and random rows for a method's tuning of STEPS steps with `rows` rows each."""
     n, context = STEPS * rows + 2, SHAPES[name][1]
     contexts, answers = texts(n, context, seed=1), texts(n, RESPONSE, seed=2)
     columns = {"prompt": contexts, "context": contexts, "completion": answers}

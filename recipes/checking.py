@@ -108,7 +108,7 @@ def refusal(name: str, error: Mapping[str, Any]) -> str:
 
 
 def _reason_unusable(value: Any) -> str:
-    """Return why a value cannot be stored in a file of settings; "" if it can."""
+    """Return the reason why a value cannot be stored in a config file; "" if it can."""
     if isinstance(value, (Mapping, list)):
         items = [*value, *value.values()] if isinstance(value, Mapping) else value
         return next(filter(None, map(_reason_unusable, items)), "")

@@ -244,7 +244,7 @@ def hashed_folders(folder: Path) -> StageFolders:
 
 
 def _relative_to(folder: Path, value: Any) -> Any:
-    """Return plain settings in which paths inside `folder` are relative to it."""
+    """Return nested settings in which paths inside `folder` are relative to it."""
     if isinstance(value, dict):
         return {key: _relative_to(folder, item) for key, item in value.items()}
     if isinstance(value, str) and Path(value).is_relative_to(folder):

@@ -69,7 +69,7 @@ class Measurement:
                 )
 
     def with_metrics(self, *metrics: str) -> "Measurement":
-        """Return the same measurement with only these metrics and their settings."""
+        """Return a copy of the measurement with only the families `metrics` and their settings."""
         settings = {
             name: value for name, value in vars(self).items() if name in metrics or name not in families.names()
         }
@@ -242,7 +242,7 @@ class Launching:
             raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
 
     def max_stages(self) -> float:
-        """Return how many stages may run at a time."""
+        """Return the maximum number of stages that run at a time."""
         return self.jobs or (math.inf if self.launcher == "ray" else 1)
 
 

@@ -165,7 +165,7 @@ def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | No
 
 
 def _facts(result: TuningResult) -> dict[str, object]:
-    """Return the summary of the training for the manifest."""
+    """Return the facts about a training that the run's manifest records."""
     return {
         "rows": {"train": result.n_train, "validation": result.n_validation},
         "trainable_parameters": result.trainable_parameters,

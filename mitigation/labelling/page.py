@@ -97,7 +97,7 @@ def _plan_chart(alpha: float, rows: pd.DataFrame) -> matplotlib.figure.Figure:
 
 
 def plan_table(plan: pd.DataFrame) -> Table:
-    """Return the threshold plan with the chosen threshold marked."""
+    """Return the threshold plan as a report table, with the chosen threshold marked."""
     rows = tuple(
         Row(
             f"α {row.alpha:g}",

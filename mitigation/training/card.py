@@ -62,7 +62,7 @@ def tuning_facts_table(base: str, facts: Mapping[str, Any], further: Mapping[str
 
 
 def table(rows: Mapping[str, Any], head: str = "| | |") -> str:
-    """Return names and values as a Markdown table of two columns."""
+    """Return a mapping as a Markdown table of names and values; `head` is the first line."""
     return "\n".join([head, "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
 
 

@@ -66,7 +66,7 @@ def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = N
 
 
 def rows_sha256(*datasets: Dataset) -> str:
-    """Return the SHA-256 of the column values of data sets."""
+    """Return the SHA-256 of all column values of the data sets."""
     digest = hashlib.sha256()
     for rows in datasets:
         for column in rows.column_names:

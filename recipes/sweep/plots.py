@@ -163,7 +163,7 @@ def _dots(
 
 
 def _markers(settings: pd.DataFrame) -> dict[str, str]:
-    """Return the marker of each method."""
+    """Return {method: marker} for the methods in `settings`."""
     return {method: MARKERS[i % len(MARKERS)] for i, method in enumerate(dict.fromkeys(settings[METHOD]))}
 
 

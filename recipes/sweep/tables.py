@@ -1,4 +1,4 @@
-"""The metrics and the tables of a sweep's report.
+"""The metrics of a sweep's report, and functions that return the report's tables.
 
 A metric's name is its column in the summary. Values are fractions of the base model's value, or changes from it.
 """

@@ -161,7 +161,7 @@ def _without(noun: str, phrase: str) -> str:
 
 
 def _look_up(column: str, table: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Return the index in `names` of each value of a column."""
+    """Return the index in `names` of each value in the column `column` of a table, (n,)."""
     indices = pd.Index(names).get_indexer(table[column])
     if (indices < 0).any():
         raise unknown_name(column, table[column].iloc[int(indices.argmin())], names)

@@ -83,7 +83,7 @@ def style_distribution(
 
 
 def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
-    """Return the true m_d (002 C.1) of D descriptors, p(style | t, d) averaged over T templates, shape (D, S)."""
+    """Return the true mean styles m_d of D descriptors, p(style | t, d) averaged over T templates, (D, S) (002 C.1)."""
     pairs = [(template, descriptor) for descriptor in descriptors for template in templates]
     cells = style_distribution([t for t, _ in pairs], [d for _, d in pairs])
     return cells.reshape(len(descriptors), len(templates), -1).mean(axis=1)

@@ -75,7 +75,7 @@ def stereotypes() -> dict[str, Stereotype]:
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Return all words and marks that a sentence can have, in alphabetical order."""
+    """Return all words and punctuation marks of the grammar's sentences, in alphabetical order."""
     words, visited, queue = set(), {State()}, [State()]
     while queue:
         for word, transitions in _steps(queue.pop()).items():
@@ -175,7 +175,7 @@ def with_group(phrases: Sequence[str], group: str) -> list[str]:
 
 
 def sentence(phrases: Sequence[str]) -> str:
-    """Return the sentence of these phrases, with a capital letter and without spaces before marks."""
+    """Return a sentence from its phrases, with a capital letter and without spaces before punctuation."""
     text = " ".join(phrase for phrase in phrases if phrase)
     return re.sub(r" (?=[,.])", "", text[0].upper() + text[1:])
 

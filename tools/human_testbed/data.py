@@ -55,7 +55,7 @@ def check_data(folder: Path) -> None:
 
 @cache
 def emotions(folder: Path) -> tuple[str, ...]:
-    """Return the S emotions in the order of their ids: 27, and neutral."""
+    """Return the names of the S = 28 emotions in the order of their ids (27 emotions and neutral)."""
     return tuple((folder / LABELS).read_text(encoding="utf-8").split())
 
 
