@@ -175,11 +175,11 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
         log.info("evenhand %s: loading …", command)
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
+    if command == "measure":
+        check_inputs(settings)
     if command in ("measure", "loop"):
         from_file = with_groups(COMMANDS[command], read_yaml(file, command), str(file)) if file else {}
         check_default_classifier(settings, [from_file, flags])
-    if command == "measure":
-        check_inputs(settings)
     run_command(command, settings)
     processes.shut_down()
 

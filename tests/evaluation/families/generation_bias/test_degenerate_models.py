@@ -152,9 +152,7 @@ def test_criteria_detect_each_degenerate_response(missed):
 def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
     model = load_dialogue_model(str(embedded_files("generation_bias")["model"]))
-    again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)[
-        "response"
-    ].tolist()
+    again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
     resampled = compare_responses(again["response"].tolist())
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
         low, high = resampled.change(metric).interval
