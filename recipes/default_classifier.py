@@ -1,10 +1,11 @@
 """A check that the default style classifier, which fits only the testbed's models, does not score other models."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.settings import TESTBED
 from evenhand.recipes.settings import FAMILY, LoopSettings, MeasureSettings
@@ -28,14 +29,18 @@ def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: 
     if FAMILY not in measured.metrics or getattr(settings, "write_prompts", None):
         return
     name, classifier = measured.model.name, getattr(measured, FAMILY).style_classifier.name
-    if name == TESTBED or classifier != TESTBED or (Path(name) / TUNING_FILE).exists():
+    if name == TESTBED or classifier != TESTBED:
         return
+    with suppress(OSError, ValueError):  # a name that no path can have
+        if (Path(name) / TUNING_FILE).exists():
+            return
     given = [source.get(group) or {} if group else source for source in sources]
     if any((source.get(FAMILY) or {}).get("style_classifier") for source in given):
         return
     prefix = f"{group}.{FAMILY}" if group else FAMILY
     raise InputError(
-        f"{prefix}.style_classifier: the default is the testbed's, which knows only the testbed's sentences, not those "
-        f"of {name}; give a Hugging Face id or a folder of `train_classifier` (such as --{prefix}.style_classifier "
-        f"SamLowe/roberta-base-go_emotions --{prefix}.style_clusters go_emotions), or 'testbed' to use it anyway."
+        f"{prefix}.style_classifier: the default knows only the testbed's sentences, not the responses of "
+        f"{format_value(name)}; give a Hugging Face id or a folder of `train_classifier`, such as "
+        f"--{prefix}.style_classifier SamLowe/roberta-base-go_emotions --{prefix}.style_clusters go_emotions, or "
+        "'testbed' to use it anyway."
     )

@@ -92,18 +92,19 @@ def check_stages(plans: Iterable[Plan]) -> None:
     """
     checked: set[Path] = set()
     for plan in plans:
-        base = measure_config(plan.stages[0].settings, FAMILY)
         for stage in plan.stages:
             if stage.folder in checked or (stage.folder / MANIFEST).exists():
                 continue
             checked.add(stage.folder)
-            settings = stage.settings
+            if stage.command not in ("measure", "label", "tune"):
+                continue
+            settings, base = stage.settings, measure_config(plan.stages[0].settings, FAMILY)
             if stage.command == "measure":
                 decoding(settings.decoding.preset, **settings.decoding.arguments)
             elif stage.command == "label":
                 first = classifiers(base)[FIRST]
                 labels = classifier_labels(first.name, first.revision, first.base)
                 find_clusters(base.settings.style_clusters, labels, settings.exclude_clusters)
-            elif stage.command == "tune":
+            else:
                 method, model = load_trained_method(settings.method), base.resolved_model
                 check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))

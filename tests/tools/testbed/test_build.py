@@ -43,7 +43,7 @@ def fakes(monkeypatch):
     monkeypatch.setattr(build, "measure_masked_model", lambda *_: {})
     monkeypatch.setattr(build, "train_language_model", lambda seed: ("new language model", "tokenizer"))
     monkeypatch.setattr(build, "measure_language_model", lambda *_: {})
-    monkeypatch.setattr(build, "_card", lambda name, *_: f"card of {name}")
+    monkeypatch.setattr(build, "CARDS", {name: f"card of {name}" for name in build.CARDS})
 
 
 def test_a_bad_model_is_refused_and_nothing_is_replaced(monkeypatch, tmp_path, capsys):
