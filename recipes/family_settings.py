@@ -10,7 +10,7 @@ from evenhand.evaluation.settings import ModelSettings, option
 def family_fields(
     group_of: Callable[[families.FamilySettings], type | None], when_named: bool
 ) -> Callable[[type], type]:
-    """Return a decorator that adds a field for each family of metrics for which `group_of` returns a class.
+    """Return a decorator that adds a field to a settings class for each family for which `group_of` returns a class.
 
     The default of each field is None if `when_named`, else an instance of the class.
     """

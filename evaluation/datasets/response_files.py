@@ -27,9 +27,9 @@ WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
     """Write a file of prompts with one row for each response to collect; the suffix decides between the formats.
 
-    The formats are Parquet, CSV and JSONL. The columns are prompt_id; repeat, which numbers rows with the same message
-    from 1 on; prompt, the complete user message with persona and control tag; system, the system message or ""; the
-    other columns of the prompts; and control_tag.
+    The formats are Parquet, CSV and JSONL. The columns are prompt_id; repeat, the number of the row among the rows
+    with the same message, from 1; prompt, the complete user message with persona and control tag; system, the system
+    message or ""; the other columns of the prompts; and control_tag.
 
     Raises:
         InputError: the file exists, has another suffix, or cannot be written.

@@ -21,11 +21,11 @@ MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manife
 def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the manifest of a finished run of `command`.
 
-    Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting with
-    the folder, for error messages.
+    Paths of other runs in the settings are relative to the working directory. `field` is the name of the
+    setting that contains the folder, for error messages.
 
     Raises:
-        InputError: the folder has no finished run of this command, or the run is damaged or of another format.
+        InputError: the folder has no finished run of this command, or the run is damaged or has another format.
     """
     settings = read_config(folder, field) if (folder / MANIFEST).exists() else {}
     manifest = read_manifest(folder, field)

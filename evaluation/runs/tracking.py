@@ -80,7 +80,7 @@ class Tracker:
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
 
     def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
-        """Log the matplotlib figure that `draw` returns as an image (W&B only)."""
+        """Log an image of the matplotlib figure that `draw` returns (W&B only)."""
         if self.wandb_run:
             import wandb
             from PIL import Image

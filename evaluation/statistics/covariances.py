@@ -54,7 +54,9 @@ class CellNoise:
 
 
 def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sum of the values, (k,) or (k, c), with each index 0 … m−1; (m,) or (m, c)."""
+    """Return the sums of `values`, (k,) or (k, c), over the rows with equal `index`.
+
+    The result, (m,) or (m, c), has one row for each index 0 … m−1."""
     indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
     return indicator @ values
 
@@ -222,9 +224,9 @@ def _products(
 
 
 def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Callable[[], Iterable[Block]]]]:
-    """Yield, for each value of `index` from 0, the cells with this value and a function that returns the blocks.
+    """Yield, for each value of `index` in ascending order, its cells and a function that returns their blocks of rows.
 
-    Small groups of cells are read together, once. A large group is read again on each call of the group's function.
+    Several small groups are read in one pass. A large group is read again on each call of its function.
     """
     groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
     rows, half = np.bincount(index, cells.count), rows_per_block(cells.rows.shape[1]) / 2

@@ -22,7 +22,7 @@ ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """Standard error of a statistic (0 if no unit changes the statistic) and the error's degrees of freedom."""
+    """Standard error of a statistic and its degrees of freedom; 0 if leaving out no unit changes the statistic."""
 
     value: float
     freedom: int

@@ -42,7 +42,7 @@ def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the false discovery rate at α.
 
-    Benjamini and Hochberg (1995), "Controlling the false discovery rate", by SciPy. No p-value may be NaN.
+    Benjamini and Hochberg (1995), "Controlling the false discovery rate"; computed by SciPy. No p-value may be NaN.
 
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(9).tolist()  # 3/1 × 0.01; 3/2 × 0.03 → 3/3 × 0.04
     [0.03, 0.04, 0.04]

@@ -92,7 +92,9 @@ class BiasDirections:
         return np.isin(names, self.names)[code]
 
     def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
-        """Return bias values (n,) of style vectors (n, S); NaN without a direction or without a vector."""
+        """Project style vectors (n, S) onto the bias direction of their descriptors; return the bias values (n,).
+
+        A value is NaN if the descriptor has no direction or the response has no style vector."""
         code, names = factorize(descriptor)
         is_known = np.isin(names, self.names)
         direction = np.full((len(names), len(self.m_bar)), np.nan)

@@ -1,4 +1,4 @@
-"""Checks that reject a tuned model before its folder is written: equal outputs, higher perplexity, a changed base."""
+"""Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
 
 import hashlib
 import math

@@ -170,7 +170,7 @@ def partners() -> dict[str, str]:
 
 
 def with_group(phrases: Sequence[str], group: str) -> list[str]:
-    """Return the phrases of a sentence with `group` as its group."""
+    """Return a copy of a sentence's phrases in which `group` replaces the phrase of the group."""
     return [group if slot == "group" else phrase for slot, phrase in zip(SLOTS, phrases, strict=True)]
 
 

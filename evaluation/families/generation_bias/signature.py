@@ -1,4 +1,4 @@
-"""Signatures of the scores of generation bias, which contain everything that affects the scores."""
+"""Signatures of the scores of generation bias. A signature contains everything that affects the score."""
 
 from collections.abc import Mapping
 from typing import Any

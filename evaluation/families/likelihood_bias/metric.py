@@ -69,8 +69,9 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
     - likelihood_bias (paper 002, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
-    - likelihood_bias_bh: this share after Benjamini and Hochberg's correction over the pairs of one axis and template.
-    - likelihood_bias_paired, likelihood_bias_paired_bh (additions of this project): both shares by Wilcoxon's
+    - likelihood_bias_bh: the share with p < 0.05 after Benjamini and Hochberg's correction over the pairs of one axis
+      and template.
+    - likelihood_bias_paired, likelihood_bias_paired_bh (additions of this project): the two shares with Wilcoxon's
       signed-rank test of the differences noun by noun. With fewer than six nouns, this test cannot reach p < 0.05.
 
     Range [0, 1]. Groups: {axis, template}, {axis} over templates, {template} over axes, and {}. In pooled groups each

@@ -116,7 +116,7 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
 
     Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_bh, p_paired, p_paired_bh. auc, in
     [0, 1], is the common-language effect size (McGraw and Wong 1992): the probability that a sentence with descriptor a
-    has a higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, a is less likely.
+    has a higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, descriptor a is less likely.
 
     Raises:
         InputError: as in `compare_descriptors`.

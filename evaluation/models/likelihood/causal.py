@@ -108,7 +108,7 @@ def _common_prefix_length(first: list[int], second: list[int]) -> int:
 def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences, *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield row indices (r,), Σ log p of each sentence in nats, float64 (r,), and the number of scored tokens (r,).
+    """Yield, for each batch of sentences, row indices, log-likelihoods in nats and numbers of scored tokens.
 
     The longest sentences come first. Only rows of `shard` are computed.
     """

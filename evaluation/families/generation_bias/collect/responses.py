@@ -60,9 +60,9 @@ def read_responses(parts: Parts) -> list[str | None]:
 
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
-    """Return a table of prompt_id, response and the reason for leaving the response out.
+    """Return a table of prompt_id, response, and the reason why the response is left out or None.
 
-    A text is None if its reasoning did not end; its response is then "".
+    A text None stands for reasoning that did not end: the table has an empty response and this reason.
     """
     left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
     responses = [text or "" for text in texts]

@@ -19,9 +19,11 @@ OTHER_DOCUMENTS = "the two runs used different documents"
 
 
 def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability`, the mean over documents, for each task and metric of the task; higher is better, no ideal.
+    """Return the score `capability` of each task and metric: the mean of the metric over the documents of the task.
 
-    The standard error of the mean has ddof = 1; the interval is 95 %, over new documents of the task.
+    Higher is better; the score has no ideal value.
+
+    The standard error of the mean has ddof = 1; the 95 % interval covers the variation between samples of documents.
     """
     scores = []
     for task, values in _by_task(rows):

@@ -114,7 +114,7 @@ def parroting_table(data: ReportData) -> Table:
 
 
 def frequency_table(data: ReportData) -> Table:
-    """Return a table of rank correlations of cluster probability with descriptor frequency (Figures 3, 5, 6)."""
+    """Return a table of rank correlations of cluster probability with descriptor frequency (002, Figures 3, 5, 6)."""
     scores = {
         (score.group["cluster"], score.group["run"]): score
         for score in data.differences
