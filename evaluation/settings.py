@@ -181,6 +181,9 @@ class PromptSettings:
     dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
     file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times")
     train_file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts to train on")
+    descriptor_column: str | None = option(
+        None, "column of own prompts or responses whose values are compared; null: 'descriptor'"
+    )
     filters: dict[str, Any] = option(
         lambda: dict(DEFAULT_FILTERS), "{column: values} of the prompts to use; noun_phrase_type has a default"
     )

@@ -21,7 +21,7 @@ from evenhand.evaluation.datasets.prompts import (
 )
 from evenhand.evaluation.datasets.table_files import check_header, read_json_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.results import PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
@@ -59,7 +59,7 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     return tuple(personas)
 
 
-def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
+def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> Dataset:
     """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
 
     The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
@@ -74,7 +74,7 @@ def read_prompts(path: Path, per_cell: int = 1) -> Dataset:
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
             occurs twice, or a number of repeats is not a whole number from 1.
     """
-    columns = read_columns(path, "prompts")
+    columns = read_columns(path, "prompts", descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
     return build_prompts(_repeat_rows(columns, per_cell, path), path)
@@ -128,12 +128,25 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
     return repeated
 
 
-def read_columns(path: Path, content: str) -> dict[str, list]:
+def read_columns(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
     """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
 
+    With a `descriptor_column`, its values are the column `descriptor`, as text.
+
     Raises:
-        InputError: the file cannot be read, or has another suffix.
+        InputError: the file cannot be read, has another suffix, or has no descriptor column of this name.
     """
+    columns = _read_columns(path, content)
+    if descriptor_column is not None:
+        if descriptor_column not in columns:
+            names = ", ".join(columns)
+            raise InputError(f"prompts.descriptor_column: {path} has no {descriptor_column!r}; its columns: {names}.")
+        values = columns[descriptor_column]
+        columns[DESCRIPTOR] = [value if value is None else str(value) for value in values]
+    return columns
+
+
+def _read_columns(path: Path, content: str) -> dict[str, list]:
     try:
         if path.suffix in (".parquet", ".csv"):
             table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)

@@ -49,7 +49,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
         WRITERS[path.suffix](pd.DataFrame(first_columns).join(rows), temporary)
 
 
-def read_responses(path: Path) -> dict[str, list]:
+def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
     The file has the column response and either prompt_id, from a file of `write_prompts`, or the columns of prompts:
@@ -58,7 +58,7 @@ def read_responses(path: Path) -> dict[str, list]:
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
     """
-    columns = read_columns(path, "responses")
+    columns = read_columns(path, "responses", descriptor_column)
     require_columns(
         list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
     )

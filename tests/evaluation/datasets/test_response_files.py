@@ -117,3 +117,11 @@ def test_a_run_has_one_control_tag(tmp_path):
         resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
     with pytest.raises(InputError, match="control_tag: ' b', but ' a'"):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
+
+
+def test_any_column_can_be_the_descriptor(tmp_path):
+    rows = pd.DataFrame({"text": ["Hi"] * 2, "response": ["a", "b"], "version": [1, 2]})
+    path = write_rows(tmp_path / "logs.csv", rows)
+    assert read_responses(path, "version")["descriptor"] == ["1", "2"]
+    with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
+        read_responses(path, "tone")

@@ -9,6 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.prompts import dataset_signature
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     check_nonempty,
     check_repeated_prompts,
@@ -45,7 +46,7 @@ def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
     _write_tables(run, config, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
     model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
-    dataset = {"name": str(config.prompts.file or config.prompts.dataset)}
+    dataset = dataset_signature(str(config.prompts.file or config.prompts.dataset), config.prompts)
     return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 
 

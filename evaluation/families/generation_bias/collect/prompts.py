@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -64,14 +65,20 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
     """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
     settings = config.prompts
     if config.split == "train" and settings.train_file:
-        return read_prompts(settings.train_file, settings.per_cell).to_pandas()
-    prompts = read_prompts(settings.file, settings.per_cell)
+        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column).to_pandas()
+    prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
         train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
         return (train if config.split == "train" else held_out).to_pandas()
     if config.split == "train":
         raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
     return prompts.to_pandas()
+
+
+def dataset_signature(name: str, settings: PromptSettings) -> dict[str, Any]:
+    """Return the entry of the prompts in the signature of scores: their name, and the column that is the descriptor."""
+    column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
+    return {"name": name} | column
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
@@ -90,9 +97,14 @@ def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
     if settings.file:
         files = list(filter(None, (settings.file, settings.train_file)))
         for file in files:
-            read_prompts(file)
+            read_prompts(file, descriptor_column=settings.descriptor_column)
         hashes = {"dataset": sha256_of(*files)}
     else:
+        if settings.descriptor_column:
+            raise InputError(
+                f"prompts.descriptor_column: {settings.descriptor_column!r} is for own prompts (--prompts.file) and "
+                "own responses without prompt_id (--responses); leave it out."
+            )
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
         hashes = {"dataset": load_taxonomy(settings.dataset).sha256}

@@ -22,7 +22,11 @@ from evenhand.evaluation.datasets.response_files import (
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts, prompts_fingerprint
+from evenhand.evaluation.families.generation_bias.collect.prompts import (
+    dataset_signature,
+    measurement_prompts,
+    prompts_fingerprint,
+)
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs import processes
@@ -51,7 +55,7 @@ def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
         InputError: the file cannot be read, does not have one response per prompt, or all responses are empty.
     """
     path = config.responses
-    columns = _columns(path)
+    columns = _columns(config)
     if not any(response.strip() for response in columns[RESPONSE]):
         raise InputError(f"responses: all {len(columns[RESPONSE])} of {path} are empty.")
     if PROMPT_ID in columns:
@@ -72,7 +76,7 @@ def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
         InputError: as in `_read_tables`, or the file's control tag is not the configured control tag.
     """
     _read_tables(config)
-    columns = _columns(config.responses)
+    columns = _columns(config)
     resolve_control_tag(columns, config.settings.control_tag, config.responses)
     hashes = {"responses": sha256_of(config.responses)}
     return hashes | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
@@ -96,7 +100,7 @@ def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 def _file_signature(config: MeasureConfig) -> dict[str, Any]:
     """Return the signature's fields on model, dataset and decoding. The user supplies them; they are not verified."""
-    columns, model = _columns(config.responses), config.model
+    columns, model = _columns(config), config.model
     source = config.prompts.file or config.prompts.dataset if PROMPT_ID in columns else config.responses.name
     return {
         "model": {
@@ -106,20 +110,21 @@ def _file_signature(config: MeasureConfig) -> dict[str, Any]:
             "control_tag": resolve_control_tag(columns, config.settings.control_tag, config.responses),
             "sha256": sha256_of(config.responses),
         },
-        "dataset": {"name": str(source)},
+        "dataset": dataset_signature(str(source), config.prompts),
         "decoding": dict(config.decoding.arguments),
     }
 
 
-def _columns(path: Path) -> dict[str, list]:
-    """Return the columns of a file of responses. The file is parsed again only if it has changed."""
+def _columns(config: MeasureConfig) -> dict[str, list]:
+    """Return the columns of the file of responses. The file is parsed again only if it has changed."""
+    path = config.responses
     stat = path.stat() if path.exists() else None
-    return _parse(path, stat and (stat.st_mtime_ns, stat.st_size))
+    return _parse(path, config.prompts.descriptor_column, stat and (stat.st_mtime_ns, stat.st_size))
 
 
 @lru_cache(maxsize=1)
-def _parse(path: Path, version: tuple[int, int] | None) -> dict[str, list]:
-    return read_responses(path)
+def _parse(path: Path, descriptor_column: str | None, version: tuple[int, int] | None) -> dict[str, list]:
+    return read_responses(path, descriptor_column)
 
 
 def has_no_templates(prompts: pd.DataFrame) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.prompts import dataset_signature
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     check_nonempty,
     check_repeated_prompts,
@@ -83,7 +84,7 @@ def _served_signature(config: MeasureConfig, answered_by: Sequence[str]) -> dict
         log.warning("%s: asked for %r, the answers name %s", config.model.server, config.model.name, names)
     return {
         "model": model_signature(config.model, {}) | tagged,
-        "dataset": {"name": str(config.prompts.file or config.prompts.dataset)},
+        "dataset": dataset_signature(str(config.prompts.file or config.prompts.dataset), config.prompts),
         "server_seed": {"sent": config.seed, "verified": False},
     }
 
