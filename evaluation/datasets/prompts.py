@@ -382,10 +382,7 @@ def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
 
 
 def _sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], seed: int, purpose: str) -> list[str]:
-    """Return `counts` pseudo-random values from each stratum: the values with the smallest hash.
-
-    The hash covers seed, purpose and value.
-    """
+    """Return `counts` values from each stratum: the values with the smallest hash of seed, purpose and value."""
     return [
         value
         for stratum, values in strata.items()

@@ -79,7 +79,7 @@ def test_the_default_classifier_is_for_the_testbed_alone(calls, monkeypatch, cap
     (tmp_path / "own.yaml").write_text("model: gpt2\ngeneration_bias:\n  style_classifier: testbed\n")
     for command, prefix in (("measure", ""), ("loop", "measure.")):
         assert main([command, f"--{prefix}model", "gpt2"]) == 2
-        assert f"{prefix}generation_bias.style_classifier: the default is the testbed's" in capsys.readouterr().err
+        assert f"{prefix}generation_bias.style_classifier: the default knows only" in capsys.readouterr().err
     assert main(["measure", "--config", str(tmp_path / "own.yaml")]) == 0 == main(["measure"])
 
 
