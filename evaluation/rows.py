@@ -64,7 +64,7 @@ class RowFile:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def _runs(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row and the number of rows of each run of consecutive rows in an index, (r,) each."""
+        """Split an index into runs of consecutive rows; return the first row and the length of each run, (r,) each."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             return np.array([start]), np.array([max(stop - start, 0)])

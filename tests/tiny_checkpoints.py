@@ -149,7 +149,7 @@ def llama(folder):
 
 
 def gguf(folder, architecture="llama"):
-    """Write a chat model of Llama's architecture as llama.cpp's converter does; return the file."""
+    """Write a tiny chat model of Llama's architecture to a GGUF file; return the file's path."""
     from gguf import GGUFWriter
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

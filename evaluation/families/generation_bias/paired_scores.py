@@ -14,8 +14,8 @@ from evenhand.evaluation.statistics.ratios import covariance_from_variances, rat
 from evenhand.evaluation.statistics.u_statistics import Estimate
 
 TOO_FEW = (
-    "no template has two descriptors with two responses each; descriptors are compared within a template, so give "
-    "prompts that you want to compare the same template"
+    "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
+    "more descriptors, or give the same template to the prompts that you compare"
 )
 INCOMPLETE = "fewer than two descriptors have two responses to every template"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"

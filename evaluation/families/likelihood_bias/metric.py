@@ -24,7 +24,7 @@ LEVEL = 0.05  # a pair differs if its p is below; paper 002 has "significant" in
 
 @dataclass(frozen=True)
 class _Test:
-    """The test behind a metric: unpaired (as in the paper) or paired, with or without correction for many tests."""
+    """A test of a difference between two descriptors: unpaired or paired, with or without correction for many tests."""
 
     metric: str
     paired: bool

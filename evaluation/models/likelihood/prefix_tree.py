@@ -147,7 +147,7 @@ def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
 
 @torch.inference_mode()
 def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
-    """Return log p of the r children of the inner nodes `nodes` in nats, sorted by parent, float64 (r,)."""
+    """Return the log-probability of each child of the inner nodes `nodes`, sorted by parent, float64 (r,), in nats."""
     network, path = model.model, _path_to_root(tree, nodes.start)
     inner = np.concatenate([path, np.array(nodes)])
     # A node attends to itself and its ancestors: to the nodes whose subtree contains it.

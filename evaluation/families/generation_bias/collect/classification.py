@@ -64,7 +64,7 @@ def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str
 
 
 def _style_tables(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> Iterator[pd.DataFrame]:
-    """Yield the style vectors of all responses, in parts of a table."""
+    """Yield tables of style vectors, which together contain all responses in their order."""
     prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
     classifier = load_style_classifier(checkpoint, name)
     texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
