@@ -64,7 +64,9 @@ def runs(prompt_rows, tmp_path_factory):
 
 def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(response_file, "read_responses", lambda path: calls.append(path) or read_responses(path))
+    monkeypatch.setattr(
+        response_file, "read_responses", lambda path, *options: calls.append(path) or read_responses(path, *options)
+    )
     responses = [(KIND, CURT)[row % 2] for row in range(len(prompt_rows))]
     assert calls == [measure_responses(tmp_path / "run", prompt_rows, responses).with_suffix(".csv")]
     assert list(prompt_rows)[:5] == ["prompt_id", "repeat", "prompt", "system", "persona"]
