@@ -46,8 +46,13 @@ METRICS = "metrics"
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 FLAGS = "command line"  # the source that errors about flags name
 HELP_POSITION = 32  # column of the texts of `--help`
-GENERAL = ("config", "help", "version", "verbose", "quiet", "print_config")
+GENERAL = ("config", "help", "version", "verbose", "quiet", "print_config", "quick")
 LOGGING = ("-v", "--verbose", "-q", "--quiet")
+QUICK = "--quick"
+QUICK_FLAGS = {  # of a command → the flags that --quick stands for; flags of the user override them
+    "measure": ("--prompts.descriptors=40", "--prompts.per_cell=2"),
+    "loop": ("--measure.prompts.descriptors=40", "--measure.prompts.per_cell=2", "--train_per_cell=2"),
+}
 METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", list: "A,B", dict: "{K: V}"}
 
 
@@ -154,7 +159,7 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
     """Run a command with its arguments, or print the version, a help text or the settings."""
     parsed = parse(root_parser(command), arguments, command)
     flags = parsed | parsed.pop(parsed.pop("command", None), {})
-    file, topic, version, verbose, quiet, print_config = (flags.pop(name, None) for name in GENERAL)
+    file, topic, version, verbose, quiet, print_config, quick = (flags.pop(name, None) for name in GENERAL)
     if version:
         print(f"evenhand {_version()}")
         return
@@ -175,6 +180,12 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
         log.info("evenhand %s: loading …", command)
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
+        if quick:
+            log.info(
+                "%s stands for %s: a first answer with wide intervals, which rarely shows whom a difference concerns",
+                QUICK,
+                " ".join(QUICK_FLAGS[command]),
+            )
     if command == "measure":
         check_inputs(settings)
     if command in ("measure", "loop"):
@@ -238,6 +249,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], command: str | None)
 def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
     """Return the arguments with short flags of groups written out: `--model NAME` becomes `--model.name NAME`.
 
+    The flags that `--quick` stands for come before all other flags of the command, which override them.
     Values directly after the command, without a flag, become the value of the command's setting in POSITIONAL.
     """
     if command in POSITIONAL:
@@ -247,6 +259,9 @@ def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
         end = next((index for index in range(start, len(arguments)) if arguments[index][:1] == "-"), len(arguments))
         flag = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
         arguments = [*arguments[:start], *flag, *arguments[end:]]
+    if QUICK in arguments and command in QUICK_FLAGS:
+        start = list(arguments).index(command) + 1 if command in arguments else 0
+        arguments = [*arguments[:start], *QUICK_FLAGS[command], *arguments[start:]]
     flags = {f"--{setting.name}" for setting in settings_in(COMMANDS[command])} if command else set()
     parts = [argument.partition("=") for argument in arguments]
     return [flag + (f".{NAME}" if f"{flag}.{NAME}" in flags else "") + sign + text for flag, sign, text in parts]
@@ -292,6 +307,8 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
     parser.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
+    if command in QUICK_FLAGS:
+        parser.add_argument(QUICK, action="store_true", help="40 descriptors, 2 responses each: a first, wide answer")
     parser.add_argument("-h", "--help", nargs="?", const="", metavar="GROUP", help="show this help, or a group's")
     _add_logging(parser)
     groups, optional = {"": parser.add_argument_group("settings")}, set()

@@ -67,6 +67,17 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
     )
 
 
+def test_quick_stands_for_flags_that_other_flags_override(calls, monkeypatch, caplog, written):
+    monkeypatch.setattr(command_line, "check_inputs", lambda settings: None)
+    file = written("prompts: {descriptors: 100, per_cell: 7}\n")
+    assert main(["measure", "--quick", "--prompts.per_cell", "3", "--config", str(file)]) == 0
+    assert (calls[-1].prompts.descriptors, calls[-1].prompts.per_cell) == (40, 3)
+    assert "first answer with wide intervals" in caplog.text
+    assert main(["loop", "--quick"]) == 0
+    assert (calls[-1].measure.prompts.descriptors, calls[-1].train_per_cell) == (40, 2)
+    assert main(["label", "--quick"]) == 2
+
+
 def test_models_are_named_on_the_command_line(calls, monkeypatch):
     monkeypatch.setattr(command_line, "check_inputs", lambda settings: None)  # these models do not exist
     flags = ["--model", "gpt2", "--generation_bias.style_classifier", "styles"]

