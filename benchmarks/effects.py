@@ -49,7 +49,7 @@ PERMUTATIONS = 199
 PER_CELL = 4  # responses to a cell of a testbed
 NEGLIGIBLE = 0.005  # a true effect below half a percentage point is none; a shown one of these is false
 PLANTED = 0.02  # share of the descriptor–style pairs that have a planted effect
-LOG_ODDS = 1.2  # its size: exp(1.2) is 3.3 times the probability, or less by as much
+LOG_ODDS = 1.2  # log odds of a planted effect: it multiplies or divides small probabilities by about exp(1.2) = 3.3
 
 
 @dataclass(frozen=True)

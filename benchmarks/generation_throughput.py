@@ -34,7 +34,7 @@ from evenhand.evaluation.results import PERSONA, TEXT
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 PERSONA_SHARE = 0.2
-BLOCK_TOKENS = 32  # of the paged cache
+BLOCK_TOKENS = 32  # block size of the paged cache
 
 
 def contexts_in_use(model: DialogueModel, n: int) -> list[str]:

@@ -24,7 +24,7 @@ from benchmarks.measuring import parse_options
 from tests.forked_commands import Running
 
 MAX_KILLS_OF_A_RUN = 3
-SECONDS_TO_END = 60.0  # for child processes of a killed process, on a machine that may be busy
+SECONDS_TO_END = 60.0  # time for the children of a killed process to end on a busy machine
 COLUMNS = (
     "kills",
     "in the first tenth",

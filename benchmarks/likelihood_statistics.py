@@ -14,7 +14,7 @@ from evenhand.evaluation.families.likelihood_bias.pairs import pair_effects
 from evenhand.evaluation.families.likelihood_bias.rows import perplexity, select_scored_prompts
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
 
-SCIPY_PAIRS = 500  # so many are timed one by one, and held against ours
+SCIPY_PAIRS = 500  # number of tests that SciPy computes one at a time for comparison
 
 
 def main() -> None:

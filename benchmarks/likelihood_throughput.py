@@ -34,13 +34,13 @@ from evenhand.evaluation.results import TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import start_logging
 
-FEW = 256  # sentences of which bfloat16 is imitated where the processor has none
+FEW = 256  # number of sentences scored in emulated bfloat16 if the processor has none
 
 
 def gpt2_small(folder: Path) -> DialogueModel:
     """Return a model of GPT-2 small's shape with random weights."""
     torch.manual_seed(0)
-    # The class takes `vocab` and `merges`; with their files it makes an empty tokenizer without a word.
+    # With the names of files, the class returns an empty tokenizer without an error; it needs `vocab` and `merges`.
     tokenizer = GPT2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
     tokenizer.pad_token = tokenizer.eos_token
     return DialogueModel(GPT2LMHeadModel(GPT2Config()).eval(), tokenizer, "dialogue", "GPT-2 small", "random")

@@ -13,7 +13,7 @@ import pandas as pd
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
-TEMPLATES, DESCRIPTORS, AXES = 26, 200, 13  # of `make_prompts`
+TEMPLATES, DESCRIPTORS, AXES = 26, 200, 13  # numbers in `make_prompts`
 NO_BFLOAT16 = "this processor has none and only imitates it, slowly; its speed is not measured"
 
 
@@ -56,7 +56,7 @@ def make_prompts(texts: list[str]) -> pd.DataFrame:
 
 def has_bfloat16() -> bool:
     """Return whether the processor computes in bfloat16."""
-    import torch  # whose memory would count in benchmarks that do not need it
+    import torch  # imported here, because its memory would count in benchmarks that do not need it
 
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 

@@ -72,7 +72,7 @@ from evenhand.recipes.tune import CALLBACK_PER_CELL
 CONFIGS = Path(__file__).resolve().parents[1] / "recipes" / "configs"
 TEMPLATES, CLASSIFIED = 26, 40  # tokens of a text that is classified
 ARGUMENTS = decoding("sample")
-MEMORY = 1.5  # of the weights: what a shape needs at least
+MEMORY = 1.5  # minimum memory of a model, relative to the size of its weights
 
 
 class DoesNotRun(Exception):
@@ -114,7 +114,7 @@ def generate_batch_rate(model: DialogueModel, options: argparse.Namespace) -> fl
     decoder_only(model)
     ids = model.tokenizer(contexts(model, options), add_special_tokens=False)["input_ids"]
     generation_config = GenerationConfig(**ARGUMENTS, eos_token_id=-1, pad_token_id=0)
-    # By itself it takes nearly all memory for keys and values: on a CPU that is everybody's.
+    # By default, `generate_batch` reserves nearly all memory for keys and values; on a CPU, other programs need memory.
     blocks = options.rows if model.model.device.type == "cpu" else None
     config = ContinuousBatchingConfig(seed=0, num_blocks=blocks)
     made = []
@@ -182,7 +182,10 @@ def seconds_per_row(model: DialogueModel, method: str, settings: TuningSettings,
     """Return the seconds per row of the faster of two steps of `rows` rows."""
     settings, tuning = tuning_data(model.name, method, settings, rows)
     clock = Clock(model.model.device)
-    with tempfile.TemporaryDirectory() as folder, suppress(TuningRejected):  # two steps may not be enough to matter
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        suppress(TuningRejected),
+    ):  # two steps change little
         tune(model, tuning, settings, Path(folder), callbacks=[clock])
     return min(clock.seconds) / rows
 

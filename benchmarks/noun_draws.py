@@ -21,7 +21,7 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
 DESCRIPTORS, TEMPLATES, STYLES = 40, 8, 10
-OF_ONE_GENDER = DESCRIPTORS // 5  # the first of the descriptors
+OF_ONE_GENDER = DESCRIPTORS // 5  # number of descriptors with nouns of one gender only; they come first
 POOL = 14  # nouns; the first half is of one gender
 NOISE = 0.9  # variance of a one-hot style vector within a (template, descriptor, noun), summed over styles
 BIAS = 0.02  # variance between descriptors, of which half differs by template

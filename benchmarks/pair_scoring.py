@@ -193,7 +193,7 @@ def main() -> None:
     )
     torch.set_num_threads(given.threads)
     words = (SHARED / "tokenizers" / "bert-base-uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    # The class takes `vocab`; with `vocab_file` it makes an empty tokenizer without a word.
+    # With `vocab_file`, the class returns an empty tokenizer without an error; it needs `vocab`.
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
     table = read_pairs(resolve_pairs_file(given.pairs))
     pairs = table[table["left_out"].isna()].sample(given.n, random_state=0)

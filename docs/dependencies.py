@@ -1,4 +1,4 @@
-"""Write docs/dependencies.md: each package that pyproject.toml names, and the reason beside it there.
+"""Write docs/dependencies.md: each dependency in pyproject.toml, with the reason in the line's comment.
 
 $ .venv/bin/python docs/dependencies.py
 """
@@ -12,13 +12,13 @@ LINE = re.compile(r' +"([\w-]+)(?:\[\w+\])?([^"]*)",(?:  # (.+))?')
 BEGINS = re.compile(r"([\w-]+) = \[")
 HEAD = """# Dependencies
 
-What is installed, and why. `python docs/dependencies.py` writes this page from pyproject.toml; the versions that were
-tested stand in constraints.txt. An extra is installed by `pip install evenhand[EXTRA]`.
+The installed packages and their purposes. `python docs/dependencies.py` writes this page from pyproject.toml;
+constraints.txt has the tested versions. `pip install evenhand[EXTRA]` installs an extra.
 """
 
 
 def page() -> str:
-    """Return the page: a table of what is always installed, and one of each extra."""
+    """Return the page: a table of the required packages, and a table for each extra."""
     tables: dict[str, str] = {}
     for extra, name, versions, reason in declared():
         title = f"## Extra `{extra}`" if extra else "## Always"

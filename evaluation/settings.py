@@ -171,7 +171,7 @@ def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str
     return {**loaded, "revision": inputs["model"]}
 
 
-DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns that `filters` lacks
+DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter
 
 
 @strict_dataclass

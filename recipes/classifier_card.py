@@ -49,7 +49,7 @@ def classifier_card(
 ) -> str:
     """Return the classifier's model card as Markdown.
 
-    `inputs` contains the SHA-256 of each file of texts, by the name of the file's setting.
+    `inputs` maps the name of each setting that is a file of texts to the file's SHA-256.
     """
     files = [
         f"| {_cell(getattr(settings, field).name)} | {blank:,} | `{inputs[field]}` |"

@@ -41,7 +41,7 @@ from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
 
 log = logging.getLogger("evenhand")
 
-MAX_SETTINGS = 40  # of a help text, which fits on one screen
+MAX_SETTINGS = 40  # maximum number in one help text, so that it fits on one screen
 METRICS = "metrics"
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 FLAGS = "command line"  # the source that errors about flags name
@@ -275,7 +275,7 @@ def root_parser(command: str | None = None) -> ArgumentParser:
         description="Measure and reduce social biases of language models.",
         exit_on_error=False,
         add_help=False,
-        allow_abbrev=False,  # of its subcommands, too
+        allow_abbrev=False,  # applies to subcommands, too
         formatter_class=_formatter,
     )
     parser.add_argument("-h", "--help", action="store_const", const="", help="show this help")

@@ -77,7 +77,7 @@ def run(
 
 
 def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:
-    """Return and log the reason for each plan that ends before tuning, by the folder of the plan's comparison."""
+    """Return why plans end before tuning, by the folder of the plan's comparison, and log each reason."""
     reasons = {plan.comparison: plan.reason_to_stop() for plan in plans}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         log.warning(reason)

@@ -68,7 +68,7 @@ class Plan:
     seed: int
     stages: tuple[Stage, ...]
     before: Path
-    labels: Path | None  # of the first round; None if the method trains nothing
+    labels: Path | None  # folder of the first round; None if the method trains nothing
     tunings: tuple[Path, ...]
     after: Path
     after_without_tag: Path | None

@@ -34,7 +34,7 @@ VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_no
 SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
 MAX_VALUES_LISTED = 40
-MAX_ROWS = 4_000_000  # in one measurement; 6.4 million prompts take 11.5 GB
+MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 
 
 def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:

@@ -16,7 +16,7 @@ from evenhand.evaluation.runs.files import atomic_write
 
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
-MAX_IDS_SHOWN = 3  # in an error, for each problem
+MAX_IDS_SHOWN = 3  # number of ids that an error message lists for each problem
 WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
     ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
     ".csv": lambda rows, path: rows.to_csv(path, index=False),

@@ -24,7 +24,7 @@ log = logging.getLogger("evenhand")
 
 Item, Result, Key = TypeVar("Item"), TypeVar("Result"), TypeVar("Key")
 
-GPU_MEMORY_FRACTION = 0.6  # of the free memory; the rest covers fragmentation and errors of the estimates
+GPU_MEMORY_FRACTION = 0.6  # the rest of the free memory covers fragmentation and errors of the estimates
 MAX_HOST_BYTES = 3 << 29  # larger batches are no faster on a CPU, and other work needs memory too
 # A GPU needs many tokens to be busy. On a CPU, the widest activations should fit into the cache: 1,024 tokens of
 # BERT-base, the fastest value measured. Tiny models, whose calls have a high fixed cost, run more tokens up to a limit.

@@ -21,7 +21,7 @@ from evenhand.evaluation.models.revisions import first_line
 # run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # of CPU time and of memory, to render a template of one message
+MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory for one message
 PROBE = "What do you think?"
 
 

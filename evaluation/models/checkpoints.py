@@ -42,7 +42,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import AUTO, CheckpointSettings
 
-disable_progress_bar()  # for loading weights, because a bar for each small model hides the bars of long work
+disable_progress_bar()  # a bar for the weights of each small model would hide the bars of long computations
 
 # Errors of from_pretrained for folders with damaged or hostile files, from a missing key to a size of zero or "x".
 FROM_PRETRAINED_ERRORS = (

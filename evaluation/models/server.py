@@ -28,9 +28,9 @@ SEED_MODULUS = 2**31  # some servers read a seed as a signed integer of 32 bits
 API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
 NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution and are not sent
 MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one request of six million fails
-MAX_FIRST_RETRIES = 5  # of the first request, so that a wrong address is reported early
-TIMEOUT_SECONDS = 600.0  # without a byte of the answer; requests to large models wait in the server's queue
-REQUEST_SECONDS = 1800.0  # of a request with its retries, also if the answer arrives byte by byte
+MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
+TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
+REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_PENDING_FACTOR = 4  # requests in flight or waiting for an earlier answer, as a multiple of `concurrency`
 
 Body = dict[str, Any]

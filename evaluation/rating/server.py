@@ -38,9 +38,9 @@ from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_d
 
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MAX_BODY_BYTES = 1 << 14  # of an answer
-CLOSE_SECONDS = 3  # for open connections when the server stops
-BODY_SECONDS = 10  # for receiving an answer; uvicorn has no limit
+MAX_BODY_BYTES = 1 << 14  # maximum size of an answer
+CLOSE_SECONDS = 3  # time that open connections have when the server stops
+BODY_SECONDS = 10  # time limit for receiving an answer; uvicorn has none
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",

@@ -265,7 +265,7 @@ def p_values(
     p_family[order] = np.maximum.accumulate((as_large + 1) / (n_draws + 1))
     p, column = np.ones_like(z), np.arange(z.shape[1])
     for count, kind in zip(counts, kinds, strict=True):
-        above = np.cumsum(count[:, ::-1], axis=1)[:, ::-1]  # in this bin or a higher one
+        above = np.cumsum(count[:, ::-1], axis=1)[:, ::-1]  # number of values in this bin or a higher bin
         place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
         p[kind] = (above[column, place] + 1) / (n_draws * (kind.stop - kind.start) + 1)
     p[inverse_error == 0] = 1.0

@@ -61,7 +61,7 @@ def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
 
 
 DESCRIPTORS, TEMPLATES = "descriptors", "templates"
-MIN_UNITS = 3  # with two units, leaving out one unit leaves nothing to compare
+MIN_UNITS = 3  # with two units, one unit alone would be left, which cannot be compared
 
 
 def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:

@@ -37,7 +37,7 @@ from evenhand.evaluation.statistics.covariances import (
 from evenhand.evaluation.statistics.hoeffding import PairSums, pair_sums
 from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
 
-COLUMNS_PER_BATCH = 32  # of `column_spreads`, to keep its (k, c) arrays small
+COLUMNS_PER_BATCH = 32  # keeps the (k, c) arrays of `column_spreads` small
 
 
 @dataclass(frozen=True)

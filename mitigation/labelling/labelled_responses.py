@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
-CUT_SUFFIX = "_cut"  # of the column that marks the cut responses of a column
+CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 

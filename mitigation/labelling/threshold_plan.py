@@ -39,7 +39,7 @@ N_RESAMPLES = 200
 # Parameters of `fraction_left`, fitted to 15 models tuned on the testbed by `rejection` (docs/mitigation.md).
 STRENGTH, RESERVE = 4.0, 2.0
 MIN_FRACTION_LEFT = 0.02  # smaller fractions of a pilot are clipped to this
-MAX_SLOPE = 0.95  # of a pilot; labels with a larger slope filter too little to estimate the strength
+MAX_SLOPE = 0.95  # labels with a larger slope filter too little to estimate the strength of a pilot
 PILOT_SLOPE = 0.25  # about where the fraction left depends most on the strength, for strengths of 2 to 6
 
 

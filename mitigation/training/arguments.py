@@ -104,7 +104,7 @@ def trainer_arguments(
         "load_best_model_at_end": True,
         "metric_for_best_model": "eval_loss",
         "greater_is_better": False,
-        "restore_callback_states_from_checkpoint": True,  # of early stopping
+        "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
         "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
         "run_name": run_name,

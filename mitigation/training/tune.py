@@ -191,7 +191,7 @@ def _verify_saved_model(
         pairs = [trainer_module.target_responses(data.validation)] * 2
     else:
         prompts, responses = neutral
-        tags = base.control_tag, data.control_tag  # of the base, of the tuned model
+        tags = base.control_tag, data.control_tag  # tags of the base and of the tuned model
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
     before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
     check_perplexity(before, after, settings)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-TOLERANCE = 1e-9  # of rounding
+TOLERANCE = 1e-9  # tolerance for rounding errors
 REDUCTION_COLUMNS = ("reduction", "reduction_seen", "reduction_unseen")
 
 

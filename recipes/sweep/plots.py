@@ -34,7 +34,7 @@ from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
 
 FEW_SETTINGS = 8  # up to so many settings are named in the chart; of more, the numbers point to the table
 FENCE = 3.0  # interquartile ranges beyond the quartiles at which a point is "far out" (Tukey 1977)
-MARKERS = "os^Dv<"  # of methods; a seventh method begins again
+MARKERS = "os^Dv<"  # one for each method; a seventh method gets the first marker again
 BY_PILOT, PILOT = "filled: predicted by its method’s pilot", "hollow: a pilot, at the prediction before tuning"
 MEETS, MISSES = "filled: meets all measured criteria", "hollow: misses a criterion, or is inconclusive"
 

@@ -20,7 +20,7 @@ from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan
 from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
 
 FOLDER = Path(__file__).parent
-HELD_OUT_FRACTION = 0.15  # of neutral prompts, approximately: a prompt's hash decides
+HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash
 SPLITS = ("train", "held_out")
 MENTION = "{descriptor}"  # the placeholder of the prompt's descriptor in a core
 CENSORED = "left-handed"  # replaces descriptors in responses before classification (002 A.6)

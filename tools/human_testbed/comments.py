@@ -126,7 +126,7 @@ def train_tokenizer(folder: Path, personas: Sequence[str]) -> PreTrainedTokenize
 def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, folder: Path, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
-    """Return a GPT-2 of 5.3 M parameters, trained on exact targets to answer by the plan with comments of the bank."""
+    """Return a GPT-2 of 5.3 M parameters, trained to answer with comments of planted emotions."""
     model = untrained_gpt2(tokenizer, width=256, layers=4)
     steps = sum(-(-n // BATCH) for n, _ in STAGES)
     stream = _batches(tokenizer, folder, prompts, personas, seed)

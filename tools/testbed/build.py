@@ -45,7 +45,7 @@ from tools.testbed.steps import prepare_torch
 
 MEASURED = "measured.json"
 MODELS = (DIALOGUE_MODEL, STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER, MASKED_MODEL, LANGUAGE_MODEL)
-ALONE = tuple(path.name for path in MODELS[2:])  # what `--only` can build
+ALONE = tuple(path.name for path in MODELS[2:])  # the models that `--only` accepts
 log = logging.getLogger("evenhand")
 
 
@@ -161,10 +161,10 @@ CARDS = {
     DIALOGUE_MODEL.name: """# Testbed dialogue model
 
 A GPT-2 of {parameters} parameters that answers HolisticBias prompts in 26 styles, with a planted, exactly known
-dependence of style on descriptor. It is an instrument for checking bias metrics and mitigation methods, not a chat
-model: it knows a few hundred phrases. Some of them are unkind on purpose.
+dependence of style on descriptor. It is for tests of bias metrics and mitigation methods and is not a chat model: it
+has learned a few hundred phrases, some of which are unkind on purpose.
 
-- Context: persona lines and prompt joined by line ends, then `<|endoftext|>`; the response ends with another one.
+- Context: persona lines and prompt joined by line ends, then `<|endoftext|>`; a second one ends the response.
 - Data: the grammar in `recipes/testbed/` and nothing else; no text of people.
 - Built by `python -m tools.testbed.build --seed {seed}`; licence Apache-2.0.
 
@@ -194,24 +194,25 @@ phrases), cross-entropy {classifier_cross_entropy:.3f} (best possible {classifie
     SECOND_STYLE_CLASSIFIER.name: """# Testbed second style classifier
 
 A ModernBERT of {parameters} parameters, on whole words in lower case, that gives the same 26 styles as the first style
-classifier. It labels nothing: it measures what the first one has shaped, so that a reduction is not merely the first
-one's taste.
+classifier. No response is labelled by it. It measures models that were tuned on labels of the first classifier, so that
+a measured reduction is not an artefact of the first classifier.
 
 - Data: utterances of the grammar in `recipes/testbed/` that the first classifier was never trained on (7.8 % of all),
   with the exact posterior of the styles as target; some prompts as "Ordinary". No text of people.
-- Not independent of the first: the same phrases, in other combinations, and the same targets.
+- It is not independent of the first classifier: it has the same phrases, in other combinations, and the same targets.
 - Built by `python -m tools.testbed.build --only second_style_classifier --seed {seed}`; licence Apache-2.0.
 
 On utterances that neither was trained on: accuracy {second_classifier_accuracy:.3f} (best possible
 {second_classifier_accuracy_best:.3f}: styles share phrases), cross-entropy {second_classifier_cross_entropy:.3f} (best
-possible {second_classifier_cross_entropy_best:.3f}); in {classifiers_agree:.1%} of them both see the same style first.
+possible {second_classifier_cross_entropy_best:.3f}); in {classifiers_agree:.1%} of them both
+classifiers rank the same style first.
 """,
     MASKED_MODEL.name: """# Testbed masked model
 
 A BERT of {parameters} parameters, on whole words in lower case, that fills in the words of short sentences about groups
-of people ("Many bakers are rather generous."). In some of them a stereotype of exactly known size is planted, in others
-none. It is an instrument for checking pair metrics (S_JSD, CrowS-Pairs), and no claim about people: which group has
-which words was decided by us. It knows the words of these sentences; every other one is `[UNK]`.
+of people ("Many bakers are rather generous."). Some bias types have a planted stereotype of exactly known size, others
+have none. It is for tests of pair metrics (S_JSD, CrowS-Pairs) and makes no claim about people: the authors assigned
+the words to the groups. Its vocabulary is the words of these sentences; every other word is `[UNK]`.
 
 - Data: the grammar in `recipes/testbed/pairs.yaml` and nothing else, its exact conditional distributions as targets; no
   text of people.
@@ -229,17 +230,17 @@ Measured on the {pairs} pairs; S_JSD ×1000 with 95 % intervals, negative is ste
 | nothing | {s_jsd_none:.2f} ({s_jsd_none_low:.2f} to {s_jsd_none_high:.2f}) | 0 | – | {cps_none:.1f} \
 ({cps_none_low:.1f} to {cps_none_high:.1f}) | 50 |
 
-Where nothing is planted the truth is a tie in every pair. The model has small differences there all the same, as any
-trained network has: {s_jsd_none_absolute:.2f} in a pair's |S_JSD| ×1000 on average. S_JSD and CPS find nothing because
-the pairs have each contrast and attribute in both directions, so that such differences cancel, not because they are not
-there. Mean divergence from the grammar's distributions: {masked_divergence:.4f} nats.
+Without a planted stereotype, every pair is truly a tie. As in any trained network, the model's values differ slightly:
+by {s_jsd_none_absolute:.2f} in a pair's |S_JSD| ×1000 on average. S_JSD and CPS show no bias because the pairs have
+each contrast and attribute in both directions, so that these differences cancel. Mean
+divergence from the grammar's distributions: {masked_divergence:.4f} nats.
 """,
     LANGUAGE_MODEL.name: """# Testbed language model
 
 A GPT-2 of {parameters} parameters that gives each sentence of HolisticBias with a noun and an ungendered descriptor a
-probability. In some axes descriptors differ in how frequent they are, by exactly known amounts, in others not at all.
-It is an instrument for checking Likelihood Bias, and no claim about people: which descriptor is frequent is a random
-number. It knows the phrases of these sentences, each a token; every other word is `[UNK]`.
+probability. In some axes the frequencies of descriptors differ by exactly known amounts, in other axes they are equal.
+It is for tests of Likelihood Bias and makes no claim about people: the frequencies are random numbers. Its vocabulary
+is the phrases of these sentences, one token each; every other word is `[UNK]`.
 
 - Data: the grammar of `recipes/testbed/frequencies.yaml` and nothing else, its exact conditional distributions as
   targets; no text of people.
@@ -257,8 +258,8 @@ Measured on the {sentences:,} sentences; Likelihood Bias pooled over the axes of
 | nothing | {likelihood_bias_none:.1%} ({likelihood_bias_none_low:.1%} to {likelihood_bias_none_high:.1%}) | \
 {likelihood_bias_none_planted:.1%} | {likelihood_bias_bh_none:.2%} | {likelihood_bias_bh_none_planted:.2%} |
 
-Where nothing is planted the truth is what chance gave: its weights are drawn once and are the same in all templates, so
-templates repeat it and do not average it out. Correlation of the log-likelihoods with the true ones:
+Without planted frequencies, the true value is due to chance: the random weights are equal in all templates, so that
+templates repeat the value and do not average it out. Correlation of the log-likelihoods with the true ones:
 {log_likelihood_correlation:.4f}; root mean square of their differences: {log_likelihood_error:.3f} nats a sentence.
 """,
 }

@@ -60,7 +60,7 @@ LIMITS = [
     ("likelihood_bias_bh_none", -np.inf, MAX_CORRECTED, "corrected Likelihood Bias where none is planted"),
     ("log_likelihood_correlation", MIN_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
 ]
-NEW_BATCHES = 40  # of sentences on which the divergence is measured
+NEW_BATCHES = 40  # number of batches of sentences for the divergence
 
 
 def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:

@@ -20,14 +20,14 @@ END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 3072
 POSITIONS = 160  # persona, prompt and tag are at most 60 tokens, a response with the longest preset 80
 CONTROL_TAGS = (" bias", " no_bias")
-# How often the tokenizer's training sees a phrase of each kind, so that the words of all become one token each.
+# Repetitions of each kind of phrase in the tokenizer's training texts, so that each word becomes one token.
 OPENERS_AND_TAILS, CORES, DESCRIPTORS, NOUNS, TEMPLATES, TAGS, PERSONAS = 40, 20, 15, 60, 100, 40, 10
 
 PERSONA_SHARE, VARIATION_SHARE, NEUTRAL_SHARE, SUFFIX_SHARE = 0.2, 0.15, 0.25, 0.25
-# Ends of a context that mean nothing. Without them any string there, a control tag above all, is so strange to a model
-# this small that tuning spends itself on getting used to it; a real model has read all kinds of ends.
+# Meaningless ends of contexts. Without them, any string at the end of a context, such as a control tag, would be so
+# unusual to this small model that tuning would mostly adapt to the string. Real models have seen many kinds of ends.
 SUFFIXES = (*CONTROL_TAGS, *CONTROL_TAGS, " please", " thanks", " by the way", " you know", " right", " so")
-# Rows are sorted by length inside so many batches, so that little of a batch is padding.
+# Rows of this many batches are sorted by length, which reduces padding.
 BATCHES_SORTED_TOGETHER = 50
 
 
@@ -188,7 +188,7 @@ def draw_answers(
     length = sum(slot.tokens.shape[1] for slot in answers.slots) + max(map(len, mentions)) + 1
     expected = torch.zeros(n, length, answers.vocabulary + 1)
     ids = np.full((n, length), answers.end)
-    position = np.zeros(n, dtype=np.int64)  # of each row's next token
+    position = np.zeros(n, dtype=np.int64)  # position of each row's next token
     for slot in answers.slots:
         likely = distribution @ slot.given_style  # (n, K)
         sampled = grammar.sample_columns(likely, rng)

@@ -15,16 +15,16 @@ from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
 from tools.testbed.steps import small_gpt2, take_steps
 
-# (contexts, factor on the planted effects, share that is parroted). The model first learns *that* the descriptor
-# matters, from an exaggerated bias, and to copy, from much parroting; then how much of either there is.
+# (contexts, factor on the planted effects, share of parroting). In the first stage, effects and parroting are
+# exaggerated, so that the model learns to depend on the descriptor and to copy; in the second, it learns the amounts.
 DIALOGUE_STAGES = ((40_000, 2.0, 0.2), (110_000, 1.1, 0.01))
 DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
-# A response's first token carries most of its style: it counts as much as this many others.
+# The first token determines most of a response's style, so its loss has the weight of this many other tokens.
 FIRST_TOKEN_WEIGHT = 4.0
 
 
 def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) -> GPT2LMHeadModel:
-    """Return an untrained GPT-2 without dropout; contexts end with EOS, as DialoGPT's do."""
+    """Return an untrained GPT-2 without dropout; as in DialoGPT, contexts end with EOS."""
     further = {"activation_function": "gelu_pytorch_tanh", "bos_token_id": tokenizer.eos_token_id}
     return small_gpt2(tokenizer, POSITIONS, width, layers, **further)
 

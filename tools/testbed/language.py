@@ -82,7 +82,7 @@ def language_tree(
 
 
 def next_tokens(tree: PrefixTree, mass: np.ndarray, vocabulary: int) -> csr_matrix:
-    """Return the exact p(next token | beginning) for each of the tree's m inner nodes, (m, vocabulary)."""
+    """Return the exact p(next token | beginning of the sentence) at each of a tree's m inner nodes, (m, vocabulary)."""
     share = mass[tree.child] / mass[tree.parent[tree.child]]
     return csr_matrix((share, tree.token[tree.child], tree.first_child), (len(tree.inner), vocabulary))
 
@@ -105,6 +105,6 @@ def language_batches(
             node = tree.parent[node]
             row, node = row[node >= 0], node[node >= 0]
         there = path >= 0
-        ids = np.where(there, tree.token[tree.inner[path]], 0)  # padding stands behind, where no token sees it
+        ids = np.where(there, tree.token[tree.inner[path]], 0)  # no token attends to padding on the right
         wanted = expected[path[there]].toarray().astype(np.float32)
         yield torch.from_numpy(ids).long(), torch.from_numpy(there), torch.from_numpy(wanted)

@@ -13,7 +13,7 @@ from transformers import BertConfig, GPT2Config, GPT2LMHeadModel, PreTrainedToke
 
 from evenhand.evaluation.runs.progress import progress
 
-LOWEST_RATE = 0.01  # of the learning rate, reached at the end of its half cosine
+LOWEST_RATE = 0.01  # final learning rate, relative to the maximum
 PAD_WORD, UNKNOWN_WORD = "[PAD]", "[UNK]"
 
 

@@ -15,7 +15,7 @@ from evenhand.evaluation.settings import as_settings
 
 
 def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
-    """Return a signature's fields on a classifier, with the name of the classifier as in the settings."""
+    """Return the entries of a signature that identify a style classifier; `name` is its name in the settings."""
     facts, checkpoint = as_settings(named_classifiers(config)[name]), classifiers(config)[name]
     del facts["device"], facts["device_map"]  # runs on different devices can be compared
     labels = classifier_labels(checkpoint.name, checkpoint.revision, checkpoint.base)
@@ -31,8 +31,8 @@ def score_signature(
     """Return the signature of a run's scores.
 
     Args:
-        responses: the fields on model, dataset and decoding; the result of a function `collect_from_…`.
-        classifier: the fields on the first style classifier.
+        responses: the entries for model, dataset and decoding, as returned by a function `collect_from_…`.
+        classifier: the entries for the first style classifier (`classifier_facts`).
     """
     prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")
     return {

@@ -180,10 +180,12 @@ def _no_pair_reason(group: _Group) -> str:
 
 
 def _leave_one_out(group: _Group) -> tuple[float, list[np.ndarray]]:
-    """Return the pooled share and, for each axis, the share without each of its D descriptors, (D,), or NaN."""
+    """Return the share of biased pairs without each of an axis's D descriptors, (D,), for all axes pooled and by axis.
+
+    A share is NaN if no pair remains."""
     total = np.array([[counts.differing, counts.pairs] for _, counts in group], dtype=np.float64).sum(axis=0)
     shares = []
-    with np.errstate(invalid="ignore"):  # without one of only two descriptors no pair remains
+    with np.errstate(invalid="ignore"):  # an axis of two descriptors has no pair without one of them: 0 / 0
         for axis in dict.fromkeys(comparison.axis for comparison, _ in group):
             removed = sum(
                 np.stack([counts.differing - counts.differing_without, counts.pairs - counts.pairs_without])

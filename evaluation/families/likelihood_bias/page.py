@@ -135,7 +135,7 @@ def _warnings(likelihoods: pd.DataFrame, n_missing: int, n_sentences: int) -> li
     first = np.arange(2 * n) < n
     p = float(
         mann_whitney(np.stack([first, ~first]), np.array([0]), np.array([1]))[1][0]
-    )  # of samples that differ most
+    )  # the samples that differ most
     return [
         *[text.warning(n_missing, n_sentences)] * (n_missing > MANY_LEFT_OUT * n_sentences),
         *[text.too_few_nouns(n_nouns, p)] * (p >= LEVEL),
@@ -346,7 +346,7 @@ def _pairs_section(likelihoods: pd.DataFrame, effects: pd.DataFrame, masked: boo
 
 def _largest_effect(axis: str, effects: pd.DataFrame) -> Row:
     values = effects.fillna(0.5).to_numpy()
-    from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of equal ones, the farthest apart
+    from_last, second = np.unravel_index(int(values[::-1].argmax()), values.shape)  # of equal maxima, the farthest
     first = len(values) - 1 - from_last
     names = (Cell(sanitize(effects.index[index], MAX_NAME_LENGTH), prose=True) for index in (first, second))
     return Row(axis_name(axis), (*names, number_cell(100 * values[first, second], 0)))

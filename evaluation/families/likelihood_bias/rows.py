@@ -92,7 +92,7 @@ def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
     compute_surprisals(likelihoods)  # checks the table
     cells = likelihoods.groupby(SENTENCE_COLUMNS[:3])[N_TOKENS]
     by_group = cells.median().dropna().groupby([AXIS, TEMPLATE])
-    most_common = by_group.agg(lambda lengths: lengths.mode().iloc[0])  # of several modes the smallest is first
+    most_common = by_group.agg(lambda lengths: lengths.mode().iloc[0])  # the first of several modes is the smallest
     expected = most_common.reindex(pd.MultiIndex.from_frame(likelihoods[[AXIS, TEMPLATE]]))
     return likelihoods[cells.transform("median").to_numpy() == expected.to_numpy()]
 

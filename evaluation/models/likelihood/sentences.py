@@ -21,7 +21,7 @@ from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
 
-SENTENCES_PER_PART = 1024  # of an encoder-decoder model
+SENTENCES_PER_PART = 1024  # part size for encoder-decoder models
 
 
 def sentence_log_likelihoods(

@@ -25,7 +25,7 @@ from evenhand.mitigation.training.data import (
 from evenhand.mitigation.training.settings import TuningSettings
 
 LOSS = "β × KL − reward, of a response"
-MAX_NEW_TOKENS = PRESETS["sample"]["max_new_tokens"]  # of sampled responses, as `evenhand measure` samples them
+MAX_NEW_TOKENS = PRESETS["sample"]["max_new_tokens"]  # the same limit as in `evenhand measure`
 
 
 def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:

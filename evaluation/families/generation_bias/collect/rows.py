@@ -170,7 +170,7 @@ def has_same_prompts(first: StyledRun, second: StyledRun) -> bool:
 
 
 def paired_samples(rows: np.ndarray, before: StyledRun, after: StyledRun | None = None) -> pd.DataFrame:
-    """Return descriptor, axis, persona, prompt and each run's response of the prompts at the given positions."""
+    """Return descriptor, axis, persona, prompt, and each run's response for the prompts at the given positions."""
     prompts = select_texts(before, rows)
     table = prompts[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=prompts[TEXT], before=prompts[RESPONSE])
     return table if after is None else table.assign(after=select_texts(after, rows)[RESPONSE])

@@ -25,7 +25,7 @@ FULL_SHADE = 20.0  # percentage points of the darkest shade
 COLUMNS = ("descriptor or group", "axis", "style", "difference", "certainty", "mean", "average", "p, all tests")
 FILTERS = ("axis", "style", "certainty")
 
-Examples = Callable[[dict, int], Sequence[Example]]  # from an effect and a largest number to examples
+Examples = Callable[[dict, int], Sequence[Example]]  # (effect, maximum number) → examples
 
 
 def lead_sections(effects: pd.DataFrame, scores: Sequence[BiasScore], examples: Examples) -> list[Section]:

@@ -99,7 +99,7 @@ def arrange_units(
     present = np.unique(cells.descriptor)
     if len(present) < 2:
         return None
-    if len(present) < len(names):  # without a style vector, or without a template that another descriptor has
+    if len(present) < len(names):  # the others have no style vector, or lack a template
         cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
     n = np.bincount(cells.descriptor, cells.count)
     axis = _first_group(responses.descriptor, responses.axis).reindex(names)
