@@ -22,14 +22,14 @@ variances alone, 53–100 % of simulations in which all descriptors changed by t
 change (`python -m benchmarks.effects --change` measures the error rate of the implemented test).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells, paired_differences
 from evenhand.evaluation.statistics.effects import (
-    NUMBERS_IN_BATCH,
     POWER,
     Effects,
     bernoulli_variance,
@@ -37,6 +37,7 @@ from evenhand.evaluation.statistics.effects import (
     contrast,
     contrast_factors,
     descriptor_means,
+    effects_under_null,
     p_values,
     shrunk_effects,
     template_variances,
@@ -78,7 +79,7 @@ def effect_changes(
     error = np.sqrt(np.maximum(_own_variance(difference, templates, units, columns), factors @ total))
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = change * inverse
-    flipped = _flipped_changes(difference, templates, draws, rng)
+    flipped = effects_under_null(difference, templates, draws, rng, partial(_sign_sampler, difference))
     p, p_family, critical = p_values(flipped, draws, units, columns, inverse, z, kinds)
     averages = [side.mean - side.effect for side in (before, after)]
     of_average = sum(map(bernoulli_variance, averages))
@@ -113,30 +114,17 @@ def _own_variance(cells: Cells, templates: list[np.ndarray], units: np.ndarray, 
     return result
 
 
-def _flipped_changes(
-    cells: Cells, templates: list[np.ndarray], draws: int, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Yield the changes of effects on descriptors in batches of draws of signs, (b, D, s) float32.
-
-    Each template has a separate stream of random numbers, so that the batch size does not change the signs.
-    """
+def _sign_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:
+    """Return a function that returns the means of a template's cells after new random signs of the residuals."""
     import torch
 
-    streams, descriptors, styles = rng.spawn(len(templates)), int(cells.descriptor.max()) + 1, cells.mean.shape[1]
-    weight = (1.0 / np.bincount(cells.descriptor)).astype(np.float32)
-    size = max(1, NUMBERS_IN_BATCH // (descriptors * styles))
-    for start in range(0, draws, size):
-        changes = np.zeros((min(size, draws - start), descriptors, styles), dtype=np.float32)
-        for chosen, stream in zip(templates, streams, strict=True):
-            rows, count = torch.from_numpy(_residuals(cells, chosen).astype(np.float32)), cells.count[chosen]
-            order, first = torch.arange(len(rows)), torch.from_numpy(np.cumsum(count) - count)
-            per_row = np.repeat(1.0 / count, count).astype(np.float32)
-            for drawn in changes:
-                sign = stream.integers(0, 2, size=len(rows), dtype=np.int8) * np.float32(2) - np.float32(1)
-                weights = torch.from_numpy(sign * per_row)
-                mean = torch.nn.functional.embedding_bag(
-                    order, rows, first, mode="sum", per_sample_weights=weights
-                ).numpy()
-                mean -= mean.mean(axis=0)
-                drawn[cells.descriptor[chosen]] += mean * weight[cells.descriptor[chosen], None]
-        yield changes
+    rows, count = torch.from_numpy(_residuals(cells, chosen).astype(np.float32)), cells.count[chosen]
+    order, first = torch.arange(len(rows)), torch.from_numpy(np.cumsum(count) - count)
+    per_row = np.repeat(1.0 / count, count).astype(np.float32)
+
+    def sample() -> np.ndarray:
+        sign = stream.integers(0, 2, size=len(rows), dtype=np.int8) * np.float32(2) - np.float32(1)
+        weights = torch.from_numpy(sign * per_row)
+        return torch.nn.functional.embedding_bag(order, rows, first, mode="sum", per_sample_weights=weights).numpy()
+
+    return sample

@@ -21,6 +21,7 @@ this descriptor's responses alone is nearly 0, and z may be −12 by chance.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -30,7 +31,7 @@ from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
-NUMBERS_IN_BATCH = 1 << 25  # float32 numbers of the permuted effects held at once: 128 MiB
+NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
@@ -98,7 +99,7 @@ def descriptor_effects(
     error = np.sqrt(factors @ total)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    draws = _permuted_effects(cells, templates, permutations, rng)
+    draws = effects_under_null(cells, templates, permutations, rng, partial(_permutation_sampler, cells))
     p, p_family, critical = p_values(draws, permutations, units, columns, inverse, z, kinds)
     average = mean - effect
 
@@ -198,32 +199,51 @@ def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.nd
     return total, within
 
 
-def _permuted_effects(
-    cells: Cells, templates: list[np.ndarray], permutations: int, rng: np.random.Generator
+def effects_under_null(
+    cells: Cells,
+    templates: list[np.ndarray],
+    draws: int,
+    rng: np.random.Generator,
+    sampler: Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]],
 ) -> Iterator[np.ndarray]:
-    """Yield the effects on descriptors in batches of permutations, (b, D, s) float32.
+    """Yield the effects on descriptors in batches of draws from the null hypothesis, (b, D, s) float32.
 
-    Each template has a separate stream of random numbers, so that the batch size does not change the permutations.
+    Each template has a separate stream of random numbers, so that the batch size does not change the draws.
+
+    Args:
+        cells, templates: responses by cell, and the m cells of each template.
+        draws: number of draws.
+        rng: source of the streams.
+        sampler: function of the cells and the stream of a template that returns a function. Each call of the returned
+            function returns the cells' means in a new draw, (m, s) float32.
     """
-    import torch
-
     streams, descriptors, styles = rng.spawn(len(templates)), int(cells.descriptor.max()) + 1, cells.mean.shape[1]
     weight = (1.0 / np.bincount(cells.descriptor)).astype(np.float32)
     size = max(1, NUMBERS_IN_BATCH // (descriptors * styles))
-    for start in range(0, permutations, size):
-        effects = np.zeros((min(size, permutations - start), descriptors, styles), dtype=np.float32)
+    for start in range(0, draws, size):
+        effects = np.zeros((min(size, draws - start), descriptors, styles), dtype=np.float32)
         for chosen, stream in zip(templates, streams, strict=True):
-            rows = np.concatenate([block.rows.astype(np.float32, copy=False) for block in cells.blocks(chosen)])
-            rows, count = torch.from_numpy(np.ascontiguousarray(rows)), cells.count[chosen]
-            first = torch.from_numpy(np.cumsum(count) - count)
-            of_cell = cells.descriptor[chosen]
-            for permuted in effects:
-                order = torch.from_numpy(stream.permutation(len(rows)))
-                mean = torch.nn.functional.embedding_bag(order, rows, first, mode="sum").numpy()
-                mean /= count[:, None].astype(np.float32)
-                mean -= mean.mean(axis=0)
-                permuted[of_cell] += mean * weight[of_cell, None]
+            sample, of_cell = sampler(chosen, stream), cells.descriptor[chosen]
+            for drawn in effects:
+                mean = sample()
+                drawn[of_cell] += (mean - mean.mean(axis=0)) * weight[of_cell, None]
         yield effects
+
+
+def _permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:
+    """Return a function that returns the means of a template's cells after a new permutation of the responses."""
+    import torch
+
+    rows = np.concatenate([block.rows.astype(np.float32, copy=False) for block in cells.blocks(chosen)])
+    rows, count = torch.from_numpy(np.ascontiguousarray(rows)), cells.count[chosen]
+    first = torch.from_numpy(np.cumsum(count) - count)
+
+    def sample() -> np.ndarray:
+        order = torch.from_numpy(stream.permutation(len(rows)))
+        total = torch.nn.functional.embedding_bag(order, rows, first, mode="sum").numpy()
+        return total / count[:, None].astype(np.float32)
+
+    return sample
 
 
 def p_values(
