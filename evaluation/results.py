@@ -22,8 +22,8 @@ UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
 STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one column
-# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
-BIAS_VALUE, LABEL = "bias_value", "label"
+# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
+BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
 CUT = "cut"  # whether max_new_tokens ended the response

@@ -1,6 +1,7 @@
-"""The command `label`: bias values of a run's responses, labels `bias` and `no_bias`, and the threshold plan."""
+"""The command `label`: bias values, labels `bias` and `no_bias`, the threshold plan, and weights of the even target."""
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -10,9 +11,11 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
 from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.statistics.cells import to_codes
@@ -20,17 +23,21 @@ from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, e
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
+from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
 from evenhand.recipes.measure import read_settings
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
 
-LABELS, DESCRIPTORS = "labels", "descriptors"
+LABELS, DESCRIPTORS, TARGET, EXPONENTS = "labels", "descriptors", "target", "exponents"
 
 
 def label(settings: LabelSettings) -> None:
-    """Write the labels of responses with a style vector, the threshold, the threshold plan and the mean bias values."""
+    """Write the labels of responses with a style vector, and their weights in the even target.
+
+    The other tables are the threshold, the threshold plan, the mean bias values, and the target of each descriptor.
+    """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
     with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
@@ -45,11 +52,14 @@ def label(settings: LabelSettings) -> None:
         clusters = find_clusters(file, responses.styles, settings.exclude_clusters)
         is_included = np.ones(len(b), dtype=bool)
 
+        weights = _target_weights(run, responses)
+
         def labels() -> Iterator[pd.DataFrame]:
             start = 0
             for part in responses.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT):
                 rows = slice(start, start + len(part))
-                labelled, start = add_labels(part, b[rows], threshold), rows.stop
+                labelled = add_labels(part, b[rows], threshold).assign(**{WEIGHT: weights[rows]})
+                start = rows.stop
                 how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
                 is_included[rows] = ~exclusion_mask(labelled, responses.vectors[rows], **how)
                 yield labelled[is_included[rows]]
@@ -65,12 +75,44 @@ def label(settings: LabelSettings) -> None:
         quantiles = sorted({*QUANTILES, threshold.quantile})
         planned = partial(threshold_plan, responses.vectors, template, descriptor)
         run.tracker.log_table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
-        tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS))
+        tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS, TARGET, EXPONENTS))
         run.tracker.log_artifact("labels", "dataset", *tables)
         share = 100 * threshold.share_labelled_bias
         log.info(
             "label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), share, threshold.alpha, threshold.beta
         )
+
+
+def _target_weights(run: Run, responses: StyledRun) -> np.ndarray:
+    """Write each descriptor's target and exponents λ; record and log a summary; return the weights of the responses.
+
+    The summary in the manifest, `target`: effective_share, (Σw)² / (n Σw²); fgb_pooled_corrected and
+    fgb_pooled_corrected_reached, pooled FGB* before and after weighting, cross-fitted; kl, KL(target ‖ own) in nats,
+    mean over descriptors; limited, the number of descriptors of which only a part of the effect is removed.
+    """
+    styled = responses.styled()
+    with run.step(TARGET):
+        target = fit_target(styled)
+        weights = np.exp(log_weights(target, styled))
+        before, reached = cross_fitted_spread(styled)
+        table = target.table(styled.descriptor, weights)
+        run.tracker.log_table(TARGET, run.table(TARGET, lambda: table))
+        run.write(EXPONENTS, target.exponents(responses.styles))
+    facts = {
+        "effective_share": float(weights.sum() ** 2 / (len(weights) * (weights**2).sum())),
+        HEADLINE: before,
+        f"{HEADLINE}_reached": reached,
+        "kl": float(table["kl"].mean()),
+        "limited": int((table["fraction"] < 1).sum()),
+    }
+    run.facts[TARGET] = {name: value if math.isfinite(value) else None for name, value in facts.items()}
+    run.tracker.log_values({f"target/{name}": value for name, value in facts.items() if math.isfinite(value)})
+    log.info(
+        "label: the even target removes the shown effects at a KL of %.3f nats; effective share of the responses "
+        "%.0f %%; pooled FGB* %.3g → %.3g ×10⁻³ (cross-fitted); limited for %d of %d descriptors",
+        facts["kl"], 100 * facts["effective_share"], 1000 * before, 1000 * reached, facts["limited"], len(table),
+    )  # fmt: skip
+    return weights
 
 
 def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
