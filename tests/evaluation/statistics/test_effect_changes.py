@@ -74,7 +74,7 @@ def test_batches_and_swapped_runs(monkeypatch):
     whole, swapped = measure_changes(*sides, *cells), measure_changes(*sides[::-1], *cells)
     np.testing.assert_allclose(swapped.effect, -whole.effect, atol=1e-12)
     np.testing.assert_allclose(swapped.p_family, whole.p_family)
-    monkeypatch.setattr(changes, "NUMBERS_IN_BATCH", 100)
+    monkeypatch.setattr("evenhand.evaluation.statistics.effects.NUMBERS_IN_BATCH", 100)
     assert (measure_changes(*sides, *cells).p_family == whole.p_family).all()
 
 
