@@ -1,7 +1,6 @@
 """The even target: moments and least KL on small exact cases, invariances, and a planted bias."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import optimize
 
@@ -89,51 +88,49 @@ def test_constant_and_copied_styles_change_nothing():
     assert tilted(-tilt.exponent, wide) == pytest.approx(tilted(-solve_tilt(pool_of(), EFFECT).exponent), abs=1e-8)
 
 
-def planted(bias, per_cell=30, seed=0):
-    """Return responses to 4 templates and 12 descriptors on 3 axes; half of the descriptors prefer style 0 by `bias`.
+def style_0(template, descriptor, bias):
+    """Return the probability of style 0: odd descriptors have `bias` more in log odds, even ones as much less."""
+    return 1 / (1 + np.exp(-(0.4 * template - 1.2 + bias * (descriptor % 2 * 2 - 1))))
 
-    The three styles of a response are one-hot, with template-dependent probabilities.
-    """
+
+def planted(bias, per_cell=30, seed=0):
+    """Return responses with one of three styles each, to 4 templates and 12 descriptors on 3 axes."""
     rng = np.random.default_rng(seed)
-    frame = pd.MultiIndex.from_product([range(4), range(12), range(per_cell)], names=["template", "descriptor", "i"])
-    frame = frame.to_frame(index=False)
-    first = 0.2 + 0.1 * frame["template"] + bias * (frame["descriptor"] % 2 * 2 - 1)
-    style = np.where(rng.random(len(frame)) < first, 0, np.where(rng.random(len(frame)) < 0.5, 1, 2))
-    names = [f"t{it}" for it in frame["template"]], [f"d{it:02}" for it in frame["descriptor"]]
-    return StyledResponses(
-        np.eye(3)[style], *map(np.array, names), np.array([f"a{it % 3}" for it in frame["descriptor"]]), ["x", "y", "z"]
-    )
+    t, d, _ = (it.ravel() for it in np.meshgrid(np.arange(4), np.arange(12), np.arange(per_cell), indexing="ij"))
+    style = np.where(rng.random(len(t)) < style_0(t, d, bias), 0, rng.integers(1, 3, len(t)))
+    names = ([f"{kind}{it:02}" for it in codes] for kind, codes in zip("tda", (t, d, d % 3), strict=True))
+    return StyledResponses(np.eye(3)[style], *map(np.array, names), ["x", "y", "z"])
 
 
 def test_a_planted_bias_is_removed_by_the_density_ratio():
-    responses = planted(0.15, per_cell=100)
+    responses = planted(0.8, per_cell=60)
     target = fit_target(responses)
     weights = np.exp(log_weights(target, responses))
-    likes = np.array([int(name[1:]) % 2 for name in responses.descriptor])
-    level = np.array([0.2 + 0.1 * int(name[1:]) for name in responses.template])
-    own, style = level + 0.15 * (2 * likes - 1), responses.vectors.argmax(axis=1)
-    true = np.where(style == 0, level / own, (1 - level) / (1 - own))
-    is_usual = level > 0.25  # of the template with p(x) = 0.05 or 0.35, the bias is no common tilt
-    assert np.abs(np.log(weights / true))[is_usual].mean() < 0.2
+    t, d = (np.array([int(name[1:]) for name in names]) for names in (responses.template, responses.descriptor))
+    own = style_0(t, d, 0.8)
+    average = (style_0(t, 0, 0.8) + style_0(t, 1, 0.8)) / 2
+    true = np.where(responses.vectors.argmax(axis=1) == 0, average / own, (1 - average) / (1 - own))
+    assert np.abs(np.log(weights / true)).mean() < 0.15
+    distance = 1.5 * np.mean(own - average, where=d == 1) ** 2
     table = target.table(responses.descriptor, weights).set_index("descriptor")
-    assert table["distance"].mean() == pytest.approx(1.5 * 0.15**2, rel=0.2)  # 0.15² + 2 · 0.075²
-    assert (table["fraction"] == 1).all() and (table["n"] == 400).all()
-    assert table["kl"].between(0.005, 0.2).all() and table["effective_share"].between(0.5, 0.99).all()
+    assert table["distance"].mean() == pytest.approx(distance, rel=0.2)  # the other styles move by half as much
+    assert (table["fraction"] == 1).all() and (table["n"] == 240).all()
+    assert table["kl"].between(0.01, 0.3).all() and table["effective_share"].between(0.5, 0.99).all()
     before, reached = cross_fitted_spread(responses)
-    assert before == pytest.approx(1.5 * 0.15**2 * 12 / 11, rel=0.25)
+    assert before == pytest.approx(distance * 12 / 11, rel=0.25)
     assert abs(reached) < 0.15 * before
 
 
 def test_without_bias_hardly_any_weight_differs_from_1():
-    responses = planted(0.0, per_cell=200)
+    responses = planted(0.0, per_cell=100)
     weights = np.exp(log_weights(fit_target(responses), responses))
-    assert np.abs(weights - 1).max() < 0.1
+    assert np.abs(weights - 1).mean() < 0.05
     before, reached = cross_fitted_spread(responses)
-    assert max(abs(before), abs(reached)) < 0.001
+    assert max(abs(before), abs(reached)) < 0.002
 
 
 def test_the_order_of_the_responses_does_not_matter():
-    responses = planted(0.1, per_cell=3)
+    responses = planted(0.5, per_cell=3)
     order = np.random.default_rng(1).permutation(len(responses.vectors))
     shuffled = StyledResponses(
         responses.vectors[order], responses.template[order], responses.descriptor[order], responses.axis[order], "xyz"
@@ -143,7 +140,7 @@ def test_the_order_of_the_responses_does_not_matter():
 
 
 def test_axes_and_descriptors_have_exponents():
-    responses = planted(0.15)
+    responses = planted(0.8)
     table = fit_target(responses).exponents(responses.styles)
     assert table.columns.tolist() == ["kind", "unit", "x", "y", "z"]
     assert table["kind"].tolist() == ["descriptor"] * 12 + ["axis"] * 3
