@@ -22,7 +22,18 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
-from evenhand.evaluation.results import AXIS, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, STYLE_VECTOR, TEMPLATE, TEXT
+from evenhand.evaluation.results import (
+    AXIS,
+    CUT,
+    DESCRIPTOR,
+    LABEL,
+    PROMPT_ID,
+    RESPONSE,
+    STYLE_VECTOR,
+    TEMPLATE,
+    TEXT,
+    WEIGHT,
+)
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import read_run
@@ -70,7 +81,7 @@ def tune(settings: TuneSettings) -> None:
             return
         base = load_dialogue_model(model)
         responses = read_styled_run(responses_folder)
-        labels = read_table(settings.labels / f"{LABELS}.parquet")[[PROMPT_ID, LABEL]]
+        labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
         columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
         labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
         run.facts["share_cut"] = float(labelled[CUT].mean())

@@ -2,12 +2,23 @@
 
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation import methods
-from evenhand.mitigation.methods import control_tags, dpo, exchange, kto, load_method, names, rejection, self_chat
+from evenhand.mitigation.methods import (
+    balance,
+    control_tags,
+    dpo,
+    exchange,
+    kto,
+    load_method,
+    names,
+    rejection,
+    self_chat,
+)
 from evenhand.mitigation.training import trainers
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
@@ -32,6 +43,7 @@ def labelled(**columns):
             "label": ["bias", "no_bias", "bias", "no_bias"],
             "axis": ["body"] * 4,
             "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
+            "weight": [0.5, 1.5, 0.0, 2.0],
             **columns,
         },
         index=[7, 3, 5, 1],
@@ -79,6 +91,29 @@ def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
         {"rich? Sad!", "rich is nice.", "Wow, rich!"},
     ]
     assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
+
+
+def test_balance_draws_own_responses_by_weight():
+    drawn = [balance.rows(labelled(), render, seed).to_dict() for seed in range(200)]
+    responses = labelled()["response"].tolist()
+    own = dict(zip(responses, [A, B, B, D], strict=True))
+    assert all(
+        own[response] == prompt
+        for rows in drawn
+        for prompt, response in zip(rows["prompt"], rows["completion"], strict=True)
+    )
+    counts = np.array([[rows["completion"].count(response) for response in responses] for rows in drawn])
+    assert (counts.sum(axis=1) == 4).all()
+    assert (counts.min(axis=0).tolist(), counts.max(axis=0).tolist()) == ([0, 1, 0, 2], [1, 2, 0, 2])
+    assert counts.mean(axis=0) == pytest.approx([0.5, 1.5, 0, 2], abs=0.1)
+
+
+@pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
+def test_balance_needs_weights(weight):
+    with pytest.raises(InputError, match="^weight: "):
+        balance.rows(labelled(weight=weight), render)
+    with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
+        balance.rows(labelled().drop(columns="weight"), render)
 
 
 @pytest.mark.parametrize("method", [dpo, exchange, kto])
