@@ -6,6 +6,7 @@ import pytest
 
 from evenhand.recipes import commands as command_modules
 from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.testbed import grammar
 from tests.forked_commands import ForkedCommands
 
 
@@ -14,6 +15,15 @@ def commands(tmp_path_factory):
     """A server that runs `evenhand` commands in forked processes."""
     with ForkedCommands(tmp_path_factory.mktemp("commands")) as forked:
         yield forked
+
+
+@pytest.fixture(scope="session")
+def small_talk(tmp_path_factory):
+    """The path of a file of neutral dialogue that is shorter than the shipped one."""
+    file = tmp_path_factory.mktemp("neutral") / "neutral.jsonl"
+    pairs = grammar.neutral_dialogue("held_out", 24, seed=0)
+    file.write_text(pairs.to_json(orient="records", lines=True))
+    return str(file)
 
 
 @pytest.fixture

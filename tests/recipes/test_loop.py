@@ -28,12 +28,12 @@ measure:
       noun_phrase_type: [descriptor_noun, noun_descriptor]
       template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
   decoding: {batch_size: 64}
-  generation_bias: {permutations: 19}
+  generation_bias: {permutations: 19, neutral_dialogue: NEUTRAL}
 methods: [control_tags, kto]
 label: {quantile: 0.7}
 tune:
-  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 150, max_perplexity_increase: 9}
-  measure_every: 8
+  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_increase: 9}
+  measure_every: 4
   measure_descriptors: 4
 """
 SHARED = ("before", "train", "label")
@@ -44,25 +44,30 @@ STAGES = (
     *(f"{UNTAGGED}/{name}" for name in ("tune", "after", "compare")),
 )
 
-# What is on disk in the middle of a stage. Labelling and comparing take a second: they are killed as they begin.
+# What is on disk in the middle of a stage. Comparing takes a second: it is killed as it begins.
 MIDDLE = {
     "before": "parts/generation_bias/responses/*.parquet",
     "control_tags/tune": "checkpoints/checkpoint-*/trainer_state.json",
     "control_tags/compare": "config.yaml",
-    "kto/tune": "checkpoints/checkpoint-*/trainer_state.json",
 }
-SCORED = ("before", "control_tags/after", "control_tags/compare", "kto/compare")
+SCORED = ("before", "control_tags/after", "control_tags/compare")
 
 
-def arguments(file: Path, folder: Path | str, report_to: str = "none") -> list[str]:
-    return ["loop", "--config", str(file), "--output_dir", str(folder), "--report_to", report_to]
+def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:
+    return ["loop", "--config", str(file), "--output_dir", str(folder), "--report_to", "none", *further]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, commands):
+def settings(small_talk):
+    """The text of the loop's settings."""
+    return SETTINGS.replace("NEUTRAL", small_talk)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, commands, settings):
     folder = tmp_path_factory.mktemp("loop")
-    (folder / "loop.yaml").write_text(SETTINGS)
-    done = commands.run(*arguments(folder / "loop.yaml", folder / "run", "wandb"))
+    (folder / "loop.yaml").write_text(settings)
+    done = commands.run(*arguments(folder / "loop.yaml", folder / "run"))
     assert "stage 1 of 10: measure → " in done.stderr
     return folder / "run", done.stdout
 
@@ -140,31 +145,30 @@ def test_a_comparison_has_the_plan_the_training_and_what_the_model_does_without_
     assert {"descriptor", "axis", "before", "after", "n"} <= {*table} and len(table) > 10
 
 
-def test_killed_and_moved_in_the_middle_of_stages_of_each_kind_it_ends_the_same(finished, tmp_path, commands):
+def test_killed_and_moved_in_the_middle_of_stages_of_each_kind_it_ends_the_same(finished, tmp_path, commands, settings):
     """And by another name and way each time: absolute in one place, relative to another."""
-    (tmp_path / "loop.yaml").write_text(SETTINGS)
-    folder = tmp_path / "run"
+    (tmp_path / "loop.yaml").write_text(settings)
+    folder, method = tmp_path / "run", ("--methods", TAGGED)
     for stage, middle in MIDDLE.items():
-        running = commands.start(*arguments(tmp_path / "loop.yaml", folder))
+        running = commands.start(*arguments(tmp_path / "loop.yaml", folder, *method))
         wait_until(lambda: list((folder / stage).glob(middle)) or running.status() is not None)  # noqa: B023
         assert running.status() is None, f"the loop ended before the middle of {stage}: {running.stderr}"
         running.kill()
         assert not (folder / stage / "run.json").exists()
         folder = folder.rename(tmp_path / f"killed_in_{stage.replace('/', '_')}")
-    done = commands.run(*arguments(Path("loop.yaml"), folder.name), cwd=tmp_path)
+    done = commands.run(*arguments(Path("loop.yaml"), folder.name, *method), cwd=tmp_path)
     assert done.stderr.count("is finished; nothing to do") == STAGES.index(stage)
     assert numbers(folder) == numbers(finished[0])
-    for method in (TAGGED, UNTAGGED):
-        adapters = [run / method / "tune" / "adapter" / "adapter_model.safetensors" for run in (folder, finished[0])]
-        assert sha256_of(adapters[0]) == sha256_of(adapters[1])
+    adapters = [run / TAGGED / "tune" / "adapter" / "adapter_model.safetensors" for run in (folder, finished[0])]
+    assert sha256_of(adapters[0]) == sha256_of(adapters[1])
 
 
 @pytest.fixture(scope="module")
-def moved(finished, tmp_path_factory):
+def moved(finished, tmp_path_factory, settings):
     """A copy of the finished loop, in another place and by another name."""
     folder = tmp_path_factory.mktemp("another") / "deeper" / "place"
-    shutil.copytree(finished[0], folder, ignore=shutil.ignore_patterns("wandb"))
-    (folder.parent / "loop.yaml").write_text(SETTINGS)
+    shutil.copytree(finished[0], folder)
+    (folder.parent / "loop.yaml").write_text(settings)
     return folder
 
 
@@ -208,9 +212,10 @@ LAUNCHER = [sys.executable, "-m", "accelerate.commands.launch"]
 LAUNCHER += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "--num_processes", "2"]
 
 
-def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp_path, commands):
-    (tmp_path / "loop.yaml").write_text(SETTINGS)
-    flags, folder = [*arguments(tmp_path / "loop.yaml", tmp_path / "run"), "--methods", UNTAGGED], tmp_path / "run"
+def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp_path, commands, settings):
+    (tmp_path / "loop.yaml").write_text(settings)
+    folder = tmp_path / "run"
+    flags = arguments(tmp_path / "loop.yaml", folder, "--methods", UNTAGGED)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     launched = subprocess.Popen([*LAUNCHER, "-m", "evenhand", *flags], cwd=ROOT, env=ENVIRONMENT, **pipes)
     output = []
@@ -236,5 +241,5 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
             assert sha256_of(folder / stage / name) == sha256_of(finished[0] / stage / name), (stage, name)
     one, two = (json.loads((run / UNTAGGED / "tune" / "curves.json").read_text()) for run in (finished[0], folder))
     assert [step for step, _ in two["train_loss"]] == [step for step, _ in one["train_loss"]]
-    whole = slice(7)  # steps before the epoch's last, whose short batch is filled up to be dealt out evenly
+    whole = slice(5)  # steps before the epoch's last, whose short batch is filled up to be dealt out evenly
     assert dict(two["train_loss"][whole]) == pytest.approx(dict(one["train_loss"][whole]), rel=0.02)
