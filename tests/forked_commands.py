@@ -37,11 +37,11 @@ class Running:
         wait_until(lambda: self.status() is not None)
         return self.status()
 
-    def kill(self) -> None:
-        """Kill it, and wait until it is gone."""
+    def kill(self, sent: int = signal.SIGKILL) -> int:
+        """Send it a signal, and return the exit status once it has ended."""
         with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.wait()
+            os.kill(self.pid, sent)
+        return self.wait()
 
     @property
     def stdout(self) -> str:
@@ -126,7 +126,8 @@ def serve() -> None:
                 file = os.open(f"{folder}/{stream}", os.O_WRONLY | os.O_CREAT)
                 os.dup2(file, getattr(sys, stream).fileno())
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            sys.exit(command_line.main(arguments))
+            sys.argv = ["evenhand", *arguments]  # as from a shell, with the command's signal handlers
+            sys.exit(command_line.main())
         print(pid, file=answers, flush=True)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         Path(folder, "status.part").write_text(str(status))

@@ -27,10 +27,10 @@ loop:
       filters:
         noun_phrase_type: [descriptor_noun]
         template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
-    generation_bias: {permutations: 0}
+    generation_bias: {permutations: 0, neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
-    training: {epochs: 3, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_increase: 9}
+    training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 1, max_rows: 64, max_perplexity_increase: 9}
     measure_every: 0
 sweep:
   - method: [exchange, control_tags]
@@ -54,10 +54,10 @@ class Ablation:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, commands):
+def finished(tmp_path_factory, commands, small_talk):
     """An ablation that was killed at two jobs and moved, and continued by one process."""
     base = tmp_path_factory.mktemp("ablate")
-    (base / "ablate.yaml").write_text(SETTINGS)
+    (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", small_talk))
     running = commands.start(*arguments(base / "ablate.yaml", base / "first", "--jobs", "2", "--report_to", "none"))
     # In the middle of a point, with another one finished.
     wait_until(lambda: list(base.glob("first/stages/compare-*/run.json")) or running.status() is not None)

@@ -210,21 +210,15 @@ def test_runs_of_another_format(capsys, measured, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_ends_a_command_without_a_traceback(tmp_path):
-    command, pipes = [sys.executable, "-m", "evenhand", "measure"], {"stdout": subprocess.DEVNULL, "text": True}
-    processes = {}
-    for sent in (signal.SIGINT, signal.SIGTERM):  # both at once, as each imports torch
-        flags = ["--report_to", "none", "--output_dir", str(tmp_path / sent.name)]
-        processes[sent] = subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, **pipes)
-    for sent, status, last_line in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")):
-        with processes[sent] as process:
-            # Once the model responds: libraries ignore signals while they are loaded.
-            responses = tmp_path / sent.name / "parts"
-            wait_until(lambda: process.poll() is not None or list(responses.glob("*/responses/*.parquet")))  # noqa: B023
-            process.send_signal(sent)
-            rest = process.stderr.read()
-        assert process.returncode == status
-        assert last_line in rest and "Traceback" not in rest
+@pytest.mark.parametrize(
+    ("sent", "status", "last_line"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")]
+)
+def test_a_signal_ends_a_command_without_a_traceback(tmp_path, commands, sent, status, last_line):
+    running = commands.start("measure", "--report_to", "none", "--output_dir", str(tmp_path))
+    # Once the model responds: libraries ignore signals while they are loaded.
+    wait_until(lambda: running.status() is not None or list(tmp_path.glob("parts/*/responses/*.parquet")))
+    assert running.kill(sent) == status
+    assert last_line in running.stderr and "Traceback" not in running.stderr
 
 
 @pytest.mark.parametrize("work", ["", "sys.argv[1:] = ['configs']; main();"], ids=["start", "end"])
