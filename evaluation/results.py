@@ -23,6 +23,8 @@ UNSEEN = "unseen"
 RESPONSE = "response"
 STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one column
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
+# exponents.parquet: KIND ("descriptor" or "axis"), UNIT (its name), and the exponent λ of each style.
+KIND, UNIT = "kind", "unit"
 BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"

@@ -129,7 +129,7 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
     report = page(before, after, changes, replace(context, notes=[*context.notes, *filter(None, [note])]))
-    has_plan = settings.labels and _plan_applies(settings)
+    has_plan = settings.labels and _plan_applies(settings) and after.config.settings.resampling.exponents is None
     sections = [plan_section(settings.labels, _remaining_share(settings, changes))] if has_plan else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *first_sections, samples = report.sections

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
-from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
@@ -23,6 +23,7 @@ from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
 from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
+from evenhand.recipes.label import EXPONENTS
 from evenhand.recipes.measure import SCORES, models_with_code
 from evenhand.recipes.settings import (
     FAMILY,
@@ -134,15 +135,18 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         subfolder = "second_decoding/"
     before = measure(f"{subfolder}before", measurement)
     model, needed, labels, tunings = loop.measure.model, (), [], []
-    if module.TRAINER is None:
+    if module.INSTRUCTION:
         model, needed = _with_instruction(loop, module), (before,)
-    for number in range(1, 1 + (loop.rounds if module.TRAINER else 0)):
+    for number in range(1, 1 + (loop.rounds if module.TRAINER else int(module.RESAMPLES))):
         # All methods share the responses and labels of the first round.
         shared, of_method = ("", f"{method}/") if number == 1 else (f"{method}/round_{number}/",) * 2
         responses = measure(f"{shared}train", _labelled_measurement(loop, model), *needed, split="train")
         labels.append(
             add(f"{shared}label", "label", LabelSettings, loop.label, responses, responses=responses, seed=loop.seed)
         )
+        needed = (labels[-1],)
+        if module.RESAMPLES:
+            break
         fields_of_run = {"labels": labels[-1], "method": method, "seed": loop.seed, "trust_remote_code": trusts_code}
         tuning = replace(loop.tune, training=training)
         tunings.append(add(f"{of_method}tune", "tune", TuneSettings, tuning, labels[-1], **fields_of_run))
@@ -151,7 +155,11 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         needed = (tunings[-1],)
     # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
     unscored = replace(measurement.generation_bias, relevance=False)
-    families = [FAMILY] if model.system_prompt else measurement.metrics  # other families use no system prompt
+    if module.RESAMPLES:
+        exponents = labels[-1] / f"{EXPONENTS}.parquet"
+        unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
+    # Other families use no system prompt, and no responses that could be resampled.
+    families = [FAMILY] if model.system_prompt or module.RESAMPLES else measurement.metrics
     tuned = replace(measurement.with_metrics(*families), model=model, generation_bias=unscored)
     after = measure(f"{method}/{subfolder}after", tuned, *needed)
     after_without_tag = None
@@ -160,7 +168,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         alone = loop.measure.with_metrics(FAMILY)
         alone = replace(alone, model=model, generation_bias=without_tag, capabilities=[])
         after_without_tag = measure(f"{method}/untagged", alone, *needed)
-    first, last = (labels[0], tunings[-1]) if labels else (None, None)
+    first, last = labels[0] if labels else None, tunings[-1] if tunings else None
     folders = {
         "before": before,
         "after": after,

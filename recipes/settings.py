@@ -13,6 +13,7 @@ from pydantic import Field
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
     TESTBED,
     AnyPath,
@@ -209,6 +210,7 @@ class Experiment:
     )
     rounds: Count = option(1, "rounds of labelling and tuning; each goes on from the tuned model")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
+    candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 

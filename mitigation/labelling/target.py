@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.results import AXIS, DESCRIPTOR
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, KIND, UNIT
 from evenhand.evaluation.rows import blocks, copy_rows
 from evenhand.evaluation.statistics.cells import (
     Cells,
@@ -53,8 +53,6 @@ from evenhand.evaluation.statistics.effects import (
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.projection import cell_means
 from evenhand.mitigation.labelling.tilts import NO_VARIANCE, Pool, Tilt, solve_tilt
-
-KIND, UNIT = "kind", "unit"
 
 
 @dataclass(frozen=True)

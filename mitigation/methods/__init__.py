@@ -22,6 +22,7 @@ class Method(Protocol):
     TRAINER: the module of `evenhand.mitigation.training.trainers` that trains on the rows. None: nothing is trained,
         and the model is measured with INSTRUCTION.
     INSTRUCTION: a system prompt; required if TRAINER is None.
+    RESAMPLES: whether the model is measured with responses that are drawn from candidates by the labels' even target.
     INFERENCE_TAG: the control tag at the end of every context of the tuned model; "" for none.
     TAGS: all strings that get a meaning in training.
     THRESHOLD_PLAN_APPLIES: whether the tuned model imitates the responses labelled `no_bias`, so that the threshold
@@ -33,6 +34,7 @@ class Method(Protocol):
 
     TRAINER: str | None
     INSTRUCTION: str
+    RESAMPLES: bool = False
     INFERENCE_TAG: str = ""
     TAGS: tuple[str, ...] = ()
     THRESHOLD_PLAN_APPLIES: bool = False
@@ -83,7 +85,7 @@ def load_trained_method(name: str) -> TrainedMethod:
     method = load_method(name)
     if method.TRAINER is None:
         raise InputError(
-            f"method: {name} trains nothing; measure with its instruction as --model.system_prompt, or give the method "
-            "to `evenhand loop`."
+            f"method: {name} trains nothing; give it to `evenhand loop`, or measure with "
+            + ("--generation_bias.resampling.exponents." if method.RESAMPLES else "its text as --model.system_prompt.")
         )
     return method

@@ -10,7 +10,9 @@ from pydantic import Field
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import (
     AUTO,
+    MAX_COUNT,
     TESTBED,
+    AnyPath,
     CheckpointSettings,
     ClassifierSettings,
     Count,
@@ -25,9 +27,18 @@ SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "datasets" / "data" / "small_talk.jsonl"
 SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
 RECOMPUTABLE = {"neutral_dialogue": "neutral"}
+Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 TESTBED_FILES = {"model": "dialogue_model", FIRST: FIRST, SECOND: SECOND, "neutral_dialogue": "neutral_dialogue.jsonl"}
+
+
+@strict_dataclass
+class ResamplingSettings:
+    """Resampling: draw each response from several candidates, by weights of their styles."""
+
+    exponents: AnyPath | None = option(None, "table of weights that `evenhand label` wrote; null: no resampling")
+    candidates: Candidates = option(4, "candidates for each prompt")
 
 
 @strict_dataclass
@@ -47,6 +58,7 @@ class Settings:
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
+    resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
 
 
 @strict_dataclass
@@ -157,6 +169,13 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         fingerprints["capabilities"] = [
             sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities
         ]
+    if settings.resampling.exponents is not None:
+        if config.responses or config.model.server:
+            raise InputError(
+                "generation_bias.resampling: only a model that Evenhand loads gives candidates; leave it out, or give "
+                "--model the model's weights."
+            )
+        fingerprints["exponents"] = sha256_of(settings.resampling.exponents)
     path = neutral_dialogue(config)
     if path is not None and config.loads_model:
         load_neutral_dialogue(path)

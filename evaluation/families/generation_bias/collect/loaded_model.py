@@ -10,6 +10,7 @@ import pandas as pd
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import dataset_signature
+from evenhand.evaluation.families.generation_bias.collect.resampling import resample
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     check_nonempty,
     check_repeated_prompts,
@@ -46,6 +47,11 @@ def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
     _write_tables(run, config, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
     model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
+    if config.settings.resampling.exponents is not None:
+        model["resampling"] = {
+            "candidates": config.settings.resampling.candidates,
+            "exponents": run.inputs["exponents"],
+        }
     dataset = dataset_signature(str(config.prompts.file or config.prompts.dataset), config.prompts)
     return {"model": model, "format": facts["format"], "dataset": dataset, "decoding": dict(arguments)}
 
@@ -67,7 +73,10 @@ def _write_tables(
         write_json(run.folder / MODEL_FACTS, {"dtype": dtype, "format": prompt_format(model())})
     if not run.has(RESPONSES):
         with run.step(RESPONSES):
-            run.write(RESPONSES, respond(model(), prompts, tag, arguments, **sampling))
+            if config.settings.resampling.exponents is None:
+                run.write(RESPONSES, respond(model(), prompts, tag, arguments, **sampling))
+            else:
+                run.write(RESPONSES, resample(run, config, model(), prompts, tag, arguments))
     responses = run.read(RESPONSES)[RESPONSE].tolist()
     check_nonempty(responses)
     if config.settings.relevance and not run.has(LIKELIHOODS):

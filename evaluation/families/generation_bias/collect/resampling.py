@@ -1,0 +1,131 @@
+"""Resampling: several candidates for each prompt, one of which is drawn by the weights exp(λ · φ) of its style φ.
+
+The response is then distributed as p(x | prompt) exp(λ · φ(x)) / Z for many candidates (sampling importance resampling;
+Rubin 1988, "Using the SIR algorithm to simulate posterior distributions"). With K candidates, the mean style moves by
+about (K − 1)/K of the way.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_in_parts, clean_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import respond
+from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
+from evenhand.evaluation.models.batches import free_gpu_memory
+from evenhand.evaluation.models.generation import prompt_seed
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.styles import load_style_classifier, to_style_vectors
+from evenhand.evaluation.results import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.tables import read_table
+
+log = logging.getLogger("evenhand")
+
+CANDIDATES = "candidates"  # the table of all candidates
+
+
+def resample(
+    run: Run, config: MeasureConfig, model: DialogueModel, prompts: pd.DataFrame, tag: str, arguments: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Return one response per prompt, drawn from candidates, with the columns of `respond`.
+
+    The first candidate is the response that the run would have without resampling. The candidates are written as a
+    table with the columns of `respond` and `candidate`, its number from 0. Empty candidates are drawn only if all
+    candidates of a prompt are empty.
+
+    Raises:
+        InputError: decoding is deterministic, so that all candidates would be equal; see also `read_exponents`.
+    """
+    k = config.settings.resampling.candidates
+    if not arguments.get("do_sample"):
+        raise InputError(
+            f"generation_bias.resampling: decoding {config.decoding.preset!r} gives {k} equal candidates; give a "
+            "decoding that samples."
+        )
+    exponents = read_exponents(config.settings.resampling.exponents)
+    if not run.has(CANDIDATES):
+        repeated = prompts.loc[prompts.index.repeat(k)].reset_index(drop=True)
+        number = np.tile(np.arange(k), len(prompts))
+        ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
+        sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
+        answered = respond(model, repeated.assign(**{PROMPT_ID: ids}), tag, arguments, **sampling)
+        run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
+    candidates = run.read(CANDIDATES)
+    classifier = load_style_classifier(classifiers(config)[FIRST])
+    texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].repeat(k))
+    vectors = to_style_vectors(
+        classifier, np.asarray(classify_in_parts(run, "candidate_styles", classifier, texts)[0][:])
+    )
+    free_gpu_memory()
+    of_prompts = prompt_exponents(exponents, prompts, classifier.labels)
+    scores = np.einsum("nks,ns->nk", vectors.reshape(len(prompts), k, -1), of_prompts)
+    draws = np.array(
+        [np.random.default_rng(prompt_seed(f"{it}/draw", config.seed)).random(2) for it in prompts[PROMPT_ID]]
+    )
+    drawn = draw_candidates(scores, draws)
+    log.info("resampling: %.0f %% of the responses are another candidate than the first", 100 * (drawn > 0).mean())
+    return candidates.iloc[np.arange(len(prompts)) * k + drawn].drop(columns="candidate").reset_index(drop=True)
+
+
+def read_exponents(path: Path) -> pd.DataFrame:
+    """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style.
+
+    Raises:
+        InputError: the file cannot be read or is another table.
+    """
+    table = read_table(path)
+    if list(table.columns[:2]) != [KIND, UNIT]:
+        raise InputError(f"resampling.exponents: {path} is no table of exponents; give that of `evenhand label`.")
+    return table
+
+
+def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tuple[str, ...]) -> np.ndarray:
+    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ.
+
+    Raises:
+        InputError: the exponents are of other styles.
+    """
+    if list(exponents.columns[2:]) != list(styles):
+        raise InputError(
+            "resampling.exponents: they are of other styles than the style classifier's; label responses by the same "
+            "classifier."
+        )
+    table = exponents.set_index([KIND, UNIT])
+    result, is_found = np.zeros((len(prompts), len(styles))), np.zeros(len(prompts), dtype=bool)
+    for kind in (DESCRIPTOR, AXIS):
+        known = table.xs(kind) if kind in table.index.get_level_values(KIND) else table.iloc[:0]
+        place = known.index.get_indexer(prompts[kind].astype(str))
+        rows = np.flatnonzero((place >= 0) & ~is_found)
+        result[rows], is_found[rows] = known.to_numpy()[place[rows]], True
+        log.info(
+            "resampling: %.0f %% of the prompts have the exponent of their %s", 100 * len(rows) / len(prompts), kind
+        )
+    return result
+
+
+def draw_candidates(scores: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return the drawn candidate of each prompt, (n,), by probabilities proportional to exp(score).
+
+    Candidates are exchangeable, so the draw may depend on their order: the first is kept with the largest possible
+    probability, min(1, K p_0), so that a response changes only where it must (a maximal coupling with the uniform
+    distribution). Otherwise candidate j is drawn with a probability proportional to max(0, p_j − 1/K).
+
+    Args:
+        scores: logarithms of weights, (n, K); NaN for a candidate that is drawn only if all are NaN.
+        uniform: two random numbers of [0, 1) for each prompt, (n, 2).
+    """
+    k = scores.shape[1]
+    usable = np.where(np.isnan(scores).all(axis=1, keepdims=True), 0.0, np.where(np.isnan(scores), -np.inf, scores))
+    p = np.exp(usable - usable.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    excess = np.maximum(p - 1 / k, 0)
+    ends = np.cumsum(excess, axis=1)
+    other = (uniform[:, 1:] * ends[:, -1:] >= ends).sum(axis=1)
+    return np.where(uniform[:, 0] < k * p[:, 0], 0, np.minimum(other, k - 1))
