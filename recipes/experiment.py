@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
+from evenhand.evaluation.families.generation_bias.settings import FIRST, check_candidates, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs import processes
@@ -88,7 +88,7 @@ def check_stages(plans: Iterable[Plan]) -> None:
     """Raise InputError if an unfinished stage would fail with any results of the stages before it.
 
     Raises:
-        InputError: a decoding, a style cluster to exclude or a tuning cannot be used.
+        InputError: a decoding, candidates of responses, a style cluster to exclude or a tuning cannot be used.
     """
     checked: set[Path] = set()
     for plan in plans:
@@ -101,6 +101,8 @@ def check_stages(plans: Iterable[Plan]) -> None:
             settings, base = stage.settings, measure_config(plan.stages[0].settings, FAMILY)
             if stage.command == "measure":
                 decoding(settings.decoding.preset, **settings.decoding.arguments)
+                if FAMILY in settings.metrics:
+                    check_candidates(settings.generation_bias.resampling, settings.decoding)
             elif stage.command == "label":
                 first = classifiers(base)[FIRST]
                 labels = classifier_labels(first.name, first.revision, first.base)

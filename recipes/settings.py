@@ -205,9 +205,7 @@ class Experiment:
     train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and train on")
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
-    second_decoding: DecodingSettings | None = option(
-        None, "another decoding to measure with before and after tuning; null: none"
-    )
+    second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
     rounds: Count = option(1, "rounds of labelling and tuning; each goes on from the tuned model")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
     candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")

@@ -218,11 +218,15 @@ def cross_fitted_spread(responses: StyledResponses) -> tuple[float, float]:
 
 
 def _pooled_spread(responses: StyledResponses, weights: np.ndarray | None) -> float:
-    """Return pooled FGB* of responses, whose deviations from the mean of their template are multiplied by weights."""
+    """Return pooled FGB* of responses, whose deviations from the mean of their template are multiplied by weights.
+
+    The weights are divided by their mean for each descriptor, so that single large weights have a limited influence.
+    """
     template, descriptor = to_codes(responses.template), to_codes(responses.descriptor)
     vectors = np.asarray(responses.vectors[:], dtype=np.float64)
     if weights is not None:
         mean = np.nanmean(cell_means(vectors, template, descriptor)[0], axis=0)[template]
+        weights = weights * (np.bincount(descriptor) / np.bincount(descriptor, weights))[descriptor]
         vectors = mean + weights[:, None] * (vectors - mean)
     cells = complete_descriptors(arrange_cells(vectors, template, descriptor))
     return float(descriptor_spread(cells, pooled=True).corrected.value)

@@ -77,6 +77,21 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
     assert after.needs == (before.folder,)  # if the base has no bias, the instruction is not measured
 
 
+def test_the_method_resample_labels_and_does_not_tune(tmp_path):
+    measure = {"metrics": ["generation_bias", "sentence_pairs"]}
+    planned = plan(loop(tmp_path, measure=measure, candidates=6, instruction="Be even."), "resample", tmp_path)
+    assert [stage.folder.relative_to(tmp_path).as_posix() for stage in planned.stages] == [
+        *("before", "train", "label", "resample/after", "resample/compare")
+    ]
+    before, _, label, after, compare = planned.stages
+    assert after.settings.model == before.settings.model and after.settings.metrics == ["generation_bias"]
+    resampling = after.settings.generation_bias.resampling
+    assert (resampling.exponents, resampling.candidates) == (label.folder / "exponents.parquet", 6)
+    assert after.needs == (label.folder,)
+    assert (compare.settings.labels, compare.settings.tuning) == (label.folder, None)
+    assert before.settings.generation_bias.resampling.exponents is None
+
+
 def test_an_instruction_follows_the_system_prompt(tmp_path):
     measure = {"model": {"system_prompt": "You are terse."}, "metrics": ["generation_bias"]}
     settings = loop(tmp_path, measure=measure, instruction="Be even.")

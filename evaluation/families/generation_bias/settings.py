@@ -16,6 +16,7 @@ from evenhand.evaluation.settings import (
     CheckpointSettings,
     ClassifierSettings,
     Count,
+    DecodingSettings,
     option,
     strict_dataclass,
 )
@@ -170,6 +171,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
             sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities
         ]
     if settings.resampling.exponents is not None:
+        check_candidates(settings.resampling, config.decoding)
         if config.responses or config.model.server:
             raise InputError(
                 "generation_bias.resampling: only a model that Evenhand loads gives candidates; leave it out, or give "
@@ -183,6 +185,18 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if Path(settings.style_clusters).is_file():
         fingerprints["style_clusters"] = sha256_of(Path(settings.style_clusters))
     return fingerprints
+
+
+def check_candidates(resampling: ResamplingSettings, decoding_settings: DecodingSettings) -> None:
+    """Raise InputError if responses are to be drawn from candidates, but decoding would give equal candidates."""
+    from evenhand.evaluation.models.decoding import decoding
+
+    preset = decoding_settings.preset
+    if resampling.exponents is not None and not decoding(preset, **decoding_settings.arguments).get("do_sample"):
+        raise InputError(
+            f"generation_bias.resampling: decoding {preset!r} gives {resampling.candidates} equal candidates; give a "
+            "decoding that samples."
+        )
 
 
 def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:

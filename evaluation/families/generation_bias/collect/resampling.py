@@ -41,14 +41,9 @@ def resample(
     candidates of a prompt are empty.
 
     Raises:
-        InputError: decoding is deterministic, so that all candidates would be equal; see also `read_exponents`.
+        InputError: see `read_exponents` and `prompt_exponents`.
     """
     k = config.settings.resampling.candidates
-    if not arguments.get("do_sample"):
-        raise InputError(
-            f"generation_bias.resampling: decoding {config.decoding.preset!r} gives {k} equal candidates; give a "
-            "decoding that samples."
-        )
     exponents = read_exponents(config.settings.resampling.exponents)
     if not run.has(CANDIDATES):
         repeated = prompts.loc[prompts.index.repeat(k)].reset_index(drop=True)
