@@ -209,7 +209,7 @@ def excludes_0(interval):
 @pytest.mark.parametrize("bias", [0.2, 0.35, 0.6])
 def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remaining):
     defined = 0
-    for seed in range(60):
+    for seed in range(20):
         scores = compare_generation_bias(*two_runs(seed, bias, remaining), {}, by_axis=False)
         for metric in METRICS:
             difference, reduction = (find_score(scores, f"{metric}_{name}") for name in ("difference", "reduction"))
@@ -225,11 +225,11 @@ def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remain
                 assert "for other templates" in reduction.reason
             else:
                 assert reduction.jackknife_interval[0] < reduction.value < reduction.jackknife_interval[1]
-    assert defined > {0.2: 5, 0.35: 25, 0.6: 90}[bias]
+    assert defined > {0.2: 0, 0.35: 8, 0.6: 30}[bias]
 
 
 def test_the_run_before_decides_whether_a_reduction_is_defined():
-    for seed in range(20):
+    for seed in range(8):
         before, after = two_runs(seed, 0.35, 0.3)
         comparisons = [
             compare_generation_bias(before, run, {}, by_axis=False) for run in (after, two_runs(seed + 100, 0.35)[1])
