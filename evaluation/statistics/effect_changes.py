@@ -26,23 +26,9 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells, paired_differences
-from evenhand.evaluation.statistics.effects import (
-    POWER,
-    Effects,
-    bernoulli_variance,
-    centred,
-    contrast,
-    contrast_factors,
-    descriptor_means,
-    effects_under_null,
-    p_values,
-    shrunk_effects,
-    template_variances,
-)
-from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
+from evenhand.evaluation.statistics.effects import Effects, bernoulli_variance, contrast, estimate_effects
 
 
 def effect_changes(
@@ -68,27 +54,20 @@ def effect_changes(
         rng: source of the signs.
     """
     difference = paired_differences(cells)
-    templates = [np.flatnonzero(difference.template == template) for template in np.unique(difference.template)]
-    units = np.concatenate([np.eye(groups.shape[1]), groups])
-    kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))]
-    columns = np.concatenate([np.eye(len(clusters)), clusters], axis=1)
-    total, within = template_variances(difference, templates, columns)
-    factors = contrast_factors(difference, templates, units)
-    mean = units @ descriptor_means(difference, difference.mean) @ columns
-    change = units @ descriptor_means(difference, centred(difference.mean, templates)) @ columns
-    error = np.sqrt(np.maximum(_own_variance(difference, templates, units, columns), factors @ total))
-    inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
-    z = change * inverse
-    flipped = effects_under_null(difference, templates, draws, rng, partial(_sign_sampler, difference))
-    p, p_family, critical = p_values(flipped, draws, units, columns, inverse, z, kinds)
     averages = [side.mean - side.effect for side in (before, after)]
     of_average = sum(map(bernoulli_variance, averages))
     of_unit = sum(bernoulli_variance(each + side.shrunk) for each, side in zip(averages, (before, after), strict=True))
     ratio = of_unit / of_average  # an effect before or after changes the variance of a descriptor's responses
-    shrunk, low, high = shrunk_effects(change, factors @ within, kinds, lambda kind, column, _: ratio[kind, column])
-    q = benjamini_hochberg(p.ravel()).reshape(p.shape)
-    detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
-    return Effects(mean, change, z, p, p_family, q, shrunk, low, high, detectable)
+    return estimate_effects(
+        difference,
+        groups,
+        clusters,
+        draws,
+        rng,
+        partial(_sign_sampler, difference),
+        lambda _, kind, column, __: ratio[kind, column],
+        partial(_own_variance, difference),
+    )
 
 
 def _residuals(cells: Cells, chosen: np.ndarray) -> np.ndarray:

@@ -31,6 +31,8 @@ from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
+# (cells of a template, stream of random numbers) → function that returns the cells' means in a new draw
+Sampler = Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]]
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
@@ -88,6 +90,44 @@ def descriptor_effects(
             below 0.001.
         rng: source of the permutations.
     """
+
+    def variance_ratio(average: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        """Return the Bernoulli variance at the average probability plus the shift, over the variance at the average."""
+        return bernoulli_variance(average + shift) / bernoulli_variance(average)
+
+    return estimate_effects(
+        cells,
+        groups,
+        clusters,
+        permutations,
+        rng,
+        partial(_permutation_sampler, cells),
+        lambda average, kind, column, shift: variance_ratio(average[kind, column], shift),
+    )
+
+
+def estimate_effects(
+    cells: Cells,
+    groups: np.ndarray,
+    clusters: np.ndarray,
+    draws: int,
+    rng: np.random.Generator,
+    sampler: Sampler,
+    variance_ratio: Callable[[np.ndarray, slice, int, np.ndarray], np.ndarray],
+    own_variance: Callable[[list[np.ndarray], np.ndarray, np.ndarray], np.ndarray] | None = None,
+) -> Effects:
+    """Return effects with p-values and intervals, as documented in `descriptor_effects`, for a null hypothesis.
+
+    Args:
+        cells, groups, clusters: as in `descriptor_effects`.
+        draws: number of draws from the null hypothesis.
+        rng: source of the draws.
+        sampler: samples from the null hypothesis, see `effects_under_null`.
+        variance_ratio: function of the average probabilities, (u, c), and of the arguments of the function
+            `variance_ratio` of `shrunk_effects`, with the same result.
+        own_variance: function of templates, units and columns that returns the variance of each effect from the unit's
+            responses, (u, c). If the own variance is larger than the pooled variance, it replaces the pooled variance.
+    """
     templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))]
@@ -96,18 +136,15 @@ def descriptor_effects(
     factors = contrast_factors(cells, templates, units)
     mean = units @ descriptor_means(cells, cells.mean) @ columns
     effect = units @ descriptor_means(cells, centred(cells.mean, templates)) @ columns
-    error = np.sqrt(factors @ total)
+    variance = factors @ total
+    if own_variance is not None:
+        variance = np.maximum(own_variance(templates, units, columns), variance)
+    error = np.sqrt(variance)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    draws = effects_under_null(cells, templates, permutations, rng, partial(_permutation_sampler, cells))
-    p, p_family, critical = p_values(draws, permutations, units, columns, inverse, z, kinds)
-    average = mean - effect
-
-    def variance_ratio(kind: slice, column: int, shift: np.ndarray) -> np.ndarray:
-        """Return the Bernoulli variance at the average probability plus the shift, over the variance at the average."""
-        return bernoulli_variance(average[kind, column] + shift) / bernoulli_variance(average[kind, column])
-
-    shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, variance_ratio)
+    null = effects_under_null(cells, templates, draws, rng, sampler)
+    p, p_family, critical = p_values(null, draws, units, columns, inverse, z, kinds)
+    shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, partial(variance_ratio, mean - effect))
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
     detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
@@ -204,7 +241,7 @@ def effects_under_null(
     templates: list[np.ndarray],
     draws: int,
     rng: np.random.Generator,
-    sampler: Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]],
+    sampler: Sampler,
 ) -> Iterator[np.ndarray]:
     """Yield the effects on descriptors in batches of draws from the null hypothesis, (b, D, s) float32.
 
