@@ -322,15 +322,19 @@ def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small
     assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
 
 
+@pytest.fixture(scope="module")
+def sampled_sets(paper):
+    """Prompts sampled from both sets of a split by noun."""
+    sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)
+    assert have_same_cells(*sets)
+    return [sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets]
+
+
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
-def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(paper, by, fraction):
-    terms = select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"])
-    sets = split_prompts(terms, "noun", 0.5, seed=4)
-    assert have_same_cells(*sets)
-    train, measured = (sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets)
-    train_mask, measured_mask = (unseen_mask(prompts, by, fraction, seed=4) for prompts in (train, measured))
-    train, measured = train.to_pandas(), measured.to_pandas()
+def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(sampled_sets, by, fraction):
+    train_mask, measured_mask = (unseen_mask(prompts, by, fraction, seed=4) for prompts in sampled_sets)
+    train, measured = (prompts.to_pandas() for prompts in sampled_sets)
     trained, unseen, seen = train[~train_mask], measured[measured_mask], measured[~measured_mask]
     name = "template" if by == "template" else "descriptor"
     assert not set(trained[name]) & set(unseen[name])
