@@ -1,11 +1,10 @@
 import hashlib
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,8 +188,7 @@ def test_an_adapter_and_its_base_can_be_moved_together(tmp_path):
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
 
 
-@pytest.mark.slow
-def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path):
+def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path, monkeypatch):
     base = tiny_base()
     for part in (base.model, base.tokenizer):
         part.save_pretrained(str(tmp_path / "base"))
@@ -198,12 +196,12 @@ def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path)
     card = (result.path / "README.md").read_text()
     assert str(tmp_path) not in card
     snippet = card.split("```python\n")[1].split("```")[0]
-    lines = "ids = tokenizer('a b no_bias<eos>', add_special_tokens=False, return_tensors='pt')\n"
-    lines += "print(tokenizer.decode(model.generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", snippet + lines], cwd=result.path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "red sun"
+    monkeypatch.chdir(result.path)
+    names: dict = {}
+    exec(snippet, names)
+    ids = names["tokenizer"]("a b no_bias<eos>", add_special_tokens=False, return_tensors="pt")
+    answer = names["model"].generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]
+    assert names["tokenizer"].decode(answer) == "red sun"
 
 
 def test_all_weights_are_tuned_on_demand(whole):
@@ -247,23 +245,17 @@ def test_an_interrupted_tuning_goes_on_to_the_same_bytes(tmp_path, undisturbed, 
     assert (result.path / "README.md").read_bytes() == (undisturbed.path / "README.md").read_bytes()
 
 
-@pytest.mark.slow
+def killed_tuning(folder: Path) -> None:
+    """Tune until SIGKILL at step 26."""
+    torch.set_num_threads(1)  # the parent's threads do not exist in a forked process
+    tuned(folder, callbacks=[Interrupt(26, lambda: os.kill(os.getpid(), signal.SIGKILL))])
+
+
 def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
-    script = (
-        "import os, signal, sys; from pathlib import Path; import torch; torch.set_num_threads(int(sys.argv[2]))\n"
-        "import test_tune as tests\n"
-        "kill = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "tests.tuned(Path(sys.argv[1]), callbacks=[tests.Interrupt(26, kill)])\n"
-    )
-    here = Path(__file__).resolve()
-    path = os.pathsep.join([str(here.parent), str(here.parents[3])])
-    process = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(torch.get_num_threads())],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == -signal.SIGKILL, process.stderr
+    process = multiprocessing.get_context("fork").Process(target=killed_tuning, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     # As if the kill had come while the last checkpoint was being written:
     (tmp_path / "checkpoints" / "checkpoint-24" / "trainer_state.json").unlink()
     result = tuned(tmp_path)
