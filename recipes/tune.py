@@ -80,6 +80,11 @@ def tune(settings: TuneSettings) -> None:
         if run is None:
             return
         base = load_dialogue_model(model)
+        if base.kind == "chat" and settings.method == "exchange":
+            log.warning(
+                "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
+                "relevance_kept with the method balance."
+            )
         responses = read_styled_run(responses_folder)
         labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
         columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}

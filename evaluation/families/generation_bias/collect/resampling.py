@@ -1,8 +1,9 @@
 """Resampling: several candidates for each prompt, one of which is drawn by the weights exp(λ · φ) of its style φ.
 
-The response is then distributed as p(x | prompt) exp(λ · φ(x)) / Z for many candidates (sampling importance resampling;
-Rubin 1988, "Using the SIR algorithm to simulate posterior distributions"). With K candidates, the mean style moves by
-about (K − 1)/K of the way.
+For many candidates, the response is distributed as p(x | prompt) exp(λ · φ(x)) / Z (sampling importance resampling;
+Rubin 1988, "Using the SIR algorithm to simulate posterior distributions"). The weights of K candidates are normalised by
+their own sum, so that the mean style moves by only (K − 1)/K of the way, to first order in λ. λ is therefore multiplied
+by K/(K − 1).
 """
 
 import logging
@@ -60,7 +61,7 @@ def resample(
     )
     free_gpu_memory()
     of_prompts = prompt_exponents(exponents, prompts, classifier.labels)
-    scores = np.einsum("nks,ns->nk", vectors.reshape(len(prompts), k, -1), of_prompts)
+    scores = k / (k - 1) * np.einsum("nks,ns->nk", vectors.reshape(len(prompts), k, -1), of_prompts)
     draws = np.array(
         [np.random.default_rng(prompt_seed(f"{it}/draw", config.seed)).random(2) for it in prompts[PROMPT_ID]]
     )
