@@ -64,6 +64,11 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
             "labelled responses: all bias values are equal, so no bias direction is defined; label more descriptors."
         )
     direction /= deviation
+    return reward_rows(labelled, render, direction, direction @ m_bar)
+
+
+def reward_rows(labelled: pd.DataFrame, render: ContextRenderer, direction: np.ndarray, offset: np.ndarray) -> Dataset:
+    """Return the rows of `rows` for other directions, (n, S), and offsets, (n,): offset − direction · φ is rewarded."""
     columns = untagged_rows(labelled, render).to_dict()
     contexts = columns["context"]
     return Dataset.from_dict(
@@ -72,18 +77,18 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
             "other_context": [contexts[row] if row >= 0 else "" for row in other_prompts(labelled)],
             "descriptor": labelled[DESCRIPTOR].tolist(),
             "direction": direction.tolist(),
-            "offset": (direction @ m_bar).tolist(),
+            "offset": offset.tolist(),
         }
     )
 
 
 def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: float) -> list[RewardFunction]:
-    """Return two reward functions; TRL's trainer adds their values and ignores NaN.
+    """Return the reward functions; TRL's trainer adds their values and ignores NaN.
 
     - evenness: −b/σ, see `rows`; NaN for a blank response.
     - relevance: `relevance_weight` × min(0, log p(response | context) − log p(response | other context)), in nats, by
       the base model; NaN without another context. Without the bound of 0, the model learns little more than to give
-      responses that reveal the template.
+      responses that reveal the template. With a weight of 0 there is no such function.
 
     Args:
         base: the model before tuning; it is not changed.
@@ -113,7 +118,7 @@ def rewards(base: DialogueModel, classifier: StyleClassifier, relevance_weight: 
         values[indices] = relevance_weight * np.minimum(log_p - log_p_other, 0.0)
         return values.tolist()
 
-    return [evenness, relevance]
+    return [evenness, relevance] if relevance_weight else [evenness]
 
 
 def strip_all(completions: Iterable[str]) -> list[str]:

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import optimize
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
-from evenhand.mitigation.methods import grpo
+from evenhand.mitigation.methods import balance_grpo, grpo
 from evenhand.mitigation.methods.grpo import rewards, rows
 from tests.mitigation.training.trainers.test_preference import tiny_base
 
@@ -75,3 +76,30 @@ def test_relevance_takes_from_a_response_that_fits_another_context_better_than_i
 def test_where_nobody_is_answered_otherwise_there_is_no_direction():
     with pytest.raises(InputError, match="^labelled responses: "):
         rows(labelled(descriptors=["deaf"] * 4), render)
+
+
+def test_the_optimum_of_the_balance_reward_under_kl_is_the_even_target(monkeypatch):
+    """A model of two tokens: the maximum of E[reward] − β KL over all models is p · exp(λ · φ) / Z."""
+    styles = {"warm": [0.9, 0.1], "cold": [0.2, 0.8]}
+    monkeypatch.setattr(
+        grpo, "classify_responses", lambda classifier, texts, of: np.array([styles[it] for it in texts])
+    )
+    frame = pd.concat([labelled()] * 20, ignore_index=True)
+    rng = np.random.default_rng(0)
+    is_warm = rng.random(80) < np.where(frame["descriptor"] == "deaf", 0.8, 0.3)
+    frame["style_vector"] = [styles["warm" if warm else "cold"] for warm in is_warm]
+    table = balance_grpo.rows(frame, render).to_dict()
+    (reward,) = balance_grpo.rewards(tiny_base(), None, balance_grpo.DEFAULTS["relevance_weight"])
+    columns = {name: [table[name][0]] * 2 for name in ("descriptor", "direction", "offset")}
+    r = np.array(reward(completions=["warm", "cold"], **columns))
+    p, beta = np.array([0.8, 0.2]), balance_grpo.DEFAULTS["preference_beta"]
+
+    def loss(warm):
+        pi = np.array([warm, 1 - warm])
+        return beta * (pi * np.log(pi / p)).sum() - pi @ r
+
+    best = optimize.minimize_scalar(loss, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10}).x
+    weight = np.exp(np.array([styles["warm"], styles["cold"]]) @ -np.array(table["direction"][0]))
+    q = p * weight / (p @ weight)
+    assert [best, 1 - best] == pytest.approx(q, abs=1e-6)
+    assert 0.4 < q[0] < 0.75  # deaf people get warm responses less often, nearer to the average of 0.55

@@ -174,7 +174,7 @@ def write_module(tmp_path, monkeypatch):
 def test_methods_fulfil_their_contract(name):
     method = methods.load_method(name)
     assert method.TRAINER in (None, *trainers.names())
-    assert (method.rewards is not None) == (name == "grpo")
+    assert (method.rewards is not None) == (name in ("grpo", "balance_grpo"))
 
 
 def test_what_a_method_leaves_out_has_the_default_of_the_contract(write_module):

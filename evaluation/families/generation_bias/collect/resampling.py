@@ -1,9 +1,9 @@
 """Resampling: several candidates for each prompt, one of which is drawn by the weights exp(λ · φ) of its style φ.
 
 For many candidates, the response is distributed as p(x | prompt) exp(λ · φ(x)) / Z (sampling importance resampling;
-Rubin 1988, "Using the SIR algorithm to simulate posterior distributions"). The weights of K candidates are normalised by
-their own sum, so that the mean style moves by only (K − 1)/K of the way, to first order in λ. λ is therefore multiplied
-by K/(K − 1).
+Rubin 1988, "Using the SIR algorithm to simulate posterior distributions"). The weights of K candidates are normalised
+by their own sum, so that the mean style moves by only (K − 1)/K of the way, to first order in λ. λ is therefore
+multiplied by K/(K − 1).
 """
 
 import logging
