@@ -24,14 +24,22 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         labelled: columns prompt_id, text, persona, response, label and weight.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; a weight is negative or not
-            finite.
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `check_weights`.
     """
     check_labelled(labelled, WEIGHT)
+    return untagged_rows(labelled.iloc[draw_by_weight(check_weights(labelled), seed)], render)
+
+
+def check_weights(labelled: pd.DataFrame) -> np.ndarray:
+    """Return the weights of labelled responses, (n,).
+
+    Raises:
+        InputError: a weight is negative or not finite, or all are 0.
+    """
     weights = labelled[WEIGHT].to_numpy(dtype=np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise InputError(f"{WEIGHT}: a weight is negative or not finite, or all are 0; run `evenhand label` again.")
-    return untagged_rows(labelled.iloc[draw_by_weight(weights, seed)], render)
+    return weights
 
 
 def draw_by_weight(weights: np.ndarray, seed: int) -> np.ndarray:

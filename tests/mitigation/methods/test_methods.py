@@ -10,6 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import (
     balance,
+    balance_dpo,
     control_tags,
     dpo,
     exchange,
@@ -114,6 +115,21 @@ def test_balance_needs_weights(weight):
         balance.rows(labelled(weight=weight), render)
     with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
         balance.rows(labelled().drop(columns="weight"), render)
+
+
+@pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
+def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_difference(weight, share):
+    """Of the pairs of "Tall is nice." (weight 1.5) and "Wow, tall!" (weight w), |1.5 − w| / (1.5 + w) are kept."""
+    cells = [labelled(weight=[0.5, 1.5, weight, 2.0], template=f"t{number}") for number in range(1000)]
+    rows = balance_dpo.rows(pd.concat(cells), render, 0).to_dict()
+    chosen, rejected = ("Tall is nice.", "Wow, tall!")[:: 1 if weight < 1.5 else -1]
+    assert {*zip(*rows.values(), strict=True)} == {(B, chosen, rejected, B)}
+    assert len(rows["prompt"]) / 1000 == pytest.approx(share, abs=0.05)
+
+
+def test_balance_by_preferences_needs_two_responses_of_different_weights():
+    with pytest.raises(InputError, match="^labelled responses: no descriptor and template has two responses"):
+        balance_dpo.rows(labelled(weight=[1.0] * 4), render)
 
 
 @pytest.mark.parametrize("method", [dpo, exchange, kto])
