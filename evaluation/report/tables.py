@@ -1,7 +1,7 @@
 """Conversion of scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
@@ -94,38 +94,6 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
 def score_row(label: str, score: BiasScore, *cells: Cell) -> Row:
     """Return a table row with a score's mark, a score's cell and further cells."""
     return Row(label, (score_cell(score), *cells), score_marks("before", score))
-
-
-def change_table(
-    caption: str,
-    first_column: str,
-    labels: Mapping[str, tuple[str, Mapping[str, str]]],
-    runs: Sequence[Sequence[BiasScore]],
-    *,
-    sides: tuple[str, str] = ("before", "after"),
-    counted: str = "n",
-    ideal: float = 0.0,
-) -> Table:
-    """Return a table of scores before and after, with the paired difference and the difference's p-value and n.
-
-    Args:
-        caption: the caption of the table.
-        first_column: the name of the column of labels.
-        labels: (metric, group) of each row's label. Rows without a score are omitted; rows with a group have marks.
-        runs: the scores before, the scores after, and the differences.
-        sides: names of the columns before and after.
-        counted: the plural noun for the units that n counts, as the name of the last column.
-        ideal: the value at which plots have a line.
-    """
-    rows = []
-    for label, (metric, group) in labels.items():
-        names = (metric, metric, f"{metric}_difference")
-        before, after, change = (find_score(scores, name, **group) for scores, name in zip(runs, names, strict=True))
-        if before or after:
-            difference = [score_cell(change), p_cell(change), *count_cells(change.n)] if change else [Cell("")] * 3
-            marks = score_marks("before", before) + score_marks("after", after) if group else ()
-            rows.append(Row(label, (score_cell(before), score_cell(after), *difference), marks))
-    return Table(caption, (first_column, *sides, "change", "p", counted), tuple(rows), ideal=ideal)
 
 
 def truth_table(

@@ -23,6 +23,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     perplexity_quantiles,
     select_most_common_length,
 )
+from evenhand.evaluation.report.changes import change_table, score_changes
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formatted_scores import sort_by_value
 from evenhand.evaluation.report.metrics import metric_of
@@ -33,7 +34,6 @@ from evenhand.evaluation.report.tables import (
     Cell,
     Row,
     Table,
-    change_table,
     count_cells,
     number_cell,
     score_cell,
@@ -101,11 +101,11 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
     signature = before.signature(*METRICS)
     masked = signature.get(VARIANT) == MASKED_VARIANT
     runs = [run.scores for run in (before, after, changes)]
-    by_metric = {metric_of(metric).title: (metric, {}) for metric in METRICS}
+    overall = score_changes({metric_of(metric).title: (metric, {}) for metric in METRICS}, runs)
 
     def by_value(cut: str, values: Sequence[str]) -> Table:
         labels = {_label(cut, value): (RAW, {cut: value}) for value in values}
-        return change_table(metric_of(RAW).title, cut, labels, runs, counted="pairs", ideal=5)
+        return change_table(metric_of(RAW).title, cut, score_changes(labels, runs), counted="pairs", ideal=5)
 
     return Page(
         title="Likelihood Bias, compared",
@@ -113,7 +113,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, con
         headline_value=number(100 * value_or(change, math.nan), 1, sign=True),
         headline_caption=text.change_headline_caption(change),
         verdict=text.change_verdict(old, new, change),
-        tables=[change_table("All axes", "measure", by_metric, runs, counted="pairs", ideal=5)],
+        tables=[change_table("All axes", "measure", overall, counted="pairs", ideal=5, is_plotted=False)],
         notes=[text.intervals(), *context.notes],
         sections=[
             Section(f"By {cut}", tables=[by_value(cut, values)], first_screen=cut == AXIS)

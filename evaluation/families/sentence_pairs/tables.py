@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation.families.sentence_pairs.metrics import PREFERENCES
 from evenhand.evaluation.families.sentence_pairs.plots import Spread
 from evenhand.evaluation.report import tables
+from evenhand.evaluation.report.changes import change_table, score_changes
 from evenhand.evaluation.report.formatted_scores import formatted_score
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import number, percent, sanitize
@@ -20,7 +21,6 @@ from evenhand.evaluation.report.tables import (
     Mark,
     Row,
     Table,
-    change_table,
     count_cells,
     number_cell,
     p_cell,
@@ -106,9 +106,8 @@ def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Tab
 
     `runs` are the scores before and after, and the changes.
     """
-    return change_table(
-        "All pairs", "measure", {it.title: (it.name, {}) for it in PREFERENCES}, runs, sides=sides, counted="pairs"
-    )
+    changes = score_changes({it.title: (it.name, {}) for it in PREFERENCES}, runs)
+    return change_table("All pairs", "measure", changes, sides=sides, counted="pairs", is_plotted=False)
 
 
 def cut_change_table(
@@ -117,7 +116,8 @@ def cut_change_table(
     """Return a table of one metric by the values of a cut: the values of both models and the paired difference."""
     labels = {sanitize(value, MAX_NAME_LENGTH): (metric, {cut: value}) for value in values}
     ideal, column = metric_of(metric).reported_ideal, cut.replace("_", " ")
-    return change_table(_caption(metric), column, labels, runs, sides=sides, counted="pairs", ideal=ideal)
+    changes = score_changes(labels, runs)
+    return change_table(_caption(metric), column, changes, sides=sides, counted="pairs", ideal=ideal)
 
 
 def power_table(changes: Scores) -> Table:

@@ -155,7 +155,7 @@ def _comparison(row: Mapping[str, Any], label: str, metric: str) -> Comparison:
             None if math.isnan(row["p_value"]) else row["p_value"],
             reason=row["reason"] or "unknown reason",
         )
-    return Comparison(label, "", scores["before"], scores["after"], scores["change"])
+    return Comparison(label, scores["before"], scores["after"], scores["change"])
 
 
 def _moves(frame: pd.DataFrame) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metrics import BIAS
+from evenhand.evaluation.report.changes import ScoreChange
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, value_or
 from evenhand.evaluation.results import BiasScore, find_score
@@ -41,16 +42,11 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Scores of a metric before and after, for all responses or one group. A score that is not measured is None."""
+class Comparison(ScoreChange):
+    """The change of a metric, for all responses or one group, with the relative reduction of a bias."""
 
-    label: str
-    metric: str
-    before: BiasScore | None
-    after: BiasScore | None = None
-    difference: BiasScore | None = None
+    metric: str = ""
     reduction: BiasScore | None = None
-    truth: BiasScore | None = None
 
     @property
     def direction(self) -> int:
@@ -80,22 +76,6 @@ class Comparison:
     def verdicts(self) -> tuple[str, str]:
         """The verdicts (`bias_verdict`) on the bias before and after."""
         return bias_verdict(self.before), bias_verdict(self.after)
-
-    @property
-    def is_defined(self) -> bool:
-        """Whether the scores before and after have a value."""
-        return math.isfinite(self.change)
-
-    @property
-    def change(self) -> float:
-        """The score after minus the score before; NaN if either is undefined."""
-        return value_or(self.after, math.nan) - value_or(self.before, math.nan)
-
-    @property
-    def relative_change(self) -> float:
-        """The ratio after / before − 1; NaN if undefined."""
-        before = value_or(self.before, math.nan)
-        return self.change / before if before else math.nan
 
     @property
     def digits(self) -> int:
@@ -182,12 +162,12 @@ class ReportData:
     def _comparison(self, label: str, metric: str, group: Mapping[str, str]) -> Comparison:
         return Comparison(
             label,
-            metric,
             find_score(self.scores_before, metric, **group),
             find_score(self.scores_after, metric, **group),
             find_score(self.differences, f"{metric}_difference", **group),
-            find_score(self.differences, f"{metric}_reduction", **group),
             find_score(self.truth, metric, **group),
+            metric=metric,
+            reduction=find_score(self.differences, f"{metric}_reduction", **group),
         )
 
 

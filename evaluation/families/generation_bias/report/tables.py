@@ -1,7 +1,7 @@
 """Tables of a report on generation bias: scores, costs, and the planted bias of a testbed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
@@ -13,16 +13,16 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
     ReportData,
     decimals_of,
 )
+from evenhand.evaluation.report.changes import MAX_LABEL, change_cells, change_table
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, sanitize
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell, p_cell, score_cell, score_marks
+from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, score_cell
 
 text = Sentences(__file__)
 
 MAX_STYLES = 12
 MAX_DESCRIPTORS = 10  # descriptors with the largest mean b, and with the smallest
-MAX_NAME = 240
 
 # By breakdown: metrics in order of preference (the first has the least noise). Warnings use the first tuple.
 MAIN_METRICS = {
@@ -106,13 +106,17 @@ def style_share_table(data: ReportData) -> Table:
 
     All significant falls are marked, but only significant rises of HARMFUL_CLUSTERS.
     """
-    rows = []
-    for row in data.comparisons("style_share", "cluster"):
-        direction = row.direction if row.label.upper() in HARMFUL_CLUSTERS else min(row.direction, 0)
-        cells = tuple(_cells(row, data.is_comparison))
-        rows.append(Row(sanitize(row.label, MAX_NAME), cells, _marks(row), direction))
-    caption = "Share of each style cluster in all responses, %"
-    return Table(caption, _columns("style cluster", data.is_comparison), tuple(rows))
+    comparisons = data.comparisons("style_share", "cluster")
+    table = bias_table(
+        "Share of each style cluster in all responses, %",
+        "style cluster",
+        comparisons,
+        data.is_comparison,
+        decimals=metric_of("style_share").decimals,
+    )
+    harmful = [row.label.upper() in HARMFUL_CLUSTERS for row in comparisons]
+    rows = zip(table.rows, harmful, strict=True)
+    return replace(table, rows=tuple(row if it else replace(row, direction=min(row.direction, 0)) for row, it in rows))
 
 
 def truth_table(data: ReportData) -> Table:
@@ -148,8 +152,8 @@ def descriptor_tables(data: ReportData) -> list[Table]:
             values = {side: row[side] * PER_UNIT for side in sides}
             cells = [Cell(number(value, digits)) for value in values.values()]
             marks = tuple(Mark(side, value, None) for side, value in values.items() if math.isfinite(value))
-            cells = (Cell(sanitize(row["axis"], MAX_NAME)), *cells, Cell(f"{row['n']:,}"))
-            rows.append(Row(sanitize(row["descriptor"], MAX_NAME), cells, marks))
+            cells = (Cell(sanitize(row["axis"], MAX_LABEL)), *cells, Cell(f"{row['n']:,}"))
+            rows.append(Row(sanitize(row["descriptor"], MAX_LABEL), cells, marks))
         columns = ("descriptor", "axis", *sides, "responses")
         tables.append(Table(f"Descriptors with the {end} mean b, {UNIT}", columns, tuple(rows)))
     return [table for table in tables if table.rows]
@@ -169,13 +173,11 @@ def bias_table(
     With `reductions`, the table has a column of reductions if any row has a reduction (paper 002, Table 10).
     """
     decimals = decimals_of(comparisons) if decimals is None else decimals
-    has_p_values = any(row.difference is not None and row.difference.p_value is not None for row in comparisons)
-    rows = []
-    for row in comparisons:
-        cells = _cells(row, is_comparison, decimals) + ([p_cell(row.difference)] if has_p_values else [])
-        rows.append(Row(sanitize(row.label, MAX_NAME), tuple(cells), _marks(row), row.direction))
-    columns = (*_columns(first_column, is_comparison), *(("p",) if has_p_values else ()))
-    table = Table(caption, columns, tuple(rows))
+    if is_comparison:
+        table = change_table(caption, first_column, comparisons, decimals=decimals, direction=lambda it: it.direction)
+    else:
+        rows = (Row(sanitize(it.label, MAX_LABEL), (score_cell(it.before, decimals),), it.marks) for it in comparisons)
+        table = Table(caption, _columns(first_column, is_comparison), tuple(rows))
     return _add_reductions(table, comparisons) if reductions and any(row.reduction for row in comparisons) else table
 
 
@@ -202,23 +204,9 @@ def _columns(first: str, is_comparison: bool) -> tuple[str, ...]:
     return (first, "before", "after", "change") if is_comparison else (first, "value")
 
 
-def _cells(row: Comparison, is_comparison: bool, decimals: int | None = None) -> list[Cell]:
+def _cells(row: Comparison, is_comparison: bool) -> list[Cell]:
     """Return the cells before, after and change of a row, or the cell of its only value."""
-    cells = [score_cell(row.before, decimals)]
-    if not is_comparison:
-        return cells
-    change = Cell("")
-    if row.difference is not None:
-        change = score_cell(row.difference, decimals)
-    elif math.isfinite(row.change):
-        metric = metric_of(row.before)
-        change = number_cell(metric.factor * row.change, metric.decimals if decimals is None else decimals, sign=True)
-    return [*cells, score_cell(row.after, decimals), change]
-
-
-def _marks(row: Comparison) -> tuple[Mark, ...]:
-    sides: Iterable = (("before", row.before), ("after", row.after), ("truth", row.truth))
-    return tuple(mark for role, score in sides for mark in score_marks(role, score))
+    return change_cells(row) if is_comparison else [score_cell(row.before)]
 
 
 def _share(row: Comparison) -> str:

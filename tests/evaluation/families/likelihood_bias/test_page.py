@@ -172,7 +172,7 @@ def test_a_comparison_has_a_verdict_only_with_an_interval():
     page = make_comparison_page(before, after, [change])
     assert page.headline_value == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
     ages = page.sections[0].tables[0].rows[0]
-    assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", "", ""]
+    assert [cell.text for cell in ages.cells] == ["100.0", "not measured", "", ""]
     for text in (page_html(page), page_markdown(page), printed(page)):
         assert "66.7" in text
     undefined = likelihood_bias(two_axes().assign(log_likelihood=math.nan))

@@ -244,10 +244,10 @@ def test_large_shifts_and_costs_have_warnings(tuned):
 def row(before, after, difference=None):
     return Comparison(
         "row",
-        "m",
         score("m", sum(before) / 2, before),
         score("m", sum(after) / 2, after),
         difference and score("m_difference", sum(difference) / 2, difference),
+        metric="m",
     )
 
 
