@@ -216,7 +216,7 @@ class PromptSettings:
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
 
     def signature(self, sha256: str) -> dict[str, Any]:
-        """Return the entry of the taxonomy's prompts in the signature of scores; `sha256` is the prompts' hash."""
+        """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
         filters = self.active_filters()
         return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters}
 

@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -23,18 +24,23 @@ CODE_PROSE = re.compile(rf"\b({WORDS}|what was|the one that)\b", re.I)
 IDENTIFIER_PARTS = {"told", "untold", "said", "beside", "hearsay", "foreseen", "judge", "rehearse"}
 
 
+@lru_cache(1)
+def tokens_of(source: str) -> list[tokenize.TokenInfo]:
+    """Return the tokens of Python code."""
+    return list(tokenize.generate_tokens(io.StringIO(source).readline))
+
+
 def prose_of(source: str) -> str:
     """Return the docstrings and comments of Python code."""
     nodes = (ast.Module, ast.ClassDef, ast.FunctionDef)
     texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, nodes)]
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return "\n".join([*texts, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+    comments = (token.string for token in tokens_of(source) if token.type == tokenize.COMMENT)
+    return "\n".join([*texts, *comments])
 
 
 def identifiers(source: str) -> set[str]:
     """Return the parts of all names in Python code, in lower case."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    names = (token.string for token in tokens if token.type == tokenize.NAME)
+    names = {token.string for token in tokens_of(source) if token.type == tokenize.NAME}
     return {part for name in names for part in name.lower().split("_")}
 
 

@@ -217,7 +217,7 @@ def _set_axes(axes: Axes, x: Limits, y: Limits, x_name: str, y_name: str) -> Non
 def _draw(
     axes: Axes, dots: Sequence[Dot], x: Limits, y: Limits, lines: Sequence[tuple[float, float, float, float]] = ()
 ) -> None:
-    """Draw intervals, dots and labels; labels avoid intervals and `lines`, dots beyond the axes lie on the frame."""
+    """Draw intervals, dots and labels. Labels avoid intervals and `lines`; dots beyond the axes are on the frame."""
     points = [(_inside(dot.x, x), _inside(dot.y, y)) for dot in dots]
     intervals = [
         (across, _inside(dot.y_low, y), across, _inside(dot.y_high, y))

@@ -64,6 +64,7 @@ WRONG = {
         ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
         ("--sentence_pairs.pairs {pairs} --sentence_pairs.columns '{{more: more}}'", "no column 'more' for 'more'"),
         ("--sentence_pairs.pairs {absent}.csv", "absent.csv"),
+        ("--sentence_pairs.pairs nowhere", "unknown"),
         ("--model {absent}", "does not exist"),
     ],
     "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],

@@ -1,8 +1,8 @@
 """Builds the testbed's models: python -m tools.testbed.build --seed 0 (into this folder, or --output_dir)
 
-The build takes about 21 minutes of two cores. The same seed gives the same bytes on the same machine. If a model fails
-the check, no model is replaced. `--only second_style_classifier`, `--only masked_model` and `--only language_model`
-build one model next to existing models, with the same bytes, in one to four minutes.
+The build takes about 21 minutes on two cores. On one machine, equal seeds give equal bytes. If a new model fails the
+check, existing models stay. `--only second_style_classifier`, `--only masked_model` and `--only language_model` build a
+single model with the same bytes as the whole build, in one to four minutes.
 """
 
 import argparse

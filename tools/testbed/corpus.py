@@ -178,8 +178,8 @@ def draw_answers(
 ) -> list[tuple[list[int], Tensor]]:
     """Return, for each of n rows, a sampled response's token ids and the grammar's distribution of each token.
 
-    `distribution` (n, S) is p(style | row). The returned distribution (length, vocabulary) is exact: the next token's,
-    given the row and the response so far, over all styles. Training on it has the same optimum as training on sampled
+    `distribution` (n, S) is p(style | row). The returned distribution (length, vocabulary) is the exact
+    p(next token | row, response so far), summed over styles. Training on it has the same optimum as training on sampled
     tokens, without sampling noise, so that a planted bias of 0.1 nats per response is learned from few responses. It
     would not be exact for two phrases that differ inside a mention, but the grammar has no such phrases.
     """

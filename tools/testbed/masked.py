@@ -59,7 +59,7 @@ def masked_batches(
     """Yield token ids of b sentences (b, l), a position in each (b,), and its exact distribution (b, vocabulary)."""
     index = tokenizer.get_vocab()
     for _ in range(steps):
-        rows = [row for _ in range(MASKED_BATCH // 2) for row in _asked_of_both(rng)]
+        rows = [row for _ in range(MASKED_BATCH // 2) for row in _masked_sentences(rng)]
         ids = [torch.tensor([index[word] for word in (CLS, *words, SEP)]) for words, _, _ in rows]
         expected = torch.zeros(len(rows), len(index))
         for row, (_, _, p) in enumerate(rows):
@@ -68,7 +68,7 @@ def masked_batches(
         yield nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=index[PAD_WORD]), positions, expected
 
 
-def _asked_of_both(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
+def _masked_sentences(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
     """Yield a sentence with each group: its words, the masked word's position, and that word's exact distribution."""
     phrases, known = pairs.draw_phrases(rng), pairs.vocabulary()
     spots = [(slot, k) for slot, phrase in enumerate(phrases) for k in range(len(phrase.split()))]

@@ -1,8 +1,6 @@
 """Sentence pairs, measured and compared: the testbed's planted ones, and others by models of random weights."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -180,32 +178,3 @@ def test_a_model_without_a_mask_token_is_refused(tmp_path, pairs):
     path.write_text(json.dumps(facts))
     with pytest.raises(InputError, match="mask token"):
         measure_family(tmp_path / "run", FAMILY, config(folder), pairs=pairs)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pairs": "nowhere.csv"}, "pairs: nowhere.csv"),
-        ({"pairs": "nowhere"}, "unknown"),
-        ({"columns": {"more": "sent"}}, "no column 'sent'"),
-        ({"model": "/nowhere"}, "/nowhere"),
-    ],
-)
-def test_unreadable_inputs_are_refused_without_heavy_imports(changes, message):
-    model = changes.pop("model", "testbed")
-    code = f"""
-import sys
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.sentence_pairs.settings import Settings, inputs
-from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import embedded_files
-try:
-    model = ModelSettings(name={model!r})
-    inputs(MeasureConfig(model, settings=Settings(**{changes!r}), embedded=embedded_files("sentence_pairs")))
-except InputError as error:
-    print(error)
-assert not {{"torch", "transformers", "peft", "sklearn", "scipy"}} & {{*sys.modules}}
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert message in done.stdout
