@@ -17,6 +17,7 @@ from evenhand.evaluation.report.tables import Cell, Row, Table, format_table
 LOG_WIDTH = 100
 GAP = 2  # between columns
 MAX_LINKS = 8
+MAX_CLAIMS = 3  # of a section; the page has all
 MIN_LABEL, MIN_PROSE = 24, 32  # characters; narrower labels and prose are not wrapped
 
 
@@ -67,7 +68,7 @@ def _first_screen(page: Page) -> Iterator[tuple[Sequence[str], list[Table]]]:
     """Yield (sentences, tables) for the headline and for each section that belongs to the first screen."""
     for part in (part for top in page.lead for part in (top, *top.parts)):
         if part.first_screen:
-            yield [*part.sentences, *(example.claim for example in part.examples)], []
+            yield [*part.sentences, *(example.claim for example in part.examples[:MAX_CLAIMS])], []
     yield (), [format_table(_drop_reductions(table)) for table in page.tables if table.rows]
     for part in (part for top in page.sections for part in (top, *top.parts)):
         if part.first_screen:
