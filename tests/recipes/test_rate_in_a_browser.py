@@ -3,15 +3,13 @@
 import re
 import signal
 import socket
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 
 from evenhand.evaluation.rating.pairs import left_side
 from evenhand.evaluation.rating.votes import read_votes
-from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tests.forked_commands import PATIENCE, wait_until
 from tests.measured_runs import write_measured
 
 pytest.importorskip("selenium", reason="needs selenium (pip install '.[test]')")
@@ -35,17 +33,15 @@ def runs(tmp_path_factory):
 
 
 @contextmanager
-def served(runs, folder, port):
-    """`evenhand rate` in a process of its own; yields the process and the link that it prints."""
-    command = [sys.executable, "-m", "evenhand", "rate", *runs, "--output_dir", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+def served(commands, runs, folder, port):
+    """Run `evenhand rate`; yield the running command and the link that it prints."""
+    running = commands.start("rate", *runs, "--output_dir", str(folder), "--port", str(port))
     try:
-        link = re.search(r"http://\S+", process.stdout.readline())
-        yield process, link[0]
+        printed = running.folder / "stdout"
+        wait_until(lambda: (printed.exists() and "\n" in printed.read_text()) or running.status() is not None)
+        yield running, re.search(r"http://\S+", running.stdout)[0]
     finally:
-        process.kill()
-        process.wait(PATIENCE)
-        process.stdout.close()
+        running.kill()
 
 
 @pytest.fixture
@@ -86,9 +82,9 @@ def wait(browser, condition):
     waiting.until(lambda _: condition())
 
 
-def test_a_session_by_keyboard(runs, tmp_path, browser, port):
+def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port):
     folder = tmp_path / "rate"
-    with served(runs, folder, port) as (process, link):
+    with served(commands, runs, folder, port) as (running, link):
         browser.driver.get(link)
         assert browser.serious() == []
         enter(browser, link)
@@ -109,8 +105,7 @@ def test_a_session_by_keyboard(runs, tmp_path, browser, port):
         seen = browser.look()
         assert (seen.errors, seen.left_the_machine) == ([], [])
         assert len(seen.requests) > len(keys)  # requests are recorded at all
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
+        assert running.kill(signal.SIGINT) == 0
     votes = read_votes(folder / "votes.jsonl")
     assert len(votes) == 4 * len(QUESTIONS)
     left = [left_side("Anna", prompt_id, 0) for prompt_id in votes["prompt_id"]]
@@ -119,18 +114,17 @@ def test_a_session_by_keyboard(runs, tmp_path, browser, port):
     assert not votes["choice"].isna().any()  # the skipped vote was undone
 
 
-def test_a_server_that_is_killed_loses_nothing(runs, tmp_path, browser, port):
+def test_a_server_that_is_killed_loses_nothing(commands, runs, tmp_path, browser, port):
     folder = tmp_path / "rate"
-    with served(runs, folder, port) as (process, link):
+    with served(commands, runs, folder, port) as (running, link):
         enter(browser, link)
         press(browser, Keys.ARROW_LEFT)
-        process.kill()
-        process.wait(PATIENCE)
+        running.kill()
         held, title = (folder / "votes.jsonl").read_bytes(), browser.driver.title
         browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
         wait(browser, lambda: "does not answer" in browser.driver.find_element(By.ID, "error").text)
         assert browser.driver.title == title
-    with served(runs, folder, port) as (_, again):
+    with served(commands, runs, folder, port) as (_, again):
         assert again == link
         press(browser, Keys.ARROW_RIGHT)
         assert "question 3 of 3" in browser.driver.title
