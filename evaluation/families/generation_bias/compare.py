@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -26,6 +27,11 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import (
     undefined_changes,
 )
 from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
+from evenhand.evaluation.families.generation_bias.costs.template_relevance import (
+    TEMPLATE_LIKELIHOODS,
+    likelihoods_within_template,
+    template_relevance,
+)
 from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES, effect_changes
 from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
@@ -109,9 +115,19 @@ def _likelihood_changes(
             old = before.table(LIKELIHOODS)
         else:
             old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
+
+        def within_template(side: str, responses: list[str]) -> pd.DataFrame:
+            base[:] = base or [load_dialogue_model(model)]
+            name = f"{TEMPLATE_LIKELIHOODS}_{side}"
+            return likelihoods_within_template(run, name, base[0], rows[0].prompts, responses, measured["control_tag"])
+
+        within = [
+            run.table(f"{TEMPLATE_LIKELIHOODS}_{side}", partial(within_template, side, measured_run.responses))
+            for side, measured_run in zip(("before", "after"), rows, strict=True)
+        ]
     except InputError as error:
         return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)
-    return likelihood_changes(rows[0].shared, old, new, signature)
+    return [*likelihood_changes(rows[0].shared, old, new, signature), *template_relevance(*within, signature)]
 
 
 def _bias_values(run: Run) -> pd.DataFrame | None:

@@ -36,6 +36,14 @@ QUALITY = (
         better="higher",
     ),
     Metric(
+        "relevance_within_template",
+        "relevance within the template",
+        "The same after another person’s prompt of the same template; a part of it is bias.",
+        unit="nats",
+        decimals=3,
+        better="higher",
+    ),
+    Metric(
         "response_perplexity",
         "perplexity of the responses",
         "Perplexity of the responses after their prompts; garbage is high.",
@@ -107,6 +115,14 @@ CHANGES = (  # scores of two runs, without a value of either run alone
         **_SHARE,
         decimals=1,
         ideal=1,
+        better="higher",
+    ),
+    Metric(
+        "relevance_within_template_kept",
+        "relevance within the template kept",
+        "The same within the template; less than all is ideal, since a part of it is bias.",
+        **_SHARE,
+        decimals=1,
         better="higher",
     ),
     Metric(

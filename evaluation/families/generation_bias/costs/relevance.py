@@ -29,7 +29,8 @@ from evenhand.evaluation.statistics.ratios import ratio_interval
 from evenhand.evaluation.statistics.strata import mean_covariance
 
 LIKELIHOODS = "likelihoods_of_responses"
-LIKELIHOOD_METRICS = ("relevance", "response_perplexity")  # metrics computed from likelihoods under a model
+# Metrics computed from likelihoods under a model.
+LIKELIHOOD_METRICS = ("relevance", "relevance_within_template", "response_perplexity")
 NO_OTHER_PROMPT = "no prompt has another prompt with its descriptor and another template"
 TOO_LONG = "every prompt with its response is too long for the model"
 NOT_RELEVANT = "the relevance before is not significantly above 0"
