@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache, LogitsProcessorList, StoppingCriteriaList
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import LogitsProcessorList, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
 from evenhand.evaluation.errors import InputError
@@ -20,6 +19,7 @@ from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
     group_rows,
+    has_attention_only,
     logits_bytes,
     memory_budget,
     repeat_results,
@@ -89,17 +89,8 @@ def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any],
     if (decoding.get("num_beams") or 1) > 1:
         # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
         return 1 if decoding.get("do_sample") else batch_size, False
-    mixes_lengths = names <= SCORE_ARGUMENTS and _supports_padding(dialogue_model.model)
+    mixes_lengths = names <= SCORE_ARGUMENTS and has_attention_only(dialogue_model.model)
     return batch_size if names <= ROW_ARGUMENTS else 1, mixes_lengths
-
-
-def _supports_padding(model: Any) -> bool:
-    """Return True for a decoder with attention layers only, where padding before a context cannot change responses."""
-    if model.config.is_encoder_decoder:
-        return False
-    return all(
-        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in DynamicCache(config=model.config).layers
-    )
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:

@@ -24,6 +24,7 @@ from evenhand.evaluation.families.generation_bias.costs.capability import capabi
 from evenhand.evaluation.families.generation_bias.costs.relevance import (
     LIKELIHOODS,
     likelihood_changes,
+    sample_prompts,
     undefined_changes,
 )
 from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
@@ -38,7 +39,7 @@ from evenhand.evaluation.families.generation_bias.metric import compare_generati
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.results import UNSEEN, BiasScore, find_score
+from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.settings import TESTBED
@@ -104,16 +105,20 @@ def _likelihood_changes(
             reason = f"the revision of {settings.name} is no longer the measured one"
             return undefined_changes(reason, signature)
         base: list[DialogueModel] = []  # loaded once, if a table is not on disk
+        old = before.table(LIKELIHOODS) if before.has(LIKELIHOODS) else None
 
         def likelihoods(side: str, responses: list[str]) -> pd.DataFrame:
             base[:] = base or [load_dialogue_model(model)]
-            name = f"{LIKELIHOODS}_{side}"
-            return likelihoods_of_responses(run, name, base[0], rows[0].prompts, responses, measured["control_tag"])
+            prompts, name = rows[0].prompts, f"{LIKELIHOODS}_{side}"
+            if old is None:
+                share, n_parameters = before.config.settings.relevance_share, base[0].model.num_parameters()
+                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, n_parameters)
+            else:
+                drawn = prompts[PROMPT_ID].isin(old[PROMPT_ID]).to_numpy()
+            return likelihoods_of_responses(run, name, base[0], prompts, responses, measured["control_tag"], drawn)
 
         new = run.table(f"{LIKELIHOODS}_after", lambda: likelihoods("after", rows[1].responses))
-        if before.has(LIKELIHOODS):
-            old = before.table(LIKELIHOODS)
-        else:
+        if old is None:
             old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
 
         def within_template(side: str, responses: list[str]) -> pd.DataFrame:

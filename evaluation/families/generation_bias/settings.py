@@ -60,6 +60,9 @@ class Settings:
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
     resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
+    relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
+        None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
+    )
 
 
 @strict_dataclass

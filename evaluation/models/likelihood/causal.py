@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import longest_first, tokenize_texts
 from evenhand.evaluation.models.input_lengths import max_positions
-from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
+from evenhand.evaluation.models.likelihood.tokens import common_prefix_length, conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
@@ -88,7 +88,7 @@ def encode(
     head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
     texts = tokenize_texts(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
     end = [tokenizer.eos_token_id] if end_of_sequence else []
-    begin = [1 + _common_prefix_length(head, text) for text in texts]
+    begin = [1 + common_prefix_length(head, text) for text in texts]
     for sentence, text, n_unscored in zip(sentences, texts, begin, strict=True):
         if 1 + len(text) == n_unscored:
             raise InputError(f"sentences: {sentence!r} has no tokens for {name}; leave it out.")
@@ -98,11 +98,6 @@ def encode(
                 f"{max_tokens:.0f}. Shorten it or leave it out."
             )
     return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
-
-
-def _common_prefix_length(first: list[int], second: list[int]) -> int:
-    pairs = zip(first, second, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def sequence_log_likelihoods(

@@ -1,17 +1,27 @@
 """Log-likelihoods of token sequences under a causal or an encoder-decoder model."""
 
+import inspect
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import activations_bytes, batch_size_limit, logits_bytes, run_batches
+from evenhand.evaluation.models.batches import (
+    activations_bytes,
+    batch_size_limit,
+    cache_bytes,
+    has_attention_only,
+    logits_bytes,
+    run_batches,
+)
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
+MIN_SHARED_TOKENS = 8  # a shorter common prefix of a batch is read with each row, because a pass has a fixed cost
 
 
 def conditional_log_likelihoods(
@@ -24,7 +34,8 @@ def conditional_log_likelihoods(
     """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
     An encoder-decoder model encodes the head and scores the tail. A causal model reads head and tail as one sequence
-    and scores the tail. Each token is scored given all previous tokens.
+    and scores the tail. Each token is scored given all previous tokens. The common prefix of a batch, such as a system
+    prompt and the beginning of a chat template, is read once.
 
     Args:
         heads, tails: token ids of each row's context and of its scored text, (n,) lists.
@@ -34,7 +45,11 @@ def conditional_log_likelihoods(
         InputError: A score is NaN.
     """
     network = dialogue_model.model
-    limit = batch_size_limit(network, lambda length: logits_bytes(network, length) + activations_bytes(network, length))
+
+    def row_bytes(length: int) -> int:
+        return logits_bytes(network, length) + activations_bytes(network, length) + cache_bytes(network, length)
+
+    limit = batch_size_limit(network, row_bytes)
 
     def compute(rows: np.ndarray) -> np.ndarray:
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
@@ -53,25 +68,51 @@ def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
 @torch.inference_mode()
 def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> np.ndarray:
     model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
-    encoder_decoder = dialogue_model.kind == "encoder_decoder"
-    inputs = heads if encoder_decoder else [head + tail for head, tail in zip(heads, tails, strict=True)]
-    # With padding on the right, no scored token of a causal model attends to it.
-    arguments = {
-        "input_ids": _pad_right(inputs, filler).to(model.device),
-        "attention_mask": _pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
-    }
-    if encoder_decoder:
+    if dialogue_model.kind == "encoder_decoder":
         labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
-        logits = model(**arguments, labels=labels).logits  # the model shifts the labels to the right
+        mask = _pad_right([[1] * len(ids) for ids in heads], 0).to(model.device)
+        # The model shifts the labels to the right.
+        logits = model(input_ids=_pad_right(heads, filler).to(model.device), attention_mask=mask, labels=labels).logits
     else:
+        inputs = [head + tail for head, tail in zip(heads, tails, strict=True)]
+        shared = _shared_tokens(model, heads)
         labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
         first = max(1, min(map(len, heads)))  # no row scores an earlier position
         labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
-        logits = model(**arguments, use_cache=False).logits[:, first - 1 : -1]
+        arguments: dict[str, Any] = {"use_cache": shared > 0}
+        if shared:
+            prefix = torch.tensor([heads[0][:shared]], device=model.device)
+            cache = model(input_ids=prefix, use_cache=True).past_key_values
+            cache.batch_repeat_interleave(len(inputs))
+            arguments["past_key_values"] = cache
+        if "logits_to_keep" in inspect.signature(model.forward).parameters:
+            arguments["logits_to_keep"] = labels.shape[1] + 1
+        # With padding on the right, no scored token of a causal model attends to it.
+        logits = model(
+            input_ids=_pad_right([ids[shared:] for ids in inputs], filler).to(model.device),
+            attention_mask=_pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
+            **arguments,
+        ).logits[:, -1 - labels.shape[1] : -1]
     losses = torch.nn.functional.cross_entropy(
         logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
     )
     return -losses.view(labels.shape).double().sum(1).cpu().numpy()
+
+
+def _shared_tokens(model: Any, heads: Sequence[list[int]]) -> int:
+    """Return how many first tokens of all heads the model reads once for the whole batch, 0 for none.
+
+    At least one token of each head is left, whose logits score the first token of the tail.
+    """
+    # The first and the last head in lexicographic order differ no later than any other two.
+    shared = min(common_prefix_length(min(heads), max(heads)), min(map(len, heads)) - 1)
+    return shared if len(heads) > 1 and shared >= MIN_SHARED_TOKENS and has_attention_only(model) else 0
+
+
+def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common before their first difference."""
+    pairs = zip(first, second, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:

@@ -20,14 +20,14 @@ from evenhand.evaluation.families.generation_bias.collect.responses import (
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES
-from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, sample_prompts
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import prompt_format
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
-from evenhand.evaluation.results import RESPONSE
+from evenhand.evaluation.results import PROMPT_ID, RESPONSE
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.run import Run
@@ -81,7 +81,9 @@ def _write_tables(
     check_nonempty(responses)
     if config.settings.relevance and not run.has(LIKELIHOODS):
         with run.step(LIKELIHOODS):
-            run.write(LIKELIHOODS, likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag))
+            n_parameters = model().model.num_parameters()
+            drawn = sample_prompts(prompts[PROMPT_ID].tolist(), config.settings.relevance_share, n_parameters)
+            run.write(LIKELIHOODS, likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag, drawn))
     if (path := neutral_dialogue(config)) is not None:
         pairs = load_neutral_dialogue(path)
         run.ensure(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))

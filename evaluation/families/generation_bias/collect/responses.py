@@ -101,7 +101,13 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
 
 
 def likelihoods_of_responses(
-    run: Run, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
+    run: Run,
+    name: str,
+    model: DialogueModel,
+    prompts: pd.DataFrame,
+    responses: Sequence[str],
+    tag: str,
+    is_drawn: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Return the log-likelihood of each response after its prompt and after another prompt; save finished batches.
 
@@ -114,25 +120,29 @@ def likelihoods_of_responses(
         run: saves the batches under `name`.
         model: the model under which likelihoods are computed.
         tag: the model's control tag, appended to each context.
+        is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
     """
-    other = other_prompts(prompts)
-    with_other = np.flatnonzero(other >= 0)
-    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
-    contexts = render_contexts(model, [*texts, *texts[other[with_other]]], [*personas, *personas[with_other]], tag)
-    continuations = [*responses, *(responses[row] for row in with_other)]
+    drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
+    other = other_prompts(prompts)[drawn]
+    with_other = other >= 0
+    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[drawn]
+    contexts = render_contexts(
+        model, [*texts[drawn], *texts[other[with_other]]], [*personas, *personas[with_other]], tag
+    )
+    scored = [responses[row] for row in drawn]
+    continuations = [*scored, *(scored[row] for row in np.flatnonzero(with_other))]
     parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
     for shard in parts.unfinished_shards():
-        parts.save(
-            shard, response_log_likelihoods(model, contexts, continuations, shard=shard), "relevance", "responses"
-        )
+        batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
+        parts.save(shard, batches, "relevance", "likelihoods")
     table = parts.read()
-    n, other_log_likelihood = len(prompts), np.full(len(prompts), np.nan)
+    n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(
         {
-            PROMPT_ID: ids,
-            "other_prompt_id": np.where(other >= 0, ids[other], None),
+            PROMPT_ID: ids[drawn],
+            "other_prompt_id": np.where(with_other, ids[other], None),
             "log_likelihood": table["log_likelihood"].to_numpy()[:n],
             "other_log_likelihood": other_log_likelihood,
             "tokens": table["tokens"].to_numpy()[:n],

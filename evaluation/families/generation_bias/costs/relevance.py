@@ -13,10 +13,14 @@ Let c be the prompt (and persona) of response r, and c′ a prompt with the same
   reveals about its template.
 - For responses that do not depend on the template, the expected relevance is 0, since c and c′ are exchangeable.
 - The descriptor is the same in c and c′, so equal treatment of descriptors does not lower the relevance.
+
+Reading a response after two prompts takes as long as generating it, or longer, and the mean over a part of the
+responses is precise enough. `sample_prompts` draws this part.
 """
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +38,9 @@ LIKELIHOOD_METRICS = ("relevance", "relevance_within_template", "response_perple
 NO_OTHER_PROMPT = "no prompt has another prompt with its descriptor and another template"
 TOO_LONG = "every prompt with its response is too long for the model"
 NOT_RELEVANT = "the relevance before is not significantly above 0"
+# With SmolLM2-135M-Instruct, the 95 % interval of the relevance of 300 responses is ±8 % of its value.
+SHARE, MIN_RESPONSES = 0.1, 300
+SMALL_MODEL = 10_000_000  # parameters; scoring all responses by a smaller model takes seconds
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
@@ -58,6 +65,29 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     return others
 
 
+def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
+    """Return whether the response to each prompt is scored, (n,) bool.
+
+    The prompts with the smallest hashes of their prompt_id are drawn: round(share · n), and at least 1. Runs over the
+    same prompts, such as before and after tuning, thus score the responses to the same prompts.
+
+    Args:
+        share: the share of prompts that are drawn, in (0, 1]. None: a tenth, but at least MIN_RESPONSES prompts; all
+            for a model with less than SMALL_MODEL parameters.
+        n_parameters: number of parameters of the model that scores the responses.
+    """
+    n = len(prompt_ids)
+    drawn = max(1, round((SHARE if share is None else share) * n))
+    if share is None:
+        drawn = n if n_parameters < SMALL_MODEL else max(MIN_RESPONSES, drawn)
+    if drawn >= n:
+        return np.ones(n, dtype=bool)
+    hashes = [hashlib.blake2b(f"relevance:{prompt_id}".encode(), digest_size=8).digest() for prompt_id in prompt_ids]
+    is_drawn = np.zeros(n, dtype=bool)
+    is_drawn[sorted(range(n), key=hashes.__getitem__)[:drawn]] = True
+    return is_drawn
+
+
 def _descriptor_rows(prompts: pd.DataFrame) -> list[np.ndarray]:
     groups = prompts.groupby([prompts[DESCRIPTOR].astype(str), prompts[AXIS].astype(str)], sort=True)
     return [np.asarray(rows) for rows in groups.indices.values()]
@@ -68,21 +98,40 @@ def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
     return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
 
 
+def _strata(prompts: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
+    """Return the strata for intervals, (r,): the cells if all prompts are scored, one stratum for r drawn prompts.
+
+    The interval of a random sample includes the differences between cells, because the sample does not fix how many
+    prompts are drawn from each cell.
+    """
+    return cell_codes(prompts) if len(table) == len(prompts) else np.zeros(len(table), dtype=int)
+
+
+def _with_sample(signature: Mapping[str, Any], prompts: pd.DataFrame, table: pd.DataFrame) -> Mapping[str, Any]:
+    """Return the signature; if only a part of the prompts was drawn, with their number and the rule in `scored`."""
+    if len(table) == len(prompts):
+        return signature
+    rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
+    return {**signature, "scored": rule}
+
+
 def likelihood_scores(
     prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any], group: Mapping[str, str] | None = None
 ) -> list[BiasScore]:
     """Return the scores `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
 
-    Neither has an ideal. An empty response counts as its end-of-sequence token. Intervals: 95 %, over new responses in
-    the same cells, by Student's t; for the perplexity by the delta method for the ratio of two means.
+    Neither has an ideal. An empty response counts as its end-of-sequence token. Intervals: 95 %, by Student's t, over
+    new responses in the same cells, or over new samples of prompts and responses if the table has only a part of the
+    prompts; for the perplexity by the delta method for the ratio of two means. `n` counts the drawn responses that have
+    a score, `n_left_out` the drawn responses without a score.
 
     Args:
-        prompts: the prompts, in the order of the rows of `table`.
-        table: the result of `likelihoods_of_responses`.
+        prompts: all prompts.
+        table: the result of `likelihoods_of_responses`, with a row for each prompt, or for each drawn prompt.
     """
-    common = {"group": dict(group or {}), "signature": signature}
+    common = {"group": dict(group or {}), "signature": _with_sample(signature, prompts, table)}
     rows = [_usable(table, both) for both in (True, False)]
-    cells = cell_codes(prompts)
+    cells = _strata(prompts, table)
     scores = []
     for metric, bounds, usable in (("relevance", ANY, rows[0]), ("response_perplexity", (1.0, math.inf), rows[1])):
         n, part = int(usable.sum()), table[usable]
@@ -107,14 +156,16 @@ def likelihood_changes(
 ) -> list[BiasScore]:
     """Return likelihood scores of two runs over the same prompts, by group `run`, and the paired changes.
 
-    All likelihoods are under one model. The changes are `relevance_difference` (nats); `relevance_kept` (after /
-    before, ideal 1; Fieller's interval; undefined if the relevance before is not significantly above 0); and
-    `response_perplexity_rise` (after / before − 1; interval by the delta method for the logarithm).
+    All likelihoods are under one model, of responses to the same prompts. The changes are `relevance_difference`
+    (nats); `relevance_kept` (after / before, ideal 1; Fieller's interval; undefined if the relevance before is not
+    significantly above 0); and `response_perplexity_rise` (after / before − 1; interval by the delta method for the
+    logarithm).
     """
     scores = []
     for name, table in (("before", before), ("after", after)):
         scores += likelihood_scores(prompts, table, signature, {"run": name})
-    cells, common = cell_codes(prompts), {"signature": signature}
+    cells, signature = _strata(prompts, before), _with_sample(signature, prompts, before)
+    common = {"signature": signature}
     usable = _usable(before, True) & _usable(after, True)
     common |= {"n": int(usable.sum()), "n_left_out": int((~usable).sum())}
     if not usable.any():

@@ -90,7 +90,8 @@ def cost_table(data: ReportData) -> Table:
         if data.is_comparison and score.metric == metric.name and not score.group
     ]
     caption = "What it cost" if data.is_comparison else "Quality of the responses"
-    note = text.likelihood_note(data.is_comparison) if any(map(data.comparisons, LIKELIHOOD_METRICS)) else ""
+    likelihoods = [row.before or row.after for metric in LIKELIHOOD_METRICS for row in data.comparisons(metric)]
+    note = text.likelihood_note(data.is_comparison, likelihoods[0].signature.get("scored")) if likelihoods else ""
     note = " ".join(filter(None, [note, text.capability_note(capabilities) if capabilities else ""]))
     return Table(caption, _columns("measure", data.is_comparison), (*changes, *rows), note=note)
 

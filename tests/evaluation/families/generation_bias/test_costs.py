@@ -11,6 +11,7 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import (
     likelihood_changes,
     likelihood_scores,
     other_prompts,
+    sample_prompts,
 )
 from evenhand.evaluation.families.generation_bias.costs.scores import style_share
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
@@ -206,6 +207,44 @@ def test_intervals_cover_the_truth_over_new_responses_in_the_same_cells():
             low, high = find_score(changes, metric).interval
             held[metric] += low <= true <= high
     assert all(0.92 <= count / 400 <= 0.98 for count in held.values()), held
+
+
+def test_the_same_prompts_are_drawn_in_every_run():
+    ids = [f"p{row}" for row in range(5000)]
+    drawn = sample_prompts(ids, None, 10**8)
+    assert drawn.sum() == 500 and sample_prompts(ids[:1000], None, 10**8).sum() == 300
+    assert sample_prompts(ids[:300], None, 10**8).all() and sample_prompts(ids, None, 10**6).all()
+    assert sample_prompts(ids, 0.5, 10**6).sum() == 2500 and sample_prompts(ids[:3], 0.1, 10**6).sum() == 1
+    shuffled = np.random.default_rng(0).permutation(5000)
+    again = sample_prompts([ids[row] for row in shuffled], None, 10**8)
+    np.testing.assert_array_equal(drawn[shuffled], again)
+    assert not (drawn & ~sample_prompts(ids, 0.2, 10**8)).any()  # a larger share keeps the prompts of a smaller one
+    assert 2300 < np.flatnonzero(drawn).mean() < 2700  # neither the first prompts nor the last
+
+
+def test_intervals_of_drawn_responses_cover_the_truth_over_all_prompts():
+    rng, held = np.random.default_rng(1), {"relevance": 0, "relevance_kept": 0, "response_perplexity_rise": 0}
+    prompts = grid(10, 5, 4)
+    cells, n = cell_codes(prompts), len(prompts)
+    effect = rng.normal(2.0, 1.0, 50)[cells]
+    truth = {"relevance": effect.mean(), "relevance_kept": 0.8, "response_perplexity_rise": math.exp(0.1) - 1}
+    for repeat in range(400):
+        ids = [f"{repeat}-{row}" for row in range(n)]
+        own = rng.normal(-3, 1, n)
+        new = own - 0.1 + rng.normal(0, 0.3, n)
+        before, after = (
+            likelihoods(ll, ll - kept * effect - rng.normal(0, 1, n))[sample_prompts(ids, 0.25, 0)]
+            for ll, kept in ((own, 1.0), (new, 0.8))
+        )
+        changes = likelihood_changes(prompts, before, after, {"seed": 0})
+        for metric, true in truth.items():
+            run = {"run": "before"} if metric == "relevance" else {}
+            low, high = find_score(changes, metric, **run).interval
+            held[metric] += low <= true <= high
+    assert all(0.92 <= count / 400 <= 0.99 for count in held.values()), held
+    score = find_score(changes, "relevance_kept")
+    assert (score.n, score.n_left_out, score.signature["scored"]["of"]) == (50, 0, 200)
+    assert score.signature["seed"] == 0 and score.signature["scored"]["responses"] == 50
 
 
 def test_style_drift_is_unbiased_with_and_without_a_change():

@@ -57,6 +57,21 @@ def test_likelihoods_equal_one_row_at_a_time(kind, at_once, monkeypatch):
     assert tokens.tolist() == [count for _, count in expected] == [3, 6, 1, 2, 2]
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "sliding"])
+def test_a_common_prefix_is_read_once_per_batch(name):
+    model = replace(tiny(name), kind="chat")
+    prefix = "a b c d e f g h i j "
+    rows = [(prefix + context, response) for context, response in (*ROWS, ("a", "b c d e f"))]
+    positions = []
+    model.model.register_forward_pre_hook(
+        lambda _, arguments, named: positions.append(named["input_ids"].numel()), with_kwargs=True
+    )
+    log_likelihood, _ = response_perplexity(model, *zip(*rows, strict=True))
+    assert positions[0] >= 10 and len(positions) == 2, positions  # one batch: the prefix, then the rest of each row
+    assert positions[1] < len(rows) * 10
+    np.testing.assert_allclose(log_likelihood, [naive(model, *row)[0] for row in rows], atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
     model = tiny_of(kind)
