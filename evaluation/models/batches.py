@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import psutil
 import torch
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
@@ -95,18 +94,6 @@ def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
         "key_heads": size(heads, "num_key_value_heads"),
         "head": size(max(1, hidden // heads), "head_dim", "d_kv"),
     }
-
-
-def has_attention_only(model: PreTrainedModel) -> bool:
-    """Return True for a decoder with attention layers only, whose cache has keys and values for each position.
-
-    Padding before a context cannot change the responses of such a model.
-    """
-    if model.config.is_encoder_decoder:
-        return False
-    return all(
-        type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in DynamicCache(config=model.config).layers
-    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -19,12 +19,12 @@ from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
     group_rows,
-    has_attention_only,
     logits_bytes,
     memory_budget,
     repeat_results,
     run_batches,
 )
+from evenhand.evaluation.models.common_prefix import has_attention_only, prefix_cache, shared_tokens
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.input_lengths import check_input_lengths
@@ -149,9 +149,18 @@ def _generate_batch(
     `seeds` has one seed for each context; `arguments` are arguments of `generate`.
     """
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
-    side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
-    inputs = tokenizer.pad({"input_ids": contexts}, padding_side=side, return_tensors="pt")
+    samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
+    side, shared = "right" if dialogue_model.kind == "encoder_decoder" else "left", 0
+    if SCORE_ARGUMENTS.issuperset(arguments) and not is_beam_search:
+        # Padding follows the prefix, and would push it out of a sliding window.
+        shared = shared_tokens(model, contexts, sliding_windows=False)
+    inputs = tokenizer.pad({"input_ids": [ids[shared:] for ids in contexts]}, padding_side=side, return_tensors="pt")
     inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
+    if shared:
+        prefix = torch.tensor([contexts[0][:shared]], device=model.device).expand(len(contexts), -1)
+        inputs["input_ids"] = torch.cat([prefix, inputs["input_ids"]], dim=1)
+        inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
+        inputs["past_key_values"] = prefix_cache(model, contexts[0][:shared], len(contexts))
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     processors = LogitsProcessorList([RefuseNaN()])
     arguments = {"logits_processor": processors, **arguments}
@@ -159,7 +168,6 @@ def _generate_batch(
         arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])
     if size := arguments.pop("no_repeat_ngram_size", None):
         processors.append(ResponseNGramBlock(size, start))
-    samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
     if samples and not is_beam_search:
         uniforms = torch.from_numpy(_uniforms(seeds, arguments["max_new_tokens"])).to(model.device)
         arguments |= {"custom_generate": sample_rows, "uniforms": uniforms}

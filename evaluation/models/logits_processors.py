@@ -12,6 +12,8 @@ from transformers.generation import NoRepeatNGramLogitsProcessor
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 
+BLOCK = 256  # tokens that are summed together; about the square root of a large vocabulary
+
 
 class RefuseNaN(LogitsProcessor):
     """Raises an InputError if a model's scores are NaN, because decoding would return arbitrary tokens."""
@@ -36,18 +38,24 @@ class ResponseNGramBlock(LogitsProcessor):
 
 
 class SampleRows(LogitsProcessor):
-    """Samples one token per row and sets the scores of all other tokens to −∞, for greedy decoding.
+    """Samples one token per row, and returns scores of 1 for the sampled tokens and 0 for all others.
 
     `uniforms` are random numbers in [0, 1), (b, m), one for each row and new token; responses begin at position
-    `start`.
+    `start`. Greedy decoding with these scores chooses the sampled tokens. All calls return the same tensor, because
+    filling a new one takes as long as sampling.
     """
 
     def __init__(self, uniforms: torch.Tensor, start: int) -> None:
         self.uniforms, self.start = uniforms, start
+        self.one_hot = self.tokens = torch.empty(0)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        tokens = _sample_tokens(scores, self.uniforms[:, input_ids.shape[1] - self.start])
-        return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
+        if self.one_hot.shape == scores.shape:
+            self.one_hot.scatter_(1, self.tokens, 0.0)
+        else:
+            self.one_hot = torch.zeros_like(scores)
+        self.tokens = _sample_tokens(scores, self.uniforms[:, input_ids.shape[1] - self.start])[:, None]
+        return self.one_hot.scatter_(1, self.tokens, 1.0)
 
 
 def sample_rows(
@@ -72,12 +80,26 @@ def sample_rows(
 def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return one sampled token per row by inverse transform sampling; scores (b, v), uniforms (b,) in [0, 1).
 
-    The sampled token is the first whose cumulative probability exceeds the row's uniform number. A GPU's parallel sums
-    need not be monotone, so that once in millions of draws the search ends at a token of probability 0 or after the
-    last token. The most probable token is then returned.
+    The sampled token is the first whose cumulative probability exceeds the row's uniform number. The search is first
+    over sums of BLOCK tokens, then within a block, because a cumulative sum over the vocabulary takes longer than the
+    softmax. Sums are rounded, so that once in millions of draws the search ends at a token of probability 0 or after
+    the last token. The most probable token is then returned.
     """
     probabilities = scores.softmax(1)
-    cumulative = probabilities.cumsum(1)
-    tokens = torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True)
-    tokens.clamp_(max=scores.shape[1] - 1)
-    return torch.where(probabilities.gather(1, tokens) > 0, tokens, probabilities.argmax(1, keepdim=True)).squeeze(1)
+    n_rows, n_tokens = probabilities.shape
+    n_full = n_tokens // BLOCK * BLOCK
+    sums = [probabilities[:, :n_full].view(n_rows, -1, BLOCK).sum(2), probabilities[:, n_full:].sum(1, keepdim=True)]
+    cumulative = torch.cat(sums, dim=1).cumsum(1)
+    target = uniforms[:, None] * cumulative[:, -1:]
+    block = torch.searchsorted(cumulative, target, right=True).clamp_(max=cumulative.shape[1] - 1)
+    target -= torch.where(block > 0, cumulative.gather(1, (block - 1).clamp_(min=0)), 0.0)
+    candidates = block * BLOCK + torch.arange(BLOCK, device=scores.device)
+    exists = candidates < n_tokens
+    candidates.clamp_(max=n_tokens - 1)
+    within = torch.where(exists, probabilities.gather(1, candidates), 0.0).cumsum(1)
+    place = torch.searchsorted(within, target, right=True).clamp_(max=BLOCK - 1)
+    tokens = candidates.gather(1, place)
+    is_possible = probabilities.gather(1, tokens) > 0
+    if not is_possible.all():
+        tokens = torch.where(is_possible, tokens, probabilities.argmax(1, keepdim=True))
+    return tokens.squeeze(1)

@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import longest_first, tokenize_texts
+from evenhand.evaluation.models.common_prefix import common_prefix_length
 from evenhand.evaluation.models.input_lengths import max_positions
-from evenhand.evaluation.models.likelihood.tokens import common_prefix_length, conditional_log_likelihoods
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 

@@ -12,16 +12,15 @@ from evenhand.evaluation.models.batches import (
     activations_bytes,
     batch_size_limit,
     cache_bytes,
-    has_attention_only,
     logits_bytes,
     run_batches,
 )
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
+from evenhand.evaluation.models.common_prefix import prefix_cache, shared_tokens
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
-MIN_SHARED_TOKENS = 8  # a shorter common prefix of a batch is read with each row, because a pass has a fixed cost
 
 
 def conditional_log_likelihoods(
@@ -75,16 +74,13 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
         logits = model(input_ids=_pad_right(heads, filler).to(model.device), attention_mask=mask, labels=labels).logits
     else:
         inputs = [head + tail for head, tail in zip(heads, tails, strict=True)]
-        shared = _shared_tokens(model, heads)
+        shared = shared_tokens(model, heads)
         labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
         first = max(1, min(map(len, heads)))  # no row scores an earlier position
         labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
         arguments: dict[str, Any] = {"use_cache": shared > 0}
         if shared:
-            prefix = torch.tensor([heads[0][:shared]], device=model.device)
-            cache = model(input_ids=prefix, use_cache=True).past_key_values
-            cache.batch_repeat_interleave(len(inputs))
-            arguments["past_key_values"] = cache
+            arguments["past_key_values"] = prefix_cache(model, heads[0][:shared], len(inputs))
         if "logits_to_keep" in inspect.signature(model.forward).parameters:
             arguments["logits_to_keep"] = labels.shape[1] + 1
         # With padding on the right, no scored token of a causal model attends to it.
@@ -97,22 +93,6 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
         logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
     )
     return -losses.view(labels.shape).double().sum(1).cpu().numpy()
-
-
-def _shared_tokens(model: Any, heads: Sequence[list[int]]) -> int:
-    """Return how many first tokens of all heads the model reads once for the whole batch, 0 for none.
-
-    At least one token of each head is left, whose logits score the first token of the tail.
-    """
-    # The first and the last head in lexicographic order differ no later than any other two.
-    shared = min(common_prefix_length(min(heads), max(heads)), min(map(len, heads)) - 1)
-    return shared if len(heads) > 1 and shared >= MIN_SHARED_TOKENS and has_attention_only(model) else 0
-
-
-def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many tokens two sequences have in common before their first difference."""
-    pairs = zip(first, second, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:

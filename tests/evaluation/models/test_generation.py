@@ -253,12 +253,39 @@ def test_tokens_are_drawn_by_probability(monkeypatch):
     assert logits_processors._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
     # Parallel sums on a GPU need not be monotone.
     probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
-    uneven = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, 0.9999]])
-    monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, dim: uneven.repeat(len(self), 1))
+    uneven, cumsum = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, *[0.9999] * 252]]), torch.Tensor.cumsum
+    monkeypatch.setattr(
+        torch.Tensor,
+        "cumsum",
+        lambda self, dim: uneven.repeat(len(self), 1) if self.shape[1] == 256 else cumsum(self, dim),
+    )
     uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
     tokens = logits_processors._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
     assert set(tokens.tolist()) == {0, 3}
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
+
+
+@pytest.mark.parametrize("n_tokens", [5, 256, 700, 1024])
+def test_tokens_are_found_by_blocks(n_tokens):
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn((400, n_tokens), generator=generator, dtype=torch.float64)
+    uniforms = torch.rand(400, generator=generator, dtype=torch.float64)
+    cumulative = scores.softmax(1).cumsum(1)
+    expected = [int((row > uniform).nonzero()[0]) for row, uniform in zip(cumulative, uniforms, strict=True)]
+    assert logits_processors._sample_tokens(scores, uniforms).tolist() == expected
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding"])
+def test_a_common_prefix_is_read_once(architecture):
+    model, positions = tiny(architecture), []
+    contexts = ["a b c d e f g h i " + rest + "<eos>" for rest in ("a", "b c", "d e f", "j i h g")]
+    model.model.register_forward_pre_hook(
+        lambda _, arguments, named: positions.append(named["input_ids"].numel()), with_kwargs=True
+    )
+    arguments = decoding("sample", max_new_tokens=8)
+    together = generate_in_order(model, contexts, range(4), arguments)
+    assert positions[:2] == ([4 * 14, 4] if architecture == "sliding" else [9, 4 * 5])
+    assert together == generate_in_order(model, contexts, range(4), arguments, batch_size=1)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "bart"])
