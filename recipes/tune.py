@@ -37,6 +37,7 @@ from evenhand.evaluation.results import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -158,7 +159,8 @@ def bias_during_training(
     def measure(model: torch.nn.Module) -> dict[str, float]:
         current = replace(base, model=model)
         batch_size = config.decoding.batch_size
-        answered = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
+        with progress(len(prompts), "bias during training", "responses"):
+            answered = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
         vectors = classify_responses(classifier, answered[RESPONSE].tolist(), prompts[DESCRIPTOR].tolist())
         return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
 

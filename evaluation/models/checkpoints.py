@@ -5,6 +5,7 @@ causal model, or creates an empty tokenizer for a folder without a tokenizer. Th
 InputError instead.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,8 +40,11 @@ from evenhand.evaluation.models.revisions import (
     local_folder,
     model_revision,
 )
+from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import AUTO, CheckpointSettings
+
+log = logging.getLogger("evenhand")
 
 disable_progress_bar()  # a bar for the weights of each small model would hide the bars of long computations
 
@@ -78,6 +82,7 @@ def load_network(
         model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
     if folder is None or not is_adapter(folder):
         config = load_config(model)
+        log.info("loading %s, %s in %s", display_name(model.name), config.model_type, model.dtype)
         weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
     base, revision = adapter_base(folder, model.base, model.revision)

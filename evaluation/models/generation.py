@@ -29,7 +29,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.logits_processors import RefuseNaN, ResponseNGramBlock, sample_rows
+from evenhand.evaluation.models.logits_processors import RefuseNaN, ReportTokens, ResponseNGramBlock, sample_rows
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
@@ -126,7 +126,8 @@ def _generate_batches(
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
         contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
-        return _generate_batch(dialogue_model, contexts, seeds, decoding)
+        n_responses = sum(len(rows[job]) for job in batch)
+        return _generate_batch(dialogue_model, contexts, seeds, decoding, n_responses)
 
     batches = run_batches(
         jobs,
@@ -142,11 +143,16 @@ def _generate_batches(
 
 
 def _generate_batch(
-    dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
+    dialogue_model: DialogueModel,
+    contexts: Sequence[list[int]],
+    seeds: Sequence[int],
+    arguments: dict[str, Any],
+    n_responses: int,
 ) -> list[tuple[str | None, bool]]:
     """Return the response to each context of a batch and whether max_new_tokens ended the response.
 
-    `seeds` has one seed for each context; `arguments` are arguments of `generate`.
+    `seeds` has one seed for each context; `arguments` are arguments of `generate`; `n_responses` is the number of
+    responses in the progress that the batch is worth.
     """
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
@@ -162,7 +168,7 @@ def _generate_batch(
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
         inputs["past_key_values"] = prefix_cache(model, contexts[0][:shared], len(contexts))
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
-    processors = LogitsProcessorList([RefuseNaN()])
+    processors = LogitsProcessorList([RefuseNaN(), ReportTokens(n_responses / arguments["max_new_tokens"])])
     arguments = {"logits_processor": processors, **arguments}
     if strings := arguments.pop("stop_strings", None):  # with a `custom_generate`, `generate` ignores its tokenizer
         arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])

@@ -11,6 +11,7 @@ import pandas as pd
 
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.parts import Parts
+from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.runs.run_paths import PARTS
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import Tracker
@@ -55,7 +56,8 @@ class Run:
     def step(self, name: str) -> Iterator[None]:
         """Measure the duration of the block, and record the duration in `seconds` under the step's name."""
         start = time.monotonic()
-        yield
+        with working(name.replace("_", " ")):
+            yield
         self.seconds[name.replace("_", " ")] = round(time.monotonic() - start, 2)
 
     def has(self, name: str) -> bool:

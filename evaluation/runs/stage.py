@@ -25,6 +25,7 @@ from evenhand.evaluation.runs.manifest import (
     write_config,
     write_manifest,
 )
+from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
 from evenhand.evaluation.runs.settings_comparison import settings_differences, settings_sha256
@@ -73,7 +74,8 @@ def stage(
             run = Run(folder, settings_sha256(settings), tracker, inputs)
             for read in dict.fromkeys(run_folders(as_settings(config))):
                 tracker.link_inputs(read)
-            yield run
+            with working(command):
+                yield run
 
         def manifest() -> dict[str, Any]:
             return {

@@ -14,6 +14,7 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.results import display_name
+from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.settings import TuningSettings
 
 MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20
@@ -59,11 +60,13 @@ def output_change(
             max_rounding = max(max_rounding, float((_first_logits(unmerged, token_ids) - second).abs().max()))
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
     greedy_responses = []
-    for model in (base, tuned):
+    for name, model in (("base", base), ("tuned model", tuned)):
         responses = [""] * len(contexts)
-        for indices, texts, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
-            for index, text in zip(indices, texts, strict=True):
-                responses[index] = text
+        with progress(len(contexts), f"greedy responses of the {name}", "responses") as advance:
+            for indices, texts, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
+                for index, text in zip(indices, texts, strict=True):
+                    responses[index] = text
+                advance(len(indices))
         greedy_responses.append(responses)
     differ = [before != after for before, after in zip(*greedy_responses, strict=True)]
     return OutputChange(len(contexts), max_change, sum(differ) / len(differ), max_rounding)
@@ -94,9 +97,15 @@ def check_outputs_changed(
         )
 
 
-def perplexity(model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]) -> float:
-    """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
-    log_likelihood, tokens = response_perplexity(model, contexts, responses)
+def perplexity(
+    model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
+) -> float:
+    """Return the perplexity of the responses to the contexts; infinity if a probability is 0.
+
+    `description` describes the computation in the progress.
+    """
+    with progress(len(contexts), description, "responses") as advance:
+        log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
 

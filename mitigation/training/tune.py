@@ -193,7 +193,8 @@ def _verify_saved_model(
         prompts, responses = neutral
         tags = base.control_tag, data.control_tag  # tags of the base and of the tuned model
         pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
-    before, after = (perplexity(model, *pair) for model, pair in zip((base, tuned), pairs, strict=True))
+    models = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
+    before, after = (perplexity(model, *pair, name) for (name, model), pair in zip(models.items(), pairs, strict=True))
     check_perplexity(before, after, settings)
     change = output_change(base, tuned, unmerged, data.validation[PROMPT])
     check_outputs_changed(change, base, settings, state.best_global_step, state.max_steps)

@@ -65,22 +65,28 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     return others
 
 
-def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
-    """Return whether the response to each prompt is scored, (n,) bool.
-
-    The prompts with the smallest hashes of their prompt_id are drawn: round(share · n), and at least 1. Runs over the
-    same prompts, such as before and after tuning, thus score the responses to the same prompts.
+def sample_size(n: int, share: float | None, n_parameters: int) -> int:
+    """Return how many of n responses are scored: round(share · n), and at least 1.
 
     Args:
         share: the share of prompts that are drawn, in (0, 1]. None: a tenth, but at least MIN_RESPONSES prompts; all
-            for a model with less than SMALL_MODEL parameters.
+            for a model with fewer than SMALL_MODEL parameters.
         n_parameters: number of parameters of the model that scores the responses.
     """
-    n = len(prompt_ids)
-    drawn = max(1, round((SHARE if share is None else share) * n))
     if share is None:
-        drawn = n if n_parameters < SMALL_MODEL else max(MIN_RESPONSES, drawn)
-    if drawn >= n:
+        return n if n_parameters < SMALL_MODEL else min(n, max(MIN_RESPONSES, round(SHARE * n)))
+    return max(1, round(share * n))
+
+
+def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
+    """Return whether the response to each prompt is scored, (n,) bool.
+
+    The `sample_size` prompts with the smallest hashes of their prompt_id are drawn. Runs over the same prompts, such as
+    before and after tuning, thus score the responses to the same prompts.
+    """
+    n = len(prompt_ids)
+    drawn = sample_size(n, share, n_parameters)
+    if drawn == n:
         return np.ones(n, dtype=bool)
     hashes = [hashlib.blake2b(f"relevance:{prompt_id}".encode(), digest_size=8).digest() for prompt_id in prompt_ids]
     is_drawn = np.zeros(n, dtype=bool)

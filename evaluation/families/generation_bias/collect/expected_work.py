@@ -1,0 +1,41 @@
+"""The steps of a measurement with their expected costs, which predict the time left of the whole measurement."""
+
+from collections.abc import Iterator
+
+from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.families import MeasureConfig
+from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
+from evenhand.evaluation.families.generation_bias.collect.rows import SECOND_STYLES, STYLES
+from evenhand.evaluation.families.generation_bias.costs.relevance import SMALL_MODEL, sample_size
+from evenhand.evaluation.families.generation_bias.settings import (
+    FIRST,
+    OFFENSIVE,
+    SECOND,
+    classifiers,
+    neutral_dialogue,
+)
+from evenhand.evaluation.settings import TESTBED
+
+# Time of one text as a share of the time of one response. Measured with SmolLM2-135M-Instruct and MiniLM; the rate of
+# the current step replaces the unit, so that only the ratios matter.
+LIKELIHOOD_COST, CLASSIFICATION_COST = 0.5, 0.05
+
+
+def expected_steps(config: MeasureConfig, n: int) -> Iterator[tuple[str, int, float]]:
+    """Yield the description, the number of texts and the cost of each step for n responses, in order of execution.
+
+    The cost is the time of the step as a multiple of the time of one response.
+    """
+    yield "responses", n, n
+    if config.loads_model:
+        if config.settings.relevance:
+            n_parameters = 0 if config.model.name == TESTBED else SMALL_MODEL
+            n_likelihoods = 2 * sample_size(n, config.settings.relevance_share, n_parameters)
+            yield "relevance", n_likelihoods, n_likelihoods * LIKELIHOOD_COST
+        if (path := neutral_dialogue(config)) is not None:
+            n_pairs = len(load_neutral_dialogue(path))
+            yield "perplexity", n_pairs, n_pairs * LIKELIHOOD_COST
+    checkpoints = classifiers(config)
+    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES), (OFFENSIVE, OFFENSIVENESS)):
+        if name in checkpoints:
+            yield table.replace("_", " "), n, n * CLASSIFICATION_COST
