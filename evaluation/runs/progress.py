@@ -87,11 +87,11 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
     if not processes.is_rank_zero():
         yield lambda n: None
         return
-    bar = tqdm(total=total, initial=done, desc=description, unit=f" {unit}", dynamic_ncols=True)
-    with (
-        bar if sys.stderr.isatty() else nullcontext() as bar,
-        _shown(_Step(description, unit, total, done, bar)) as step,
-    ):
+    bar = None
+    if sys.stderr.isatty():
+        bar = tqdm(total=total, initial=done, desc=description, unit=f" {unit}", dynamic_ncols=True)
+    step = _Step(description, unit, total, done, bar)
+    with nullcontext() if bar is None else bar, _shown(step):
         yield step.advance
     if bar is not None:
         return
@@ -159,13 +159,13 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _shown(step: _Step) -> Iterator[_Step]:
+def _shown(step: _Step) -> Iterator[None]:
     """Show a step while the block computes."""
     _steps.append(step)
     if len(_steps) == 1:
         threading.Thread(target=_write_lines, args=(step,), daemon=True).start()
     try:
-        yield step
+        yield
     finally:
         _steps.remove(step)
 
