@@ -26,7 +26,9 @@ def expected_steps(config: MeasureConfig, n: int) -> Iterator[tuple[str, int, fl
 
     The cost is the time of the step as a multiple of the time of one response.
     """
-    yield "responses", n, n
+    resampling = config.settings.resampling
+    n_generated = n if resampling.exponents is None else n * resampling.candidates
+    yield "responses", n_generated, n_generated
     if config.loads_model:
         if config.settings.relevance:
             n_parameters = 0 if config.model.name == TESTBED else SMALL_MODEL
