@@ -1,26 +1,23 @@
 """A benchmark of responses per second: `generate_responses` and three methods of transformers on the same prompts.
 
     python -m benchmarks.generation_throughput [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--runs 3]
-    python -m benchmarks.generation_throughput --gguf FILE --prompts 64 --batch_size 64 --runs 2
+    python -m benchmarks.real_model   # the same for a real chat model, with llama.cpp
 
 All methods sample from the model's distribution, up to 40 tokens. `padded` is `model.generate` over batches in the
 given order, padded on the left to the longest context of each batch. `static` is the same with a static cache.
 `continuous` is `model.generate_batch`, the library's continuous batching. One prompt in five has a persona, so contexts
 differ in length as in practice. The methods alternate, so that other work on the machine slows all of them; the rate
-per CPU second hardly depends on other work. `--gguf` reads the weights of a chat model from a GGUF file.
+per CPU second hardly depends on other work.
 """
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, ContinuousBatchingConfig, GenerationConfig
+from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
@@ -37,12 +34,12 @@ PERSONA_SHARE = 0.2
 BLOCK_TOKENS = 32  # block size of the paged cache
 
 
-def contexts_in_use(model: DialogueModel, n: int) -> list[str]:
-    """Return n rendered prompts of the paper's taxonomy in random order, one in five with a persona."""
+def contexts_in_use(model: DialogueModel, n: int, persona_share: float = PERSONA_SHARE) -> list[str]:
+    """Return n rendered prompts of the paper's taxonomy in random order, a share of them with a persona."""
     rng = np.random.default_rng(0)
     rows = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0, personas=load_personas(None)).to_pandas()
     rows = rows.sample(n, random_state=0)
-    personas = np.where(rng.random(n) < PERSONA_SHARE, rows[PERSONA], "")
+    personas = np.where(rng.random(n) < persona_share, rows[PERSONA], "")
     return render_contexts(model, rows[TEXT].tolist(), personas.tolist())
 
 
@@ -94,20 +91,6 @@ def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: 
 METHODS = (padded, static, continuous, responses_by_row)
 
 
-def load_gguf(file: Path) -> DialogueModel:
-    """Return a chat model whose weights are dequantized from a GGUF file."""
-    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-    network = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
-    network.config.__dict__.pop("quantization_config", None)
-    weights = network.state_dict()  # dequantized, but the library does not save a model that was read from GGUF
-    network = AutoModelForCausalLM.from_config(network.config, dtype=torch.float32)
-    network.load_state_dict(weights)
-    with tempfile.TemporaryDirectory() as folder:
-        network.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return replace(load_dialogue_model(folder), name=file.stem)
-
-
 def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float, float, float]:
     """Return responses per second, responses per second of CPU time, and the mean number of words per response."""
     start, cpu = time.perf_counter(), time.process_time()
@@ -118,15 +101,12 @@ def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float,
 
 
 def main() -> None:
-    gguf = (Path, "file of a chat model's weights, in place of --model")
-    options = parse_options(
-        __doc__, model=str(DIALOGUE_MODEL), gguf=gguf, prompts=3000, batch_size=256, threads=1, runs=3
-    )
+    options = parse_options(__doc__, model=str(DIALOGUE_MODEL), prompts=3000, batch_size=256, threads=1, runs=3)
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
-    model = load_gguf(options.gguf) if options.gguf else load_dialogue_model(options.model)
+    model = load_dialogue_model(options.model)
     contexts = contexts_in_use(model, options.prompts)
     lengths = [len(ids) for ids in encode_contexts(model, contexts)]
     print(

@@ -177,7 +177,7 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
-        log.info("evenhand %s: loading …", command)
+        log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
         if quick:

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.families.generation_bias.collect.expected_work import TRAINING_COST, expected_steps
 from evenhand.evaluation.families.generation_bias.settings import FIRST, check_candidates, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import planned_work, working
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.mitigation.methods import load_trained_method
 from evenhand.mitigation.training.checks import check_tuning, with_defaults
@@ -20,6 +22,8 @@ from evenhand.recipes.plans import Plan, Stage
 from evenhand.recipes.settings import FAMILY, Launching, measure_config
 
 log = logging.getLogger("evenhand")
+
+TEMPLATES, DESCRIPTORS, UNKNOWN = 26, 600, 5_000  # prompts of the paper's dataset, and rows of unknown number
 
 
 def run(
@@ -43,7 +47,7 @@ def run(
     finished: set[Path] = set()
     rejected: dict[Path, str] = {}
     max_stages = launching.max_stages()
-    with start_launcher(launching) as start:
+    with start_launcher(launching) as start, planned_work(expected_costs(waiting.values())):
         running: dict[Future[InputError | None], Stage] = {}
         while waiting or running:
             for stage in list(waiting.values()):
@@ -55,7 +59,8 @@ def run(
                     del waiting[stage.folder]
                     started += 1
                     log.info("stage %d of %d: %s → %s", started, total, stage.command, stage.folder)
-                    running[start(stage)] = stage
+                    with working(str(stage.folder)):
+                        running[start(stage)] = stage
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 stage = running.pop(future)
@@ -74,6 +79,26 @@ def run(
             needed = {stage.folder for plan in unfinished for stage in plan.stages}
             waiting = {folder: stage for folder, stage in waiting.items() if folder in needed}
     return {str(plan.comparison): rejected[plan.comparison] for plan in plans if plan.comparison in rejected}
+
+
+def expected_costs(stages: Iterable[Stage]) -> dict[str, float]:
+    """Return the expected time of each unfinished stage as a multiple of the time of one response, by its folder.
+
+    The factors are rough; they only predict the time left of the whole experiment. Responses in a file of the user and
+    training rows without a limit count as UNKNOWN rows.
+    """
+    costs = {}
+    for stage in stages:
+        settings, cost = stage.settings, 0.0
+        if stage.command == "measure":
+            cells = TEMPLATES * (settings.prompts.descriptors or DESCRIPTORS)
+            n = UNKNOWN if settings.prompts.file else cells * settings.prompts.per_cell
+            cost = sum(cost for _, _, cost in expected_steps(measure_config(settings, FAMILY), n))
+        elif stage.command == "tune":
+            cost = TRAINING_COST * (settings.training.max_rows or UNKNOWN) * (settings.training.epochs or 1)
+        if not (stage.folder / MANIFEST).exists():
+            costs[str(stage.folder)] = cost
+    return costs
 
 
 def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:

@@ -14,6 +14,7 @@ from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
 from evenhand.evaluation.families.generation_bias.collect.responses import respond
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
@@ -37,7 +38,7 @@ from evenhand.evaluation.results import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import read_run
-from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.progress import planned_work, progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -114,14 +115,18 @@ def tune(settings: TuneSettings) -> None:
         elif settings.measure_every:
             measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
             callbacks.append(BiasCallback(measure, settings.measure_every))
-        with run.step("training"):
+        neutral = _neutral_dialogue(config)
+        n_checked = len(validation_rows if neutral is None else neutral[0])
+        costs = {"tuning": TRAINING_COST * len(train_rows) * training.epochs}
+        costs |= {f"perplexity of the {model}": LIKELIHOOD_COST * n_checked for model in ("base", "tuned model")}
+        with run.step("training"), planned_work(costs):
             result = train(
                 base,
                 data,
                 training,
                 run.folder,
                 seed=settings.seed,
-                neutral=_neutral_dialogue(config),
+                neutral=neutral,
                 callbacks=callbacks,
                 report_to=settings.report_to,
                 run_name=settings.group,
