@@ -126,8 +126,7 @@ def _generate_batches(
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
         contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
-        n_responses = sum(len(rows[job]) for job in batch)
-        return _generate_batch(dialogue_model, contexts, seeds, decoding, n_responses)
+        return _generate_batch(dialogue_model, contexts, seeds, decoding)
 
     batches = run_batches(
         jobs,
@@ -143,16 +142,11 @@ def _generate_batches(
 
 
 def _generate_batch(
-    dialogue_model: DialogueModel,
-    contexts: Sequence[list[int]],
-    seeds: Sequence[int],
-    arguments: dict[str, Any],
-    n_responses: int,
+    dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[tuple[str | None, bool]]:
     """Return the response to each context of a batch and whether max_new_tokens ended the response.
 
-    `seeds` has one seed for each context; `arguments` are arguments of `generate`; `n_responses` is the number of
-    responses in the progress that the batch is worth.
+    `seeds` has one seed for each context; `arguments` are arguments of `generate`.
     """
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
@@ -168,7 +162,7 @@ def _generate_batch(
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
         inputs["past_key_values"] = prefix_cache(model, contexts[0][:shared], len(contexts))
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
-    processors = LogitsProcessorList([RefuseNaN(), ReportTokens(n_responses / arguments["max_new_tokens"])])
+    processors = LogitsProcessorList([RefuseNaN(), ReportTokens(len(contexts) / arguments["max_new_tokens"])])
     arguments = {"logits_processor": processors, **arguments}
     if strings := arguments.pop("stop_strings", None):  # with a `custom_generate`, `generate` ignores its tokenizer
         arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])

@@ -1,6 +1,5 @@
 """Lines of progress in a log: no silence, progress within a batch, and the time left of a whole command."""
 
-import logging
 import time
 
 import pytest
@@ -10,12 +9,13 @@ from evenhand.evaluation.runs.progress import planned_work, progress, report_par
 
 
 @pytest.fixture
-def lines(monkeypatch, caplog):
-    """The messages of the log, with lines every 0.05 seconds instead of every 15."""
+def lines(monkeypatch):
+    """The messages of the log, a list that grows, with lines every 0.05 seconds instead of every 15."""
+    messages = []
+    monkeypatch.setattr(module.log, "info", lambda text, *arguments: messages.append(text % arguments))
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.05)
     monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.01)
-    caplog.set_level(logging.INFO, logger="evenhand")
-    return caplog.messages
+    return messages
 
 
 def wait_for(lines, text):
