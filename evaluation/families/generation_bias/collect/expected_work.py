@@ -19,7 +19,7 @@ from evenhand.evaluation.settings import TESTBED
 # The time of one text as a share of the time of one response, measured with SmolLM2-135M-Instruct and MiniLM. The rate
 # of the current step replaces the unit, so that only the ratios matter.
 LIKELIHOOD_COST, CLASSIFICATION_COST = 0.5, 0.05
-TRAINING_COST = 2.0  # of a row of training: three passes over its context and response
+TRAINING_COST = 3.0  # of a row of training: forward and backward passes over its context and response, and evaluations
 
 
 def expected_steps(config: MeasureConfig, n: int) -> Iterator[tuple[str, int, float]]:
