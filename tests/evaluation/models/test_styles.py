@@ -74,6 +74,7 @@ def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
 
 def test_long_texts_are_truncated_and_counted(tmp_path, caplog):
     classifier = load_style_classifier(save_classifier(tmp_path))
+    caplog.clear()
     with caplog.at_level("WARNING", "evenhand"):
         cut, whole = style_vectors(classifier, ["a " * 14 + "b c d e", "a " * 14])
     np.testing.assert_allclose(cut, whole, atol=1e-6)
