@@ -1,21 +1,18 @@
 """The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.settings import as_settings
-from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Plan, hashed_folders, plan_decodings, refuse_stages_outside
-from evenhand.recipes.settings import AblateSettings, LoopSettings
+from evenhand.recipes.preflight import METHOD, point_settings, points
+from evenhand.recipes.settings import AblateSettings
 from evenhand.recipes.sweep.output import track_point, write_report
 
 STAGES = "stages"
-METHOD = "method"
 
 
 def ablate(settings: AblateSettings) -> None:
@@ -42,35 +39,11 @@ def ablate(settings: AblateSettings) -> None:
     processes.on_rank_zero(lambda: write_report("An ablation", settings, plans, refused, fields))
 
 
-def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
-    """Yield each point of each grid, as {setting: value}."""
-    for grid in settings.sweep:
-        values = [value if isinstance(value, list) else [value] for value in grid.values()]
-        for point in product(*values):
-            yield dict(zip(grid, point, strict=True))
-
-
 def plan_point(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> list[Plan]:
     """Return the plans of one point with one seed, one for each decoding.
 
     Raises:
         InputError: a setting is unknown or has an invalid value.
     """
-    if METHOD not in point:
-        raise InputError(f"sweep: {dict(point)} has no `method`; give each grid a method or a list of methods.")
-    loop = as_settings(settings.loop)
-    for name, value in point.items():
-        if name == METHOD:
-            continue
-        *parents, last = name.split(".")
-        group = loop
-        for parent in parents:
-            group = group.get(parent)
-            if not isinstance(group, dict):
-                raise InputError(f"sweep: {name!r} is not a setting of the loop; see `evenhand loop --help`.")
-        group[last] = value
-    # Points share stages, so no stage is tracked; `track` tracks each point.
-    loop |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
-    return plan_decodings(
-        checked(LoopSettings, loop, "sweep"), point[METHOD], hashed_folders(settings.output_dir / STAGES)
-    )
+    loop = point_settings(settings, point, seed)
+    return plan_decodings(loop, point[METHOD], hashed_folders(settings.output_dir / STAGES))

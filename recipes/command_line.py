@@ -37,7 +37,8 @@ from evenhand.recipes.checking import (
 )
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.default_classifier import check_default_classifier
-from evenhand.recipes.settings import COMMANDS, POSITIONAL, check_inputs
+from evenhand.recipes.preflight import check_before_loading
+from evenhand.recipes.settings import COMMANDS, POSITIONAL
 
 log = logging.getLogger("evenhand")
 
@@ -186,8 +187,7 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
                 QUICK,
                 " ".join(QUICK_FLAGS[command]),
             )
-    if command == "measure":
-        check_inputs(settings)
+    check_before_loading(command, settings)
     if command in ("measure", "loop"):
         from_file = with_groups(COMMANDS[command], read_yaml(file, command), str(file)) if file else {}
         check_default_classifier(settings, [from_file, flags])

@@ -24,7 +24,8 @@ from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, c
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.measure import SCORES, check_trust, read_settings, write_results
+from evenhand.recipes.finished_runs import check_trust, read_settings
+from evenhand.recipes.measure import SCORES, write_results
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 from evenhand.recipes.testbed.facts import facts_of, report_context

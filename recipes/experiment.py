@@ -8,17 +8,16 @@ from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.families.generation_bias.collect.expected_work import TRAINING_COST, expected_steps
-from evenhand.evaluation.families.generation_bias.settings import FIRST, check_candidates, classifiers
-from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.families.generation_bias.settings import check_candidates
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import planned_work, working
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.mitigation.methods import load_trained_method
 from evenhand.mitigation.training.checks import check_tuning, with_defaults
-from evenhand.recipes.label import find_clusters
 from evenhand.recipes.launchers import start_launcher
 from evenhand.recipes.plans import Plan, Stage
+from evenhand.recipes.preflight import check_exclusions
 from evenhand.recipes.settings import FAMILY, Launching, measure_config
 
 log = logging.getLogger("evenhand")
@@ -129,9 +128,7 @@ def check_stages(plans: Iterable[Plan]) -> None:
                 if FAMILY in settings.metrics:
                     check_candidates(settings.generation_bias.resampling, settings.decoding)
             elif stage.command == "label":
-                first = classifiers(base)[FIRST]
-                labels = classifier_labels(first.name, first.revision, first.base)
-                find_clusters(base.settings.style_clusters, labels, settings.exclude_clusters)
+                check_exclusions(plan.stages[0].settings, settings)
             else:
                 method, model = load_trained_method(settings.method), base.resolved_model
                 check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))

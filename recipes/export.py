@@ -24,7 +24,7 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
-from evenhand.recipes.measure import check_trust, read_settings
+from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 
 log = logging.getLogger("evenhand")

@@ -2,15 +2,13 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
-from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
@@ -25,7 +23,8 @@ from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
-from evenhand.recipes.measure import read_settings
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.preflight import find_clusters
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
@@ -39,17 +38,17 @@ def label(settings: LabelSettings) -> None:
     The other tables are the threshold, the threshold plan, the mean bias values, and the target of each descriptor.
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
+    all_responses = read_styled_run(settings.responses)
+    file = measured.generation_bias.style_clusters
+    clusters = find_clusters(file, all_responses.styles, settings.exclude_clusters)
     with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
             return
-        all_responses = read_styled_run(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
         template, descriptor = (to_codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
         threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
-        file = measured.generation_bias.style_clusters
-        clusters = find_clusters(file, responses.styles, settings.exclude_clusters)
         is_included = np.ones(len(b), dtype=bool)
 
         weights = _target_weights(run, responses)
@@ -113,16 +112,3 @@ def _target_weights(run: Run, responses: StyledRun) -> np.ndarray:
         facts["kl"], 100 * facts["effective_share"], 1000 * before, 1000 * reached, facts["limited"], len(table),
     )  # fmt: skip
     return weights
-
-
-def find_clusters(file: str, styles: tuple[str, ...], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the column indices of the styles in each style cluster of `names`.
-
-    Raises:
-        InputError: a cluster is unknown.
-    """
-    clusters = load_style_clusters(file, styles) if names else {}
-    for name in names:
-        if name not in clusters:
-            raise unknown_name("exclude_clusters", name, clusters)
-    return [clusters[name] for name in names]

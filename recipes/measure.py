@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import families
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.results import BiasScore, display_name, write_scores
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.training.page import tuned_on_warnings
-from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config
@@ -40,12 +37,24 @@ def measure(settings: MeasureSettings) -> None:
     names = list(dict.fromkeys(settings.metrics))
     config = {name: measure_config(settings, name) for name in names}
     inputs = processes.on_rank_zero(lambda: {name: families.settings_of(name).inputs(config[name]) for name in names})
+    if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
+        _check_decoding(settings)
     with stage("measure", settings, inputs, recomputable_tables(names)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
             scores[name] = families.measure_of(name).measure(of_family, config[name])
         processes.on_rank_zero(lambda: _finish(settings, run, config, scores))
+
+
+def _check_decoding(settings: MeasureSettings) -> None:
+    """Raise InputError for unknown or invalid arguments of decoding, or a device that does not exist."""
+    from evenhand.evaluation.models.checkpoints import resolve_device
+    from evenhand.evaluation.models.decoding import decoding
+
+    decoding(settings.decoding.preset, **settings.decoding.arguments)
+    if not (settings.responses or settings.model.server):
+        resolve_device(settings.model.device)
 
 
 def _finish(
@@ -108,44 +117,3 @@ def show_responses(settings: MeasureSettings) -> None:
     """Write the page of all responses of a finished run, if generation bias was measured."""
     if FAMILY in settings.metrics:
         write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
-
-
-def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
-    """Return the settings and the manifest of a finished run of `measure`.
-
-    Args:
-        field_name: the setting that contains the folder, for errors.
-        family: a family of metrics that the run must have.
-
-    Raises:
-        InputError: the folder has no such run.
-    """
-    config, manifest = read_run(folder, "measure", field_name)
-    settings = checked(MeasureSettings, settings_of_run(config), str(folder))
-    if family is not None and family not in settings.metrics:
-        metrics = ", ".join(settings.metrics)
-        raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")
-    return settings, manifest
-
-
-def models_with_code(settings: Any) -> list[str]:
-    """Return the names of the models and classifiers in nested settings whose trust_remote_code is true."""
-    groups = [settings] if isinstance(settings, Mapping) else []
-    for group in groups:  # the loop appends to the list
-        groups += [value for value in group.values() if isinstance(value, Mapping)]
-    return [str(group["name"]) for group in groups if group.get("trust_remote_code") and "name" in group]
-
-
-def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
-    """Raise InputError if a run was measured with trust_remote_code and `trusted` is false.
-
-    The run may come from another person, so its settings do not show that the user of this command trusts the code.
-
-    Raises:
-        InputError: the run has trust_remote_code, and this command does not.
-    """
-    if not trusted and (names := models_with_code(as_settings(measured))):
-        raise InputError(
-            f"{field_name}: the run was measured with trust_remote_code, so this command would execute code of "
-            f"{names[0]!r}; if you trust it, give --trust_remote_code true."
-        )

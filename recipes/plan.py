@@ -25,7 +25,7 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
-from evenhand.recipes.measure import read_settings
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
 COLUMNS = (

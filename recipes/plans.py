@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
@@ -23,8 +22,10 @@ from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
 from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
+from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.label import EXPONENTS
-from evenhand.recipes.measure import SCORES, models_with_code
+from evenhand.recipes.measure import SCORES
+from evenhand.recipes.preflight import check_experiment
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -111,7 +112,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         InputError: the prompts cannot be split into two sides, the metrics do not begin with generation bias, or the
             method is unknown.
     """
-    _check(loop)
+    check_experiment(loop)
     stages: list[Stage] = []
     tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
 
@@ -258,17 +259,6 @@ def _relative_to(folder: Path, value: Any) -> Any:
     if isinstance(value, str) and Path(value).is_relative_to(folder):
         return f"./{Path(value).relative_to(folder)}"
     return value
-
-
-def _check(loop: LoopSettings) -> None:
-    if loop.measure.metrics[0] != FAMILY:
-        raise InputError(f"measure.metrics: {loop.measure.metrics} must begin with {FAMILY}: the loop reduces it.")
-    prompts = loop.measure.prompts
-    if prompts.file and not (prompts.train_file or prompts.split_by):
-        raise InputError(
-            "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "
-            "measure.prompts.split_by, a column whose values the two sides do not share."
-        )
 
 
 def refuse_stages_outside(folder: Path, plans: Iterable[Plan]) -> None:

@@ -29,7 +29,8 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import start_tracking
-from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
 log = logging.getLogger("evenhand")

@@ -15,6 +15,7 @@ from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.checking import checked, settings_of_run
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
 from evenhand.recipes.sweep.output import SWEEP, read_sweep
 from evenhand.recipes.sweep.page import page as sweep_page
@@ -70,7 +71,7 @@ def _command(folder: Path) -> str | None:
 
 def _measured(folder: Path) -> MeasureSettings:
     """Return the settings of the run of `measure` in `folder`; the output folder is `folder`."""
-    return replace(measure.read_settings(folder, "folders")[0], output_dir=folder)
+    return replace(read_settings(folder, "folders")[0], output_dir=folder)
 
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:

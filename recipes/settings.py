@@ -386,15 +386,3 @@ def measure_config(settings: Any, family: str) -> MeasureConfig:
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
     further = (embedded_files(family), settings.responses, settings.capabilities)
     return MeasureConfig(*shared, settings.seed, settings.split, *further)
-
-
-def check_inputs(settings: MeasureSettings) -> None:
-    """Check the files and models that each family of metrics reads, before slow imports.
-
-    Raises:
-        InputError: an input is missing or cannot be used.
-    """
-    if settings.write_prompts:  # nothing else is read
-        return
-    for name in dict.fromkeys(settings.metrics):
-        families.settings_of(name).inputs(measure_config(settings, name))

@@ -5,13 +5,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
@@ -37,7 +35,6 @@ from evenhand.evaluation.results import (
 )
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.progress import planned_work, progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
@@ -51,9 +48,9 @@ from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
+from evenhand.recipes.finished_runs import check_trust, labelled_run
 from evenhand.recipes.label import LABELS
-from evenhand.recipes.measure import check_trust, read_settings
-from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings, measure_config
+from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
@@ -69,7 +66,7 @@ def tune(settings: TuneSettings) -> None:
             fit the method.
     """
     method = load_trained_method(settings.method)
-    responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: _labelled_run(settings))
+    responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     config = measure_config(measured, FAMILY)
     model = config.resolved_model
@@ -137,16 +134,6 @@ def tune(settings: TuneSettings) -> None:
         processes.on_rank_zero(lambda: write_json(run.folder / CURVES, curves))
         run.facts |= _facts(result)
         run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
-
-
-def _labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
-    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
-    folder = Path(label_settings["responses"])
-    measured, measured_manifest = read_settings(folder, "labels")
-    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
-        raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
-    return folder, measured, label_manifest["fingerprint"]
 
 
 def bias_during_training(

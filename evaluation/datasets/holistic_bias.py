@@ -7,8 +7,8 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from evenhand.evaluation.datasets.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.settings import PromptSettings
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -137,20 +136,6 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
 
 
-def taxonomy_sha256(prompts: PromptSettings) -> str:
-    """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
-
-    Raises:
-        InputError: the taxonomy is unknown, or `prompts.file` is set.
-    """
-    if prompts.file is not None:
-        raise InputError(
-            f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
-            "families, which score the sentences of prompts.dataset, in another run."
-        )
-    return load_taxonomy(prompts.dataset).sha256
-
-
 def _download(version: str) -> Path:
     fix = f"put the four files of HolisticBias {version} into a folder and give its path as the taxonomy."
     paths = [
@@ -161,6 +146,29 @@ def _download(version: str) -> Path:
 
 
 def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
+    """Return all prompts of a taxonomy as a Dataset (`prompt_table`)."""
+    from datasets import Dataset  # here because it takes a second
+
+    # The default fingerprint is a hash of all rows, which is slow; the rows depend only on the four files.
+    return Dataset(prompt_table(taxonomy), fingerprint=taxonomy.sha256)
+
+
+def representative_taxonomy(taxonomy: Taxonomy, selected: Collection[str | None]) -> tuple[Taxonomy, dict[str, int]]:
+    """Return a taxonomy with one template of each kind, and {template: number of templates of its kind}.
+
+    Templates of one kind have the same noun phrases, so one template shows which descriptors a selection leaves. If the
+    columns `selected` are not all columns of noun phrases, the taxonomy is unchanged.
+    """
+    if {*selected} - {None, *PHRASE_COLUMNS}:
+        return taxonomy, {template.text: 1 for template in taxonomy.templates}
+    kinds: dict[tuple[bool, bool], list[Template]] = {}
+    for template in taxonomy.templates:
+        kinds.setdefault((template.must_be_noun, template.first_turn_only), []).append(template)
+    first = tuple(templates[0] for templates in kinds.values())
+    return replace(taxonomy, templates=first), {same[0].text: len(same) for same in kinds.values()}
+
+
+def prompt_table(taxonomy: Taxonomy) -> pa.Table:
     """Return all prompts of a taxonomy: each noun phrase in each template.
 
     Rows are sorted by the columns of the noun phrase, then by the order of the templates in their file. Noun phrases
@@ -188,10 +196,7 @@ def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
     table |= {name: column.take(phrase_rows) for name, column in columns.items()}
     for name, field in ((TEMPLATE, "text"), ("first_turn_only", "first_turn_only"), ("must_be_noun", "must_be_noun")):
         table[name] = pa.array([getattr(template, field) for template in taxonomy.templates]).take(template_rows)
-    from datasets import Dataset  # here because it imports torch
-
-    # The default fingerprint is a hash of all rows, which is slow; the rows depend only on the four files.
-    return Dataset(pa.table(table), fingerprint=taxonomy.sha256)
+    return pa.table(table)
 
 
 def _fill_template(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:

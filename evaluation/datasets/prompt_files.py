@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from datasets import Dataset
 
 from evenhand.evaluation.datasets.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.datasets.prompts import (
-    NO_VARIATION,
     REQUIRED_COLUMNS,
     check_row_count,
     compute_prompt_ids,
@@ -20,8 +19,12 @@ from evenhand.evaluation.datasets.prompts import (
     with_id_columns,
 )
 from evenhand.evaluation.datasets.table_files import check_header, read_json_columns
+from evenhand.evaluation.datasets.variations import NO_VARIATION
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
@@ -59,7 +62,7 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     return tuple(personas)
 
 
-def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> Dataset:
+def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> "Dataset":
     """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
 
     The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
@@ -98,12 +101,14 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
             raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first_row}; change one.")
 
 
-def build_prompts(columns: Mapping[str, list], path: Path) -> Dataset:
+def build_prompts(columns: Mapping[str, list], path: Path) -> "Dataset":
     """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns.
 
     Raises:
         InputError: a column has values of several types.
     """
+    from datasets import Dataset  # here because it takes a second
+
     keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
     occurrences = cumcount(zip(*keys, personas, strict=True))

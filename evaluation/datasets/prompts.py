@@ -1,7 +1,8 @@
 """Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
 
-Prompts are a `datasets.Dataset` with at least the columns text, template, axis and descriptor, from
-`holistic_bias.generate_prompts` or `prompt_files.read_prompts`.
+Prompts are a `datasets.Dataset` or a `pyarrow.Table` with at least the columns text, template, axis and descriptor,
+from `holistic_bias.generate_prompts`, `holistic_bias.prompt_table` or `prompt_files.read_prompts`. A function that
+selects prompts returns the type that it got. Tables are faster, because `datasets` hashes all rows of a new Dataset.
 
 A cell is a template and a descriptor on an axis. The sample of a cell depends only on the seed, the cell and its
 sentences: not on the order of rows or on other cells. A descriptor with two axes ("queer") is one descriptor in the
@@ -13,23 +14,24 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, PLURAL_SLOT, SINGULAR_SLOT
+from evenhand.evaluation.datasets.holistic_bias import NONE, load_taxonomy, prompt_table, representative_taxonomy
+from evenhand.evaluation.datasets.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.settings import PromptSettings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Prompts = TypeVar("Prompts", "Dataset", pa.Table)
 
 REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
-# The stylistic variations of 002 A.3. Each is a boolean column, true if the variation was applied to the row, also if
-# the text did not change.
-VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
-NO_VARIATION = "0" * len(VARIATIONS)
-VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
 # Column to split by → column of the strata within which it is split, or None.
 SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
@@ -37,7 +39,7 @@ MAX_VALUES_LISTED = 40
 MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 
 
-def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
+def select_prompts(prompts: Prompts, **filters: Any) -> Prompts:
     """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:
@@ -59,18 +61,18 @@ def select_prompts(prompts: Dataset, **filters: Any) -> Dataset:
         keep &= _is_in(table[name], wanted).to_numpy()
     if not keep.any():
         raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
-    return Dataset(table.filter(pa.array(keep)))
+    return _like(prompts, table.filter(pa.array(keep)))
 
 
 def sample_cells(
-    prompts: Dataset,
+    prompts: Prompts,
     per_cell: int,
     seed: int,
     *,
     descriptors: int | None = None,
     personas: Sequence[str] = (),
     variations: bool = False,
-) -> Dataset:
+) -> Prompts:
     """Return a sample of exactly `per_cell` prompts for each cell (template, descriptor) of each axis.
 
     Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
@@ -119,39 +121,14 @@ def sample_cells(
     bits = [NO_VARIATION] * len(table)
     if variations:
         row_flags = np.concatenate(flags)
-        table = _apply_variations(table, row_flags)
+        require_columns(table.column_names, VARIED_COLUMNS, "variations")
+        table = apply_variations(table, row_flags)
         bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
     ids = compute_prompt_ids(keys, row_personas, cumcount(sampled_rows.tolist()), bits)
-    return Dataset(with_id_columns(table, ids, row_personas))
+    return _like(prompts, with_id_columns(table, ids, row_personas))
 
 
-def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
-    """Return a prompt's text with the stylistic variations of 002 A.3 whose flags are set (order of `VARIATIONS`).
-
-    The first two variations change only the descriptor, which is the noun phrase without its noun.
-
-    All variations except the first are applied to "I'm a hard-of-hearing mom.":
-
-    >>> deaf = {"template": "I'm {noun_phrase}.", "noun": "mom", "noun_phrase": "a hard-of-hearing mom"}
-    >>> deaf |= {"plural_noun": "moms", "plural_noun_phrase": "hard-of-hearing moms"}
-    >>> vary_text(deaf, (False, True, True, True))
-    'I am a hard of hearing mom'
-    """
-    lowercase, no_hyphens, no_contraction, no_period = flags
-    text = prompt[TEMPLATE]
-    if no_contraction:
-        text = text.replace("I'm", "I am")
-    for slot, noun in ((SINGULAR_SLOT, prompt[NOUN]), (PLURAL_SLOT, prompt["plural_noun"])):
-        before, noun, after = prompt[slot.strip("{}")].partition(noun)
-        if lowercase:
-            before, after = before.lower(), after.lower()
-        if no_hyphens:
-            before, after = before.replace("-", " "), after.replace("-", " ")
-        text = text.replace(slot, before + noun + after)
-    return text.removesuffix(".") if no_period else text
-
-
-def split_prompts(prompts: Dataset, by: str, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+def split_prompts(prompts: Prompts, by: str, fraction: float, seed: int) -> tuple[Prompts, Prompts]:
     """Return (train, measure), two sets of prompts that share no value of column `by` and no text.
 
     About `fraction` of the values are in train. Descriptors are split within their axis, and nouns within their gender
@@ -182,10 +159,10 @@ def split_prompts(prompts: Dataset, by: str, fraction: float, seed: int) -> tupl
     train = table.filter(pc.and_(in_train, pc.invert(pc.is_in(table[TEXT], measure[TEXT]))))
     if not len(train):
         raise InputError(f"split by {by}: each text for training is also in measure; split by another column.")
-    return Dataset(train), Dataset(measure)
+    return _like(prompts, train), _like(prompts, measure)
 
 
-def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.ndarray:
+def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.ndarray:
     """Return a boolean mask, (n,), that is true for prompts whose value of column `by` must not be used in tuning.
 
     About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
@@ -220,7 +197,7 @@ def unseen_mask(prompts: Dataset, by: str, fraction: float, seed: int) -> np.nda
     return unseen.to_numpy()
 
 
-def have_same_cells(first: Dataset, second: Dataset) -> bool:
+def have_same_cells(first: Prompts, second: Prompts) -> bool:
     """Return whether two sets of prompts have the same cells (template, axis, descriptor).
 
     From two sets with the same cells, `sample_cells` samples the same descriptors, and `unseen_mask` the same values.
@@ -281,8 +258,13 @@ def check_row_count(rows: int, setting: str) -> None:
 # Rows and cells.
 
 
-def _table(prompts: Dataset) -> pa.Table:
-    return prompts.with_format("arrow")[:].combine_chunks()
+def _table(prompts: Prompts) -> pa.Table:
+    return (prompts if isinstance(prompts, pa.Table) else prompts.with_format("arrow")[:]).combine_chunks()
+
+
+def _like(prompts: Prompts, table: pa.Table) -> Prompts:
+    """Return a table of prompts as the type of `prompts`."""
+    return table if isinstance(prompts, pa.Table) else type(prompts)(table)
 
 
 def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
@@ -303,20 +285,6 @@ def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
     return rank[encoded.indices.to_numpy()]
 
 
-def _apply_variations(table: pa.Table, flags: np.ndarray) -> pa.Table:
-    """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4)."""
-    require_columns(table.column_names, VARIED_COLUMNS, "variations")
-    texts = []
-    for prompt, row_flags in zip(table.select(VARIED_COLUMNS).to_pylist(), flags.tolist(), strict=True):
-        if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
-            raise InputError(f"variations: {prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
-        texts.append(vary_text(prompt, row_flags))
-    table = table.set_column(table.column_names.index(TEXT), TEXT, pa.array(texts))
-    for name, column in zip(VARIATIONS, flags.T, strict=True):
-        table = table.append_column(name, pa.array(column))
-    return table
-
-
 def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
     return pc.is_in(column, pa.array(values, type=column.type))
 
@@ -326,7 +294,7 @@ def _hash(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
-def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
+def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
     """Return the prompts of n random descriptors, or all prompts if n is None.
 
     The number of descriptors from an axis is proportional to the axis' number of descriptors, and at least one.
@@ -337,7 +305,25 @@ def sample_descriptors(prompts: Dataset, n: int | None, seed: int) -> Dataset:
     if n is None:
         return prompts
     table = _table(prompts)
-    return Dataset(_sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
+    return _like(prompts, _sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
+
+
+def taxonomy_sha256(prompts: PromptSettings) -> str:
+    """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
+
+    Raises:
+        InputError: the taxonomy is unknown, `prompts.file` is set, or filters or `prompts.descriptors` select no
+            prompts.
+    """
+    if prompts.file is not None:
+        raise InputError(
+            f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
+            "families, which score the sentences of prompts.dataset, in another run."
+        )
+    taxonomy, filters = load_taxonomy(prompts.dataset), prompts.active_filters()
+    selected = select_prompts(prompt_table(representative_taxonomy(taxonomy, filters)[0]), **filters)
+    sample_descriptors(selected, prompts.descriptors, seed=0)
+    return taxonomy.sha256
 
 
 # Random subsets of descriptors, nouns and templates, stratified.

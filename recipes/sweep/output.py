@@ -25,7 +25,8 @@ from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, plan_row
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.measure import SCORES, read_settings
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.plans import Plan
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
 from evenhand.recipes.sweep.page import page

@@ -60,7 +60,7 @@ def run_command():
         patched.setattr(command_line, "command_parser", cache(command_line.command_parser))
         patched.setattr(command_line, "root_parser", cache(command_line.root_parser))
         patched.setattr(commands, "import_module", lambda name: SimpleNamespace(**dict.fromkeys(COMMANDS, begin)))
-        for name in ("check_inputs", "check_default_classifier"):
+        for name in ("check_before_loading", "check_default_classifier"):
             patched.setattr(command_line, name, lambda *settings: None)
         yield run
 

@@ -9,7 +9,8 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings as Pai
 from evenhand.evaluation.families.translation_bias.settings import Settings as TranslationSettings
 from evenhand.evaluation.results import read_scores, signature_line
 from evenhand.recipes.compare import compare
-from evenhand.recipes.measure import measure, read_settings
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.measured_runs import write_measured

@@ -1,5 +1,9 @@
 """What must fail at a later stage of a loop is refused before its first one, and nothing is written."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -7,13 +11,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import check_stages
+from evenhand.recipes.finished_runs import split_warnings
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import Stage, named_folders, plan_method
-from evenhand.recipes.settings import AblateSettings, LoopSettings
+from evenhand.recipes.settings import AblateSettings, LoopSettings, MeasureSettings
 from tests import tiny_checkpoints
+from tests.measured_runs import write_measured
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +141,64 @@ def test_a_finished_tuning_is_not_looked_at_again(tmp_path):
     (tmp_path / "run" / "kto" / "tune" / "run.json").unlink()
     with pytest.raises(InputError, match="lora_rank"):
         check_stages([planned])
+
+
+FEW = "descriptors is 8; give 13 (one for each axis) to 594 (all), or null (all)."
+
+
+REFUSED = [
+    (["measure", "--prompts.descriptors", "8"], FEW, False),
+    (["measure", "--prompts.descriptors", "8", "--write_prompts", "asked.csv"], FEW, False),
+    (["measure", "--prompts.per_cell", "1000000"], "1,000,000 in each of 5,200 cells results in", False),
+    (["measure", "--prompts.filters", '{"axis": "x"}'], "filter axis: 'x' does not occur", False),
+    (["measure", "--metrics", "likelihood_bias", "--prompts.descriptors", "8"], FEW, False),
+    (["measure", "--decoding.arguments", '{"top_p": 2}'], "decoding: top_p is 2", True),
+    (["measure", "--model.device", "abacus"], "device: 'abacus' cannot be used", True),
+    (["loop", "--measure.prompts.descriptors", "8"], FEW, False),
+    (["loop", "--methods", "exchange,swap"], "method: 'swap' is unknown", False),
+    (["loop", "--label.exclude_clusters", "AWE"], "exclude_clusters: 'AWE' is unknown", False),
+    (["loop", "--measure.generation_bias.style_clusters", "x"], "style_clusters: 'x' is unknown", False),
+    (["ablate", "--loop.measure.prompts.descriptors", "8"], FEW, False),
+    (["ablate", "--sweep", '[{"method": "dpo", "label.quantil": 1}]'], "did you mean 'label.quantile'", False),
+    (["label", "--responses", "measured", "--exclude_clusters", "AWE"], "exclude_clusters: 'AWE'", False),
+    (["tune", "--labels", "measured"], "labels: measured", False),
+    (["tune", "--method", "prompt"], "method: prompt trains nothing", False),
+    (["export", "--tuning", "measured"], "tuning: measured", False),
+]
+# Runs each list of arguments in a forked process; prints the status, standard error and the slow imports as JSON.
+FORKS = """
+import json, os, sys
+import evenhand.evaluation.runs.stage as stages, evenhand.recipes.launchers as launchers
+from evenhand.recipes.command_line import main
+stages.start_tracking = launchers._run_stage = lambda *_, **__: sys.exit('a run began')
+for number, arguments in enumerate(json.loads(sys.argv[1])):
+    if os.fork() == 0:
+        with open(f'err{number}', 'w+') as err:
+            os.dup2(err.fileno(), 2)
+            status = main([*arguments, '-q'])
+            sys.stderr.flush()
+            print(json.dumps([status, open(err.name).read(), sorted({'torch', 'transformers'} & set(sys.modules))]))
+            sys.stdout.flush()
+            os.remove(err.name)
+            os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_refusal_comes_before_torch_is_imported_and_before_a_tracked_run(tmp_path):
+    write_measured(tmp_path / "measured", [[0.9, 0.1, 0.0]] * 4, ["a", "b", "c", "d"])
+    command = [sys.executable, "-c", FORKS, json.dumps([arguments for arguments, *_ in REFUSED])]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    for (arguments, error, imports_torch), (status, err, modules) in zip(REFUSED, results, strict=True):
+        assert status == 2 and error in err and err.count("\n") == 1, (arguments, err)
+        assert imports_torch or modules == [], arguments
+    assert {path.name for path in tmp_path.iterdir()} == {"measured"}
+
+
+@pytest.mark.parametrize(("split", "expected"), [("measure", 1), ("all", 1), ("train", 0)])
+def test_labelling_measured_prompts_is_warned_of_at_once(split, expected, tmp_path):
+    measured = MeasureSettings(split=split)
+    assert len(split_warnings(measured, tmp_path)) == expected
+    own = MeasureSettings(split=split, model=ModelSettings("bot"), responses=tmp_path / "logs.csv")
+    assert split_warnings(own, tmp_path) == []

@@ -16,7 +16,8 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, check_inputs
+from evenhand.recipes.preflight import check_inputs
+from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
 POOLED = "fgb_pooled_corrected"
 KIND, CURT = "I am so sorry to hear that.", "Do you like to cook?"

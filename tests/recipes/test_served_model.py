@@ -17,7 +17,8 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, check_inputs, measure_config
+from evenhand.recipes.preflight import check_inputs
+from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
 
 CANARY = "canary-key-0123456789"

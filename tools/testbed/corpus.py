@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.datasets.holistic_bias import NONE, generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import VARIATIONS, vary_text
+from evenhand.evaluation.datasets.variations import VARIATIONS, vary_text
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from evenhand.recipes.testbed import grammar
 from evenhand.recipes.testbed.plan import Plan

@@ -142,14 +142,20 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """
     from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
-    from evenhand.evaluation.families.generation_bias.collect.prompts import prompts_fingerprint
-    from evenhand.evaluation.families.generation_bias.collect.response_file import response_file_inputs
+    from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
     settings, models = config.settings, classifiers(config)
+    if config.responses:
+        from evenhand.evaluation.families.generation_bias.collect.response_file import response_file_inputs
+
+        prompts = response_file_inputs(config)
+    else:
+        prompts = prompts_fingerprint(config.prompts)
+        check_prompts(config)
     fingerprints = {}
     if config.model.server and not config.responses:
         from evenhand.evaluation.families.generation_bias.collect.served import check_served
@@ -167,7 +173,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if OFFENSIVE in models:
         classifier = settings.offensiveness
         find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
-    fingerprints |= response_file_inputs(config) if config.responses else prompts_fingerprint(config.prompts)
+    fingerprints |= prompts
     if config.capabilities:
         check_tasks(config.capabilities)
         fingerprints["capabilities"] = [

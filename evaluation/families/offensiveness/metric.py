@@ -17,7 +17,8 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import VARIATIONS, VARIED_COLUMNS, require_columns, vary_text
+from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.datasets.variations import VARIATIONS, VARIED_COLUMNS, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change

@@ -17,14 +17,13 @@ from evenhand.evaluation.datasets.holistic_bias import (
     load_taxonomy,
 )
 from evenhand.evaluation.datasets.prompts import (
-    VARIATIONS,
     have_same_cells,
     sample_cells,
     select_prompts,
     split_prompts,
     unseen_mask,
-    vary_text,
 )
+from evenhand.evaluation.datasets.variations import VARIATIONS, vary_text
 from evenhand.evaluation.errors import InputError
 
 NOUNS = (

@@ -22,7 +22,7 @@ from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.recipes.family_settings import recomputable_tables
-from evenhand.recipes.measure import read_settings
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

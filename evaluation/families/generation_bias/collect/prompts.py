@@ -6,10 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import (
+    Taxonomy,
+    load_taxonomy,
+    prompt_table,
+    representative_taxonomy,
+)
 from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.datasets.prompts import (
     SPLIT_STRATA,
+    check_row_count,
     have_same_cells,
     sample_cells,
     select_prompts,
@@ -18,7 +24,7 @@ from evenhand.evaluation.datasets.prompts import (
 )
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.results import NOUN, UNSEEN
+from evenhand.evaluation.results import NOUN, TEMPLATE, UNSEEN
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import PromptSettings
 
@@ -32,11 +38,33 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     Raises:
         InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
     """
+    if config.prompts.file:
+        return _file_prompts(config)
+    return _sampled_prompts(config, load_taxonomy(config.prompts.dataset), config.prompts.per_cell)
+
+
+def check_prompts(config: MeasureConfig) -> None:
+    """Raise InputError if `measurement_prompts` would; without a file of prompts, within a fraction of a second.
+
+    Filters and numbers of descriptors are checked on one template of each kind, unless a setting selects templates.
+
+    Raises:
+        InputError: see `measurement_prompts`.
+    """
     settings = config.prompts
     if settings.file:
-        return _file_prompts(config)
+        _file_prompts(config)
+        return
+    selected = (settings.split_by, settings.unseen_by, *settings.active_filters())
+    taxonomy, times = representative_taxonomy(load_taxonomy(settings.dataset), selected)
+    cells = int(_sampled_prompts(config, taxonomy, 1)[TEMPLATE].map(times).sum())
+    check_row_count(cells * settings.per_cell, f"per_cell: {settings.per_cell:,} in each of {cells:,} cells")
+
+
+def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -> pd.DataFrame:
+    settings = config.prompts
     by = settings.split_by or NOUN
-    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.active_filters())
+    prompts = select_prompts(prompt_table(taxonomy), **settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
@@ -47,7 +75,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
             )
     sampled = sample_cells(
         prompts,
-        settings.per_cell,
+        per_cell,
         config.seed,
         descriptors=settings.descriptors,
         personas=personas(settings),

@@ -1,0 +1,77 @@
+"""Settings and manifests of finished runs that another command reads, and their warnings. Imports nothing slow."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.results import display_name
+from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.settings import as_settings
+from evenhand.recipes.checking import checked, settings_of_run
+from evenhand.recipes.settings import MeasureSettings, TuneSettings
+
+
+def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
+    """Return the settings and the manifest of a finished run of `measure`.
+
+    Args:
+        field_name: the setting that contains the folder, for errors.
+        family: a family of metrics that the run must have.
+
+    Raises:
+        InputError: the folder has no such run.
+    """
+    config, manifest = read_run(folder, "measure", field_name)
+    settings = checked(MeasureSettings, settings_of_run(config), str(folder))
+    if family is not None and family not in settings.metrics:
+        metrics = ", ".join(settings.metrics)
+        raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")
+    return settings, manifest
+
+
+def models_with_code(settings: Any) -> list[str]:
+    """Return the names of the models and classifiers in nested settings whose trust_remote_code is true."""
+    groups = [settings] if isinstance(settings, Mapping) else []
+    for group in groups:  # the loop appends to the list
+        groups += [value for value in group.values() if isinstance(value, Mapping)]
+    return [str(group["name"]) for group in groups if group.get("trust_remote_code") and "name" in group]
+
+
+def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
+    """Raise InputError if a run was measured with trust_remote_code and `trusted` is false.
+
+    The run may come from another person, so its settings do not show that the user of this command trusts the code.
+
+    Raises:
+        InputError: the run has trust_remote_code, and this command does not.
+    """
+    if not trusted and (names := models_with_code(as_settings(measured))):
+        raise InputError(
+            f"{field_name}: the run was measured with trust_remote_code, so this command would execute code of "
+            f"{names[0]!r}; if you trust it, give --trust_remote_code true."
+        )
+
+
+def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
+    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels.
+
+    Raises:
+        InputError: a folder has no such run, or the responses changed after labelling.
+    """
+    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
+    folder = Path(label_settings["responses"])
+    measured, measured_manifest = read_settings(folder, "labels")
+    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
+        raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
+    return folder, measured, label_manifest["fingerprint"]
+
+
+def split_warnings(measured: MeasureSettings, folder: Path) -> list[str]:
+    """Return one warning, as a list, if responses to be trained on may be of prompts that models are measured on."""
+    if measured.split == "train" or measured.responses:
+        return []
+    return [
+        f"{display_name(str(folder))} is of the split {measured.split!r}, so a model tuned on its responses would be "
+        "measured on prompts that it was tuned on; label a run of `evenhand measure --split train`"
+    ]
