@@ -1,6 +1,7 @@
 """Errors for unusable input and for tuned models that fail a check, and the formatting of error messages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +22,20 @@ class InputError(ValueError):
 
 
 class TuningRejected(InputError):
-    """The error for a tuned model that fails a check: it equals the base model, or its language modelling got worse."""
+    """The error for a tuning that its data or a check rules out, while other tunings of an experiment go on.
+
+    The threshold labels all or no responses, no row can be trained on, or the tuned model equals its base or has become
+    worse in language modelling.
+    """
+
+
+@contextmanager
+def rejects_tuning() -> Iterator[None]:
+    """Raise an InputError of the block as TuningRejected."""
+    try:
+        yield
+    except InputError as error:
+        raise TuningRejected(str(error)) from None
 
 
 def format_value(value: Any) -> str:

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Plan, hashed_folders, plan_decodings, refuse_stages_outside
-from evenhand.recipes.preflight import METHOD, point_settings, points
+from evenhand.recipes.preflight import METHOD, distinct_points, point_settings, repeated_point
 from evenhand.recipes.settings import AblateSettings
 from evenhand.recipes.sweep.output import track_point, write_report
 
@@ -25,11 +25,11 @@ def ablate(settings: AblateSettings) -> None:
     """
     fields: dict[Path, Mapping[str, Any]] = {}
     plans: list[Plan] = []
-    for point in points(settings):
+    for point in distinct_points(settings):
         for seed in settings.seeds:
             for plan in plan_point(settings, point, seed):
                 if plan.comparison in fields:
-                    raise InputError(f"sweep: the point {point} is repeated; leave one of them out.")
+                    raise repeated_point(point)
                 fields[plan.comparison] = point
                 plans.append(plan)
     if not plans:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
@@ -48,7 +49,8 @@ def label(settings: LabelSettings) -> None:
         template, descriptor = (to_codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
-        threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
+        with rejects_tuning():
+            threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
         is_included = np.ones(len(b), dtype=bool)
 
         weights = _target_weights(run, responses)

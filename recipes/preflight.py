@@ -12,6 +12,7 @@ from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.methods import load_method, load_trained_method
@@ -34,6 +35,7 @@ from evenhand.recipes.settings import (
 log = logging.getLogger("evenhand")
 
 METHOD = "method"
+THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile", "label.cross_fitted")
 
 
 def check_before_loading(command: str, settings: Any) -> None:
@@ -55,9 +57,8 @@ def _check_loop(settings: LoopSettings) -> None:
 def _check_ablation(settings: AblateSettings) -> None:
     """Check all points with the first seed; points with equal settings of measuring are checked once."""
     different = {}
-    for point in points(settings):
+    for point in distinct_points(settings):
         loop = point_settings(settings, point, settings.seeds[0])
-        load_method(point[METHOD])
         check_experiment(loop)
         key = [as_settings(part) for part in (loop.measure, loop.label)]
         different[json.dumps([*key, loop.train_per_cell], sort_keys=True)] = loop
@@ -170,6 +171,34 @@ def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
             if METHOD not in point:
                 raise InputError(f"sweep: {point} has no `method`; give each grid a method or a list of methods.")
             yield point
+
+
+def distinct_points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
+    """Yield the points of an ablation without settings that their method does not use, each only once.
+
+    Raises:
+        InputError: a point is repeated, or a setting is unknown or has an invalid value.
+    """
+    given: list[dict[str, Any]] = []
+    distinct: list[dict[str, Any]] = []
+    for point in points(settings):
+        method = point[METHOD]
+        unused = () if load_method(method).USES_THRESHOLD else THRESHOLD_SETTINGS
+        if point in given:
+            raise repeated_point(point)
+        given.append(point)
+        point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
+        used = {name: value for name, value in point.items() if name not in unused}
+        if used not in distinct:
+            distinct.append(used)
+            yield used
+        elif processes.is_rank_zero():
+            log.info("%s: the method %s does not use the threshold, so it is the point %s", point, method, used)
+
+
+def repeated_point(point: Mapping[str, Any]) -> InputError:
+    """Return the error for a point that occurs twice in a sweep."""
+    return InputError(f"sweep: the point {point} is repeated; leave one of them out.")
 
 
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
@@ -92,8 +93,10 @@ def tune(settings: TuneSettings) -> None:
         if labelled[CUT].any():
             share = 100 * run.facts["share_cut"]
             log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
-        rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
-        train_rows, validation_rows = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
+        with rejects_tuning():
+            rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
+            fraction, max_rows = training.validation_fraction, training.max_rows
+            train_rows, validation_rows = hold_out(rows, fraction, settings.seed, max_rows)
         rewards: Sequence[RewardFunction] = ()
         if method.rewards is not None:
             rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)

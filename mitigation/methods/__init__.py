@@ -27,6 +27,8 @@ class Method(Protocol):
     TAGS: all strings that get a meaning in training.
     THRESHOLD_PLAN_APPLIES: whether the tuned model imitates the responses labelled `no_bias`, so that the threshold
         plan predicts how much bias remains.
+    USES_THRESHOLD: whether the rows depend on the labels. If not, the points of an ablation that differ only in their
+        threshold are one point.
     DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
     rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
         responses; None for other trainers.
@@ -38,6 +40,7 @@ class Method(Protocol):
     INFERENCE_TAG: str = ""
     TAGS: tuple[str, ...] = ()
     THRESHOLD_PLAN_APPLIES: bool = False
+    USES_THRESHOLD: bool = True
     DEFAULTS: Mapping[str, Any] = {}
     rewards: Callable[..., list[RewardFunction]] | None = None
 

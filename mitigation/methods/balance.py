@@ -14,6 +14,7 @@ from evenhand.evaluation.results import WEIGHT
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 
 TRAINER = "sft"
+USES_THRESHOLD = False
 DEFAULTS = {"learning_rate": 4e-3}
 
 

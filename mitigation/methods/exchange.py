@@ -14,6 +14,7 @@ from datasets import Dataset
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 
 TRAINER = "sft"
+USES_THRESHOLD = False
 DEFAULTS = {"learning_rate": 4e-3}
 
 

@@ -28,6 +28,7 @@ from evenhand.mitigation.labelling.projection import descriptor_means, project
 from evenhand.mitigation.methods import RewardFunction
 
 TRAINER = "grpo"
+USES_THRESHOLD = False
 DEFAULTS = {
     "learning_rate": 5e-3,
     "batch_size": 16,

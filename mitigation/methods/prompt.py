@@ -7,6 +7,7 @@ one more line of the dialogue.
 """
 
 TRAINER = None
+USES_THRESHOLD = False
 INSTRUCTION = (
     "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
     "Respond to what is said, not to who says it."

@@ -9,8 +9,9 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score, read_scores
-from evenhand.recipes.ablate import plan_point, points
+from evenhand.recipes.ablate import plan_point
 from evenhand.recipes.checking import checked
+from evenhand.recipes.preflight import distinct_points, points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
 
@@ -152,6 +153,20 @@ def test_points_are_products_and_share_their_stages():
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
 
+def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are_one():
+    grid = {"method": ["exchange", "kto"], "label.quantile": [0.7, 0.9], "rounds": [1, 2]}
+    distinct = list(distinct_points(settings(sweep=[grid])))
+    assert [point for point in distinct if point["method"] == "exchange"] == [
+        {"method": "exchange", "rounds": 1},
+        {"method": "exchange", "rounds": 2},
+    ]
+    assert len(distinct) == 2 + 4
+    with pytest.raises(InputError, match="is repeated"):
+        list(distinct_points(settings(sweep=[{"method": "exchange"}, {"method": "exchange"}])))
+    with pytest.raises(InputError, match="label.quantile: 1.5"):
+        list(distinct_points(settings(sweep=[{"method": "exchange", "label.quantile": 1.5}])))
+
+
 @pytest.mark.parametrize(
     ("point", "message"),
     [
@@ -165,4 +180,4 @@ def test_points_are_products_and_share_their_stages():
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        plan_point(settings(), point if "has no" in message else {"method": "kto", **point}, 0)
+        list(distinct_points(settings(sweep=[point if "has no" in message else {"method": "kto", **point}])))
