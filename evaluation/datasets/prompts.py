@@ -10,7 +10,6 @@ variance over descriptors. Such a descriptor is sampled once *for each axis*, so
 complete; over all axes its cell then has twice the responses, and the noise correction uses this larger number.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.evaluation.datasets.holistic_bias import NONE, load_taxonomy, prompt_table, representative_taxonomy
+from evenhand.evaluation.datasets.strata import allocate, sample_strata, stable_hash
 from evenhand.evaluation.datasets.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
@@ -105,7 +105,7 @@ def sample_cells(
     rows, persona_draws, flags, cells = [], [], [], list(_group_cells(table))
     check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
     for cell, sentences in cells:
-        generator = np.random.default_rng(_hash(seed, *cell))
+        generator = np.random.default_rng(stable_hash(seed, *cell))
         rows.append(generator.choice(sentences, per_cell))
         # Sampled even if unused, so that these options do not change which sentences are sampled.
         persona_draws.append(generator.random(per_cell))
@@ -152,7 +152,7 @@ def split_prompts(prompts: Prompts, by: str, fraction: float, seed: int) -> tupl
     if total < 2:
         raise InputError(f"split by {by}: the prompts have {total} {by}(s), and 2 are needed; split by another column.")
     n = min(max(round(fraction * total), 1), total - 1)
-    train_values = _sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}")
+    train_values = sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}")
 
     in_train = _is_in(table[by], train_values)
     measure = table.filter(pc.invert(in_train))
@@ -184,7 +184,7 @@ def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.nda
     require_columns(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
     strata = _strata(table, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    unseen_values = _sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
+    unseen_values = sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
     unseen = _is_in(table[by], unseen_values)
     if by == AXIS:
         unseen = pc.is_in(table[DESCRIPTOR], table[DESCRIPTOR].filter(unseen).unique())
@@ -218,7 +218,7 @@ def compute_prompt_ids(
     The hash covers the `REQUIRED_COLUMNS` in `keys`, the persona, the number of earlier occurrences (`cumcount`) and
     the variations in `bits`.
     """
-    return [f"{_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
+    return [f"{stable_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
 
 
 def cumcount(values: Iterable[Hashable]) -> list[int]:
@@ -289,11 +289,6 @@ def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
     return pc.is_in(column, pa.array(values, type=column.type))
 
 
-def _hash(*parts: Any) -> int:
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
-
-
 def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
     """Return the prompts of n random descriptors, or all prompts if n is None.
 
@@ -335,7 +330,7 @@ def _sample_descriptors(table: pa.Table, n: int, seed: int) -> pa.Table:
     total = sum(sizes.values())
     if not len(sizes) <= n <= total:
         raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
-    values = _sample_strata(strata, _allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
+    values = sample_strata(strata, allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
     return table.filter(_is_in(table[DESCRIPTOR], values))
 
 
@@ -350,30 +345,11 @@ def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str
     return {name: sorted(v for v in smallest if smallest[v] == name) for name in sorted(set(smallest.values()))}
 
 
-def _allocate(
-    sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
-) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, in proportion to its size, from `minimum` to `maximum`."""
-    counts, total = dict(minimum), sum(sizes.values())
-    while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
-        counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1
-    return counts
-
-
 def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
     """Return how many of n values to take from each stratum, at least one and not all if it has two or more values."""
     sizes = {stratum: len(values) for stratum, values in strata.items()}
     minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
-    return _allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
-
-
-def _sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], seed: int, purpose: str) -> list[str]:
-    """Return `counts` values from each stratum: the values with the smallest hash of seed, purpose and value."""
-    return [
-        value
-        for stratum, values in strata.items()
-        for value in sorted(values, key=lambda value: _hash(seed, purpose, value))[: counts[stratum]]
-    ]
+    return allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
 
 
 def _unknown_value(name: str, value: Any, present: list) -> InputError:

@@ -20,6 +20,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     MASKED_VARIANT,
     N_TOKENS,
     VARIANT,
+    limit_sentences,
     select_scored_prompts,
 )
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
@@ -45,7 +46,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
     return {
         "model": model_signature(config.model, run.inputs),
         "dataset": config.prompts.signature(run.inputs["dataset"]),
-        **as_settings(config.settings),
+        **{name: value for name, value in as_settings(config.settings).items() if (name, value) != ("limit", None)},
         VARIANT: variant,
         "seed": config.seed,
         "packages": package_versions(),
@@ -63,7 +64,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     prompts = sample_descriptors(
         select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed
     )
-    sentences = select_scored_prompts(prompts.to_pandas()).reset_index(drop=True)
+    sentences = limit_sentences(select_scored_prompts(prompts.to_pandas()), config.settings.limit, config.seed)
     if masked:
         columns = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED_VARIANT)
     else:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.holistic_bias import NONE
 from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.datasets.strata import stable_hash
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.intervals import student_quantile
@@ -39,6 +40,30 @@ def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     if not len(selected):
         raise InputError("prompts: no prompt has a noun and a descriptor for nouns of any gender; select such prompts.")
     return selected
+
+
+def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
+    """Return at most `limit` sentences, as a sample of whole (axis, template) groups; all sentences for None.
+
+    Only sentences of one group are compared, so each group stays complete. The sample is stratified by axis: the
+    numbers of templates of two axes differ by at most one as long as the limit allows, and each axis has at least one
+    template, even if that exceeds the limit. Templates are drawn by `seed`, apart for each axis.
+
+    Args:
+        sentences: columns axis and template.
+    """
+    groups = sentences.groupby([AXIS, TEMPLATE]).size()
+    if limit is not None and len(sentences) > limit:
+        order = sorted(groups.index, key=lambda group: stable_hash(seed, "limit", *group))
+        rank = pd.Series(range(len(order)), pd.MultiIndex.from_tuples(order)).groupby(level=0).rank()
+        taken, total = [], 0
+        for group in sorted(order, key=lambda group: (rank[group], order.index(group))):
+            if rank[group] == 1 or total + groups[group] <= limit:
+                taken.append(group)
+                total += groups[group]
+        kept = pd.MultiIndex.from_frame(sentences[[AXIS, TEMPLATE]]).isin(taken)
+        sentences = sentences[kept]
+    return sentences.reset_index(drop=True)
 
 
 def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:

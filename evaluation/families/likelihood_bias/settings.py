@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.settings import option, strict_dataclass
+from evenhand.evaluation.settings import Count, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -17,6 +17,9 @@ class Settings:
 
     context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = option(
+        None, "score at most so many sentences: random templates of each axis, at least one; null: all"
+    )
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.datasets.sentence_pairs import perturb, read_pairs
+from evenhand.evaluation.datasets.strata import stratified_rows
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, masked_scores
 from evenhand.evaluation.families.sentence_pairs.rows import (
@@ -20,7 +21,7 @@ from evenhand.evaluation.models.likelihood.masked import (
 )
 from evenhand.evaluation.models.likelihood.sentences import score_sentences
 from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
-from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore
+from evenhand.evaluation.results import BIAS_TYPE, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
@@ -56,6 +57,7 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
         "model": model,
         "dataset": {"name": settings.pairs, "sha256": run.inputs["pairs"], "columns": dict(settings.columns)},
         "perturbed": settings.perturbed,
+        **({} if settings.limit is None else {"limit": settings.limit, "seed": config.seed}),
         **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
         VARIANT: table[VARIANT].dropna().iloc[0],
         "packages": package_versions(),
@@ -63,8 +65,15 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
 
 
 def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
-    """Return the table of all pairs. Pairs that lack a sentence are at the end and have no scores."""
+    """Return the table of all pairs. Pairs that lack a sentence are at the end and have no scores.
+
+    With `limit`, the table has a sample of the pairs that have both sentences, and no others.
+    """
     pairs = read_pairs(pairs_path(config), config.settings.columns)
+    if config.settings.limit is not None:
+        pairs = pairs[pairs[LEFT_OUT].isna()]
+        strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()
+        pairs = pairs.iloc[stratified_rows(strata, ids, config.settings.limit, config.seed)].reset_index(drop=True)
     pairs = perturb(pairs) if config.settings.perturbed else pairs
     incomplete = pairs[LEFT_OUT].notna()
     complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)

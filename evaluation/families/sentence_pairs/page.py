@@ -67,6 +67,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         notes=[
             *_insignificance_notes(scores),
             " ".join([text.intervals, text.detectable, *([text.planted] if context.truth else [])]),
+            *_limit_notes(run, len(table)),
             *context.notes,
         ],
         sections=[
@@ -191,6 +192,11 @@ def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]
     if first and second and first.stereotype_direction * second.stereotype_direction < 0:
         warnings.append(text.contradiction(first, second))
     return [f"{sanitize(model, 120)}: {warning}" if model else warning for warning in warnings]
+
+
+def _limit_notes(run: FamilyRun, n: int) -> list[str]:
+    limit = run.config.settings.limit
+    return [] if limit is None else [text.sample(n, run.config.seed)]
 
 
 def _insignificance_notes(scores: Scores) -> list[str]:

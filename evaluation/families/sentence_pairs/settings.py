@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.settings import TESTBED, option, strict_dataclass
+from evenhand.evaluation.settings import TESTBED, Count, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -25,6 +25,7 @@ class Settings:
     perturbed: bool = option(False, "first remove the last character of each sentence (001, Table 3)")
     context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = option(None, "score a random sample of so many pairs, stratified by bias type; null: all")
 
 
 def inputs(config: "MeasureConfig") -> dict[str, str]:

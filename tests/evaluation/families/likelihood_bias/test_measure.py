@@ -1,6 +1,7 @@
 """Likelihood bias measured on few templates, by each kind of model, and two models compared."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
@@ -9,6 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.page import comparison_page, page
+from evenhand.evaluation.families.likelihood_bias.rows import limit_sentences
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.markdown import page_markdown
@@ -124,3 +126,30 @@ def test_one_descriptor_alone_cannot_be_compared(tmp_path):
     filters = {**FILTERS, "axis": ["ability"], "descriptor": ["dyslexic"]}
     with pytest.raises(InputError, match=r"ability \(dyslexic\)"):
         measure_family(tmp_path, NAME, make_config(filters=filters, descriptors=None))
+
+
+def test_a_limit_keeps_whole_templates_of_every_axis():
+    templates = {"age": "abcd", "body": "abcd", "cult": "ab"}
+    sentences = pd.DataFrame(
+        [
+            {"axis": axis, "template": template, "descriptor": f"{axis} {number}"}
+            for axis, names in templates.items()
+            for template in names
+            for number in range(10)
+        ]
+    )
+    limited = limit_sentences(sentences, 65, seed=0)
+    groups = limited.groupby(["axis", "template"]).size()
+    assert (groups == 10).all()  # sentences are compared within a template
+    assert groups.groupby("axis").size().tolist() == [2, 2, 2]
+    assert limit_sentences(sentences, 1, seed=0).groupby("axis")["template"].nunique().tolist() == [1, 1, 1]
+    assert limit_sentences(sentences, 100, seed=0).equals(sentences)
+    samples = {tuple(limit_sentences(sentences, 30, seed)["template"].unique()) for seed in range(20)}
+    assert len(samples) > 1
+
+
+def test_the_limit_is_in_the_signature_and_on_the_page(tmp_path):
+    run = measure_family(tmp_path, NAME, make_config(descriptors=6), limit=200)
+    assert run.signature(NAME)["limit"] == 200
+    assert "sentences were scored: whole templates, drawn at random" in page_markdown(page(run, ReportContext()))
+    assert run.table("likelihoods").groupby("axis")["template"].nunique().tolist() == [1, 1, 1]

@@ -1,6 +1,7 @@
 """Sentence pairs, measured and compared: the testbed's planted ones, and others by models of random weights."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokeniz
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
-from evenhand.evaluation.families.sentence_pairs.page import comparison_page
+from evenhand.evaluation.families.sentence_pairs.page import comparison_page, page
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.settings import ModelSettings
@@ -57,6 +58,26 @@ def pairs(tmp_path):
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config("testbed"))
+
+
+def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name(tmp_path, pairs):
+    model = masked_model(tmp_path / "model")
+    limited = [
+        measure_family(tmp_path / str(seed), FAMILY, replace(config(model), seed=seed), pairs=pairs, limit=2)
+        for seed in (0, 0, 3)
+    ]
+    tables = [run.table("pairs") for run in limited]
+    assert all(sorted(table["bias_type"]) == ["care", "work"] and table["left_out"].isna().all() for table in tables)
+    assert tables[0]["pair_id"].tolist() == tables[1]["pair_id"].tolist()
+    signature = limited[0].signature("s_jsd")
+    assert (signature["limit"], signature["seed"]) == (2, 0)
+    assert "Only 2 of the pairs were scored: a random sample (limit, seed 0)" in texts(
+        page(limited[0], ReportContext())
+    )
+    whole = measure_family(tmp_path / "whole", FAMILY, config(model), pairs=pairs)
+    assert "limit" not in whole.signature("s_jsd") and len(whole.table("pairs")) == 5
+    scores = whole.table("pairs").set_index("pair_id")["s_jsd"]
+    assert tables[2]["s_jsd"].tolist() == pytest.approx(scores[tables[2]["pair_id"]].tolist(), abs=1e-6)
 
 
 def test_the_testbed_shows_the_planted_bias_types_only(planted):
