@@ -35,6 +35,14 @@ METRICS = (
         better="higher",
     ),
     Metric(
+        "gender_accuracy_spans",
+        "accuracy by annotated spans",
+        "Share of translations without a word that is only in the marked spans of the other gender’s references.",
+        **_SHARE,
+        ideal=1,
+        better="higher",
+    ),
+    Metric(
         "masculine_rendering",
         "overgeneralisation",
         "Share of masculine translations among those that show exactly one gender, where the source shows none.",

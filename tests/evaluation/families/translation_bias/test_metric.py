@@ -287,8 +287,18 @@ def test_annotations_narrow_the_words_that_mark_a_gender():
     (score,) = (it for it in gender_accuracy(rows) if it.metric == "gender_accuracy_mt_geneval")
     assert (score.value, score.n) == (0.0, 1)  # as in the published script
     with_spans = rows.assign(marked_masculine=[("el gato",)], marked_feminine=[("la gata",)])
-    (score,) = (it for it in gender_accuracy(with_spans) if it.metric == "gender_accuracy_mt_geneval")
-    assert (score.value, score.n) == (1.0, 1)
+    by_name = {it.metric: it for it in gender_accuracy(with_spans)}
+    assert (by_name["gender_accuracy_mt_geneval"].value, by_name["gender_accuracy_spans"].value) == (0.0, 1.0)
+    assert "gender_accuracy_spans" not in {it.metric for it in gender_accuracy(rows)}
+
+
+def test_the_published_accuracy_of_annotated_files_splits_words_at_ascii_punctuation_alone():
+    """An Arabic comma belongs to the word for accuracy_metric.py; by spans, the comma separates words."""
+    table = references("arb_Arab", ("كاتب، هنا", "كاتبة، هنا"))
+    rows = aligned(table, ["كاتبة هنا"], target="arb_Arab").assign(gender="masculine")
+    rows = rows.assign(marked_masculine=[("كاتب",)], marked_feminine=[("كاتبة",)])
+    by_name = {it.metric: it.value for it in gender_accuracy(rows)}
+    assert by_name["gender_accuracy_mt_geneval"] == 1.0 and by_name["gender_accuracy_spans"] == 0.0
 
 
 def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
