@@ -46,7 +46,7 @@ class BiasScore:
         p_value: p-value of the test that the metric's docstring describes.
         n_left_out: number of rows that the metric could not use.
         group: the subset of rows, as values by column, such as {"axis": "age"}; {} for all rows.
-        reason: why the value or the interval is undefined.
+        reason: why the value or the interval is undefined, or a caution about the interval.
         standard_error: the standard error, if the metric's paper defines a standard error.
         signature: model, data, settings and versions that determine the value.
         jackknife_over: "descriptors" or "templates", the units that `jackknife_interval` treats as a sample.

@@ -26,6 +26,7 @@ from evenhand.evaluation.families.generation_bias.paired_scores import (
     INCOMPLETE,
     TOO_FEW,
     missing_interval_reason,
+    one_sided_reason,
     paired_scores,
 )
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
@@ -283,7 +284,7 @@ def _score(
         p_value=p_value,
         n_left_out=cells.n_left_out,
         group=group,
-        reason=missing_interval_reason(estimate),
+        reason=missing_interval_reason(estimate) or (one_sided_reason(cells) if "_corrected" in metric else None),
         signature=signature,
     )
 

@@ -10,6 +10,7 @@ of a model with itself.
 import math
 from collections.abc import Sequence
 
+from evenhand.evaluation.families.generation_bias.paired_scores import ONE_SIDED
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
     Comparison,
@@ -48,8 +49,9 @@ def warnings(data: ReportData) -> list[str]:
 
 def _few_responses(data: ReportData) -> list[str]:
     row = data.overall(HEADLINE)
-    n = math.inf if row is None or row.before is None else row.before.n
-    return [text.few_responses(n)] if n < MIN_RESPONSES else []
+    score = None if row is None else row.before
+    few = [text.few_responses(score.n)] if score is not None and score.n < MIN_RESPONSES else []
+    return few + ([text.one_sided] if score is not None and score.reason == ONE_SIDED else [])
 
 
 def _unfinished_reasoning(data: ReportData) -> list[str]:

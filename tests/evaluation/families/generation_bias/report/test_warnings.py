@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
 from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.results import BiasScore
@@ -10,8 +11,6 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
-
-pytestmark = pytest.mark.slow
 
 COMPARISONS, CLUSTERS = 150, 6
 METRICS = ("scgb_pooled_corrected", "pgb_pooled_corrected")
@@ -66,6 +65,7 @@ def level(alarms):
     return 0.05 + 3 * (0.05 * 0.95 / len(alarms)) ** 0.5
 
 
+@pytest.mark.slow
 def test_models_compared_with_themselves_alarm_in_at_most_5_percent(differences):
     uncorrected = np.mean([any(it.interval[0] > 0 for it in changes) for changes in differences])
     alarms = [has_warning(changes) for changes in differences]
@@ -74,3 +74,15 @@ def test_models_compared_with_themselves_alarm_in_at_most_5_percent(differences)
     changes = [change_columns([], [], scores)["cluster_changes"] for scores in differences]
     alarms = [bool(find_increased_clusters(changes[seed : seed + 3])) for seed in range(0, COMPARISONS, 3)]
     assert np.mean(alarms) <= level(alarms)
+
+
+@pytest.mark.parametrize(("templates", "responses", "expected"), [(1, 2, 1), (1, 3, 0), (2, 2, 0)])
+def test_one_template_with_two_responses_is_warned_of(templates, responses, expected):
+    n = templates * responses * 30
+    names = [f"t{number % templates}" for number in range(n)], [f"d{number // templates % 30}" for number in range(n)]
+    vectors = np.eye(3)[np.random.default_rng(0).integers(0, 3, n)]
+    scores = generation_bias(StyledResponses(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
+    cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
+    assert set(cautions) == ({"fgb_corrected", "fgb_pooled_corrected"} if expected else set())
+    found = [text for text in warnings(ReportData("m", scores)) if "err on one side" in text]
+    assert len(found) == expected
