@@ -4,6 +4,7 @@ This module exports the functions for tables of responses (docs/python_api.md) a
 All other functions are in `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.results import BiasScore, signature_line
     from evenhand.mitigation.labelling.labels import label_responses
+
+# bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 __all__ = [
     "BiasScore",

@@ -9,6 +9,7 @@ from evenhand.evaluation.report.tables import Cell, Row, Table
 
 # Prefixes of signature fields that describe the model or the model's output. Runs side by side always differ in them.
 MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
+MAX_IN_HEADLINE = 4  # runs; the table below the headline has all
 text = Sentences(__file__)
 
 
@@ -25,8 +26,8 @@ def summary_page(pages: Mapping[str, Page], links: Mapping[str, Link]) -> Page:
         title=text.summary_title,
         subtitle=first.subtitle,
         date=first.date,
-        headline_value=str(len(pages)),
-        headline_caption=text.summary_headline_caption,
+        headline_value=first.headline_value,
+        headline_caption=text.summary_headline_caption(first, len(pages)),
         verdict=text.summary_verdict(len(pages)),
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
         tables=[Table(text.summary_caption, ("family", "number", "meaning"), rows)],
@@ -55,8 +56,8 @@ def side_by_side_page(
         title=text.side_by_side_title,
         subtitle=" · ".join(names),
         date=max(page.date for page in pages.values()),
-        headline_value=str(len(names)),
-        headline_caption=text.side_by_side_headline_caption,
+        headline_value=" · ".join(page.headline_value for page in list(pages.values())[:MAX_IN_HEADLINE]),
+        headline_caption=text.side_by_side_headline_caption(list(pages)[:MAX_IN_HEADLINE], len(names), len(pages)),
         verdict=text.side_by_side_verdict(pages),
         warnings=[text.unlike(name) for name, rows in differing.items() if rows],
         tables=list(_headline_tables(pages)),

@@ -196,7 +196,6 @@ def start_logging() -> None:
     logging.raiseExceptions = False  # no traceback if a library cannot write its log to a full disk
     # Users cannot act on libraries' warnings about their next versions and about each other.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # about a kernel that is not used
     warnings.filterwarnings("ignore", category=FutureWarning)
 
 

@@ -65,7 +65,9 @@ def test_only_differing_settings_give_a_warning():
         signature = {"model": {"name": model}, "inputs": {"model": model, "pairs": "p"}, "seed": seed}
         return Page("Pairs", model, "2026-01-31", "55 %", "of pairs", "", signature=signature)
 
-    assert side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b")}}, []).warnings == []
+    page = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b")}}, [])
+    assert page.warnings == [] and not any("`" in note for note in page.notes)
+    assert (page.headline_value, page.headline_caption) == ("55 % · 55 %", "headlines of base, tuned; 2 runs in all")
     (warning,) = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
     assert "pairs" in warning
 
