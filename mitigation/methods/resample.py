@@ -9,3 +9,4 @@ Generation takes as many times longer as there are candidates.
 TRAINER = None
 INSTRUCTION = ""
 RESAMPLES = True
+USES_THRESHOLD = False
