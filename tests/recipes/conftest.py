@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenhand.recipes import command_line
 from evenhand.recipes import commands as command_modules
 from evenhand.recipes.settings import COMMANDS
 from evenhand.recipes.testbed import grammar
@@ -40,9 +39,8 @@ def written(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The settings with which commands were called; the commands do nothing, and their inputs are not checked."""
+    """The settings with which commands were called; the commands do nothing."""
     calls = []
     names = dict.fromkeys(COMMANDS, calls.append)
-    monkeypatch.setattr(command_line, "check_before_loading", lambda *settings: None)
     monkeypatch.setattr(command_modules, "import_module", lambda name: SimpleNamespace(**names))
     return calls

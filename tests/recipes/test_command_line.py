@@ -68,6 +68,7 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
 
 
 def test_quick_stands_for_flags_that_other_flags_override(calls, monkeypatch, caplog, written):
+    monkeypatch.setattr(command_line, "check_before_loading", lambda *settings: None)
     file = written("prompts: {descriptors: 100, per_cell: 7}\n")
     assert main(["measure", "--quick", "--prompts.per_cell", "3", "--config", str(file)]) == 0
     assert (calls[-1].prompts.descriptors, calls[-1].prompts.per_cell) == (40, 3)
@@ -78,12 +79,14 @@ def test_quick_stands_for_flags_that_other_flags_override(calls, monkeypatch, ca
 
 
 def test_models_are_named_on_the_command_line(calls, monkeypatch):
+    monkeypatch.setattr(command_line, "check_before_loading", lambda *settings: None)  # these models do not exist
     flags = ["--model", "gpt2", "--generation_bias.style_classifier", "styles"]
     assert main(["measure", *flags, "--generation_bias.offensiveness=toxicity", "-q"]) == 0
     assert (calls[0].model.name, calls[0].generation_bias.offensiveness.name) == ("gpt2", "toxicity")
 
 
 def test_the_default_classifier_is_for_the_testbed_alone(calls, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(command_line, "check_before_loading", lambda *settings: None)
     (tmp_path / "own.yaml").write_text("model: gpt2\ngeneration_bias:\n  style_classifier: testbed\n")
     for command, prefix in (("measure", ""), ("loop", "measure.")):
         assert main([command, f"--{prefix}model", "gpt2"]) == 2

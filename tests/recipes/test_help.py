@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from evenhand.evaluation import families
+from evenhand.recipes import command_line
 from evenhand.recipes.command_line import main
 from evenhand.recipes.settings import COMMANDS
 
@@ -62,7 +63,8 @@ def test_help_of_groups_commands_and_version(capsys, monkeypatch):
         (["label", "--quiet"], logging.WARNING, False),
     ],
 )
-def test_log_levels(calls, caplog, arguments, level, logs_loading):
+def test_log_levels(calls, caplog, monkeypatch, arguments, level, logs_loading):
+    monkeypatch.setattr(command_line, "check_before_loading", lambda *settings: None)  # no run to label
     assert main(arguments) == 0
     assert len(calls) == 1 and logging.getLogger("evenhand").level == level
     assert any("evenhand label: loading" in message for message in caplog.messages) is logs_loading
