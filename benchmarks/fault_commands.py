@@ -1,4 +1,4 @@
-"""Functions that `kills` and `full_disk` share: commands on small inputs, reference runs, comparison of results.
+"""Functions of `faults`: commands on small inputs, reference runs, comparison of results.
 
 A command takes seconds. Its reference run has no fault; a run with faults must end with the same results.
 """
@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
+from evenhand.evaluation import families
 from evenhand.evaluation.runs.files import UNFINISHED
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.forked_commands import ForkedCommands, Running, wait_until
@@ -28,6 +30,7 @@ from tests.gendered_references import ROWS, written_references, written_translat
 
 QUIET = ["--report_to", "none"]
 RATERS = 20
+SECONDS_TO_END = 60.0  # time for the children of a killed process to end on a busy machine
 FLAGS = {
     "commands": ("", "names of the table, separated by commas; all by default"),
     "folder": (Path, "folder of all runs; its reference runs are reused; a temporary one by default"),
@@ -64,6 +67,9 @@ FILES = {
     ),
 }
 
+# Commands that do not read the reference run of the loop.
+INDEPENDENT = {"train_classifier", *(f"measure {family}" for family in families.names())}
+
 
 @dataclass(frozen=True)
 class Command:
@@ -86,13 +92,15 @@ class Command:
 
 @dataclass(frozen=True)
 class Bench:
-    """The folder of all runs, the chosen commands, a server that starts them, CPU seconds of the reference runs.
+    """The folder of all runs, the commands, a server that starts them, CPU seconds of the reference runs.
 
-    `table` has the counts of each command, and `errors` a line for each error.
+    `chosen` has the names of the commands to test, `table` the counts by kind of fault, and `errors` a line for each
+    error.
     """
 
     root: Path
-    commands: Mapping[str, Command]
+    commands: dict[str, Command]
+    chosen: Sequence[str]
     forked: ForkedCommands
     seconds: Mapping[str, float]
     table: dict[str, Counter[str]]
@@ -100,7 +108,7 @@ class Bench:
 
     def add(self, name: str, title: str, counts: Counter[str], errors: Sequence[str]) -> None:
         """Add a run's counts and errors to the table and the list of errors, and print both."""
-        self.table[name] += counts
+        self.table[name] = self.table.get(name, Counter()) + counts
         self.errors.extend(errors)
         print(f"{title}: {dict(counts)}", *errors, sep="\n    ", flush=True)
 
@@ -118,11 +126,10 @@ def reference_runs(options: argparse.Namespace, columns: Sequence[str], leave_ou
     names = options.commands.split(",") if options.commands else [name for name in commands if leave_out not in name]
     with ForkedCommands(Path(tempfile.mkdtemp(prefix="commands-", dir=root))) as forked:
         seconds = run_references(forked, root, commands, names)
-        chosen = {name: commands[name] for name in names}
-        yield (bench := Bench(root, chosen, forked, seconds, {name: Counter() for name in names}, []))
-    print("\n| command | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
-    for name, row in [*bench.table.items(), ("all", sum(bench.table.values(), Counter()))]:
-        print(f"| `{name}` | " + " | ".join(str(row[column]) for column in columns) + " |")
+        yield (bench := Bench(root, commands, names, forked, seconds, {}, []))
+    print("\n| fault | " + " | ".join(columns) + " |\n| --- |" + " ---: |" * len(columns))
+    for name, row in [*sorted(bench.table.items()), ("all", sum(bench.table.values(), Counter()))]:
+        print(f"| {name} | " + " | ".join(str(row[column]) for column in columns) + " |")
     if not options.folder and not bench.errors:
         shutil.rmtree(root)
     sys.exit(bool(bench.errors))
@@ -197,7 +204,8 @@ def run_references(
     forked.run("--version")  # imports everything
     finished, file = root / "reference", root / "seconds.json"
     seconds: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
-    for name in dict.fromkeys(["loop", *(["rate --import_votes"] if "rate --summary" in names else []), *names]):
+    needed = ["loop"] if not {*names} <= INDEPENDENT else []
+    for name in dict.fromkeys([*needed, *(["rate --import_votes"] if "rate --summary" in names else []), *names]):
         if name in seconds:
             continue
         shutil.rmtree(finished / name, ignore_errors=True)
@@ -225,6 +233,26 @@ def wait_cpu_seconds(running: Running, limit: float) -> float:
             seconds = max(seconds, sum(map(_cpu_seconds, [command, *command.children(recursive=True)])))
             time.sleep(0.05)  # polling uses CPU time itself
     return seconds
+
+
+def end_orphans(server: int) -> list[psutil.Process]:
+    """Return the server's child processes that have not ended after SECONDS_TO_END, and kill them."""
+
+    def children() -> list[psutil.Process]:
+        processes = []
+        for process in psutil.process_iter():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getpgid(process.pid) == server != process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    processes.append(process)
+        return processes
+
+    deadline = time.monotonic() + SECONDS_TO_END
+    while (orphans := children()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for orphan in orphans:
+        with suppress(psutil.NoSuchProcess):
+            orphan.kill()
+    return orphans
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

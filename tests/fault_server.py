@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send({"detail": f"unexpected field, said {self.headers['Authorization']}"}, 422)
 
     def _elsewhere(self, answer):
-        self._send({}, 307, Location="http://elsewhere.example/v1")
+        self._send({}, 307, Location=self.server.config.get("elsewhere", "http://elsewhere.example/v1"))
 
     def _large(self, answer):
         self._send({**answer, "padding": "x" * 2_000_000})
