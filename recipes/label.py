@@ -39,12 +39,13 @@ def label(settings: LabelSettings) -> None:
     The other tables are the threshold, the threshold plan, the mean bias values, and the target of each descriptor.
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
-    all_responses = read_styled_run(settings.responses)
-    file = measured.generation_bias.style_clusters
-    clusters = find_clusters(file, all_responses.styles, settings.exclude_clusters)
+    file, clusters = measured.generation_bias.style_clusters, []
+    if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
+        clusters = find_clusters(file, read_styled_run(settings.responses).styles, settings.exclude_clusters)
     with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
         if run is None:
             return
+        all_responses = read_styled_run(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
         template, descriptor = (to_codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
