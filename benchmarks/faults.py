@@ -41,7 +41,9 @@ from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, ForkedCommands, R
 DISK_SIZE = 16 << 20
 DISK_FULL = "no space is left on its disk. Free some and run again"
 OVERWRITE_BYTES = 1 << 18  # needed by a command that overwrites existing files
-NOT_DAMAGED = (".lock", "votes.jsonl")  # without results; votes are added line by line
+# Files that no manifest has a hash of: the lock, votes, which are added line by line, and reports and figures, which
+# `evenhand report` writes again.
+NOT_DAMAGED = (".lock", ".jsonl", ".html", ".md", ".svg", ".png")
 # Faults of a server: an answer that is tried again, and an answer that ends the command in one line.
 TRANSIENT = ("rate", "broken", "cut", "none", "reset", "hang", "drip")
 FATAL = ("bad", "elsewhere", "compressed")
@@ -159,7 +161,8 @@ def damaged(damage: Callable[[bytes, random.Random], bytes]) -> Callable[[Fault]
     def apply(fault: Fault) -> None:
         shutil.copytree(fault.bench.root / "reference" / fault.name, fault.folder)
         files = sorted(path for path in fault.folder.rglob("*") if path.is_file() and path.stat().st_size)
-        file = fault.rng.choice([path for path in files if path.name not in NOT_DAMAGED and "parts" not in path.parts])
+        files = [path for path in files if not path.name.endswith(NOT_DAMAGED) and "parts" not in path.parts]
+        file = fault.rng.choice(files)
         file.write_bytes(damage(file.read_bytes(), fault.rng))
         fault.repeat(may_refuse=True)
         fault.errors = [f"{line} (damaged: {file.relative_to(fault.folder)})" for line in fault.errors]
