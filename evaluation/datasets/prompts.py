@@ -19,7 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, load_taxonomy, prompt_table, representative_taxonomy
+from evenhand.evaluation.datasets.holistic_bias import (
+    NONE,
+    PHRASE_COLUMNS,
+    load_taxonomy,
+    prompt_table,
+    representative_taxonomy,
+)
 from evenhand.evaluation.datasets.strata import allocate, sample_strata, stable_hash
 from evenhand.evaluation.datasets.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -315,7 +321,9 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
             f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
             "families, which score the sentences of prompts.dataset, in another run."
         )
-    taxonomy, filters = load_taxonomy(prompts.dataset), prompts.active_filters()
+    taxonomy = load_taxonomy(prompts.dataset)
+    # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
+    filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
     selected = select_prompts(prompt_table(representative_taxonomy(taxonomy, filters)[0]), **filters)
     sample_descriptors(selected, prompts.descriptors, seed=0)
     return taxonomy.sha256

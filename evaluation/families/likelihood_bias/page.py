@@ -76,7 +76,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
         notes=[
             text.counts(raw, n_sentences - n_missing, n_missing),
             text.intervals(bool(context.truth)),
-            *([] if run.config.settings.limit is None else [text.sample(n_sentences, run.config.seed)]),
+            *([text.sample(n_sentences, signature["seed"])] if "limit" in signature else []),
             *context.notes,
         ],
         sections=[

@@ -195,8 +195,8 @@ def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]
 
 
 def _limit_notes(run: FamilyRun, n: int) -> list[str]:
-    limit = run.config.settings.limit
-    return [] if limit is None else [text.sample(n, run.config.seed)]
+    signature = run.signature(*METRICS)
+    return [text.sample(n, signature["seed"])] if "limit" in signature else []
 
 
 def _insignificance_notes(scores: Scores) -> list[str]:
