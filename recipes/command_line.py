@@ -152,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     finally:
         if called_as_command:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C as the interpreter ends prints no traceback
+            for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
+                signal.signal(sent, signal.SIG_DFL)
     return 0
 
 
