@@ -17,6 +17,7 @@ class Noted:
     needs: tuple[Path, ...] = ()
     leave: Path | None = None
     command: str = "noted"
+    settings: None = None
     loads_model: bool = False
 
     def run(self) -> None:

@@ -76,11 +76,10 @@ def test_a_folder_is_the_sum_of_its_files_and_a_limit_reads_no_further(files, tm
     assert list(result.counts.values()) == [2, 0] and result.n_examples == 1
 
 
-def test_progress_is_reported(files, caplog, monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.runs.progress.SECONDS_BETWEEN_LINES", 0)
+def test_the_number_of_examples_is_reported(files, caplog):
     with caplog.at_level(logging.INFO, logger="evenhand"):
         count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf"])
-    assert sum(line.startswith("corpus: 3") for line in caplog.messages) == 2  # progress and total
+    assert any(line.startswith("corpus: 3") for line in caplog.messages)
 
 
 @pytest.mark.parametrize(
