@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
         "texts.csv": "tweet,class\nawful,1\nlovely,0\nnasty,1\nsunny,0\n",
         "texts.jsonl": "\n".join(json.dumps({"tweet": f"a{n}", "class": n % 2}) for n in range(4)),
         "texts.tsv": "tweet\tclass\nawful\t1\nlovely\t0\n",
-        "label.yaml": "quantile: 0.9\nalpha: 1\nexclude_clusters: [A]\n",
+        "label.yaml": "quantile: 0.9\nalpha: 1\nexclude_clusters: []\n",
     }
     for name, text in contents.items():
         (place / name).write_text(text, encoding="utf-8")
