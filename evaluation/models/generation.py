@@ -152,7 +152,8 @@ def _generate_batch(
     samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
     side, shared = "right" if dialogue_model.kind == "encoder_decoder" else "left", 0
     if SCORE_ARGUMENTS.issuperset(arguments) and not is_beam_search:
-        # Padding follows the prefix, and would push it out of a sliding window.
+        # Padding stands between the common prefix and the rest of a context. A sliding window counts padding as
+        # positions, so it would lose the prefix too early.
         shared = shared_tokens(model, contexts, sliding_windows=False)
     inputs = tokenizer.pad({"input_ids": [ids[shared:] for ids in contexts]}, padding_side=side, return_tensors="pt")
     inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}

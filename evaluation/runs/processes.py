@@ -14,8 +14,8 @@ from evenhand.evaluation.errors import InputError
 
 Result = TypeVar("Result")
 
-# How long a rank waits for another running rank, for example while rank 0 computes scores. A rank that has ended is
-# detected at once, by the closed connection and by the launcher, which ends the other ranks.
+# How long a rank waits for another running rank, for example while rank 0 computes scores. If a rank ends, its
+# connection closes, and the launcher ends the other ranks at once.
 MAX_WAIT = timedelta(hours=12)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 

@@ -28,7 +28,7 @@ NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread
 
 
 def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:
-    """Return √(spread / divisor) and its interval. The root of a negative number is 0, as in the example.
+    """Return the square root of `spread / divisor` and its interval; negative values count as 0.
 
     >>> root(-0.01, (-0.04, 0.09))
     (0.0, (0.0, 0.3))

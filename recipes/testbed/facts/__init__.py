@@ -47,7 +47,10 @@ def facts_of(name: str) -> FamilyFacts:
 
 
 def report_context(family: str, measured: FamilyRun) -> ReportContext:
-    """Return the planted bias on the measured rows ([] for models other than the testbed's) and notes for readers."""
+    """Return what a report on a run of the testbed adds: the planted bias of the measured rows, and notes for readers.
+
+    The list of planted biases is empty if another model was measured.
+    """
     return ReportContext(facts_of(family).true_scores(measured), reader_notes(family, measured))
 
 
