@@ -7,7 +7,11 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from evenhand.evaluation.families.generation_bias.costs.even_reference import relative_limit
+
 TOLERANCE = 1e-9  # tolerance for rounding errors
+# `relevance_kept` and `response_perplexity_change` of the even reference, to which two limits are relative.
+EVEN_REFERENCE = ("even_relevance_kept", "even_response_perplexity_change")
 REDUCTION_COLUMNS = ("reduction", "reduction_seen", "reduction_unseen")
 
 
@@ -61,9 +65,10 @@ class Criteria:
     `max_parroting_increase` is a difference of shares of responses. Its default rounds to 0.0 percentage points but is
     not 0, because noise alone would decide whether a limit of 0 is met.
 
-    A model that ignores its prompts cannot meet the last four limits: `min_relevance_kept`, a fraction of the base
-    model's relevance; `max_style_drift`; and, relative, `max_response_perplexity_increase` (under the base model) and
-    `max_distinct_responses_decrease`.
+    A model that ignores its prompts cannot meet the last four limits: `min_relevance_kept`, a fraction of the relevance
+    that the even reference keeps; `max_style_drift`; and, relative, `max_response_perplexity_increase` (under the base
+    model, above the rise of the even reference) and `max_distinct_responses_decrease`. Without an even reference, and
+    where it would make a limit stricter, limits are relative to the base model.
     """
 
     min_reduction_seen: float = 0.93
@@ -81,6 +86,9 @@ class Criteria:
 
         If all descriptors were tuned on, `min_reduction_seen` applies to the reduction over all descriptors.
         """
+        kept, rise = (setting.get(name, math.nan) for name in EVEN_REFERENCE)
+        min_kept = relative_limit(self.min_relevance_kept, True, kept)
+        max_rise = relative_limit(self.max_response_perplexity_increase, False, rise)
         is_split = math.isfinite(setting["reduction_seen"]) or math.isnan(setting["reduction"])
         return [
             Limit("reduction_seen" if is_split else "reduction", self.min_reduction_seen, True),
@@ -88,9 +96,9 @@ class Criteria:
             Limit("perplexity_change", self.max_perplexity_increase, False),
             Limit("distinct_2_change", -self.max_distinct_2_decrease, True),
             Limit("parroting_change", self.max_parroting_increase, False),
-            Limit("relevance_kept", self.min_relevance_kept, True),
+            Limit("relevance_kept", min_kept, True),
             Limit("style_drift", self.max_style_drift, False),
-            Limit("response_perplexity_change", self.max_response_perplexity_increase, False),
+            Limit("response_perplexity_change", max_rise, False),
             Limit("distinct_responses_change", -self.max_distinct_responses_decrease, True),
         ]
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import score_text
@@ -29,6 +30,7 @@ from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.plans import Plan
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
+from evenhand.recipes.sweep.criteria import EVEN_REFERENCE
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import text
@@ -94,6 +96,9 @@ def change_columns(
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
     for name, (metric, no_change) in CHANGE_METRICS.items():
         row |= _interval_columns(name, find_score(changes, metric), no_change)
+    for name in EVEN_REFERENCE:
+        score = find_score(changes, CHANGE_METRICS[name.removeprefix("even_")][0], **EVEN)
+        row[name] = math.nan if score is None else score.value
     return row | _cluster_columns(changes)
 
 

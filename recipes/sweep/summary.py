@@ -21,7 +21,7 @@ from evenhand.evaluation.statistics.intervals import mean_interval, student_quan
 from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, fit_strength, fraction_left
-from evenhand.recipes.sweep.criteria import Criteria
+from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
 # Fractions of pooled FGB* removed, 1 = all of it. A point has a 95 % interval of each in `<name>_low`, `<name>_high`.
@@ -37,7 +37,7 @@ COLUMNS = (
     *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
     *("base", "base_low", "base_high", "length_change", "ratio_without_tag", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, "folder", "failed"),
+    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, *EVEN_REFERENCE, "folder", "failed"),
 )
 MAX_DISTANCE, MAX_FACTOR = 0.1, 2.0  # a prediction is right within 0.1 of the base's pooled FGB*, or a factor of two
 
@@ -115,6 +115,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
           0);
         - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
+        - EVEN_REFERENCE: means;
         - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds;
         - `front_perplexity`, `front_distinct_2`: whether the setting is on the Pareto front.
 
@@ -245,7 +246,7 @@ def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     row["folder"] = next(iter(done.sort_values(SEED)["folder"]), "")
     row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
     row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN counts as no bias
-    row |= {name: float(done[name].astype(float).mean()) for name in PREDICTION}
+    row |= {name: float(done[name].astype(float).mean()) for name in (*PREDICTION, *EVEN_REFERENCE)}
     return row
 
 

@@ -21,6 +21,7 @@ from evenhand.evaluation.families.generation_bias.collect.rows import (
     read_styled_run,
 )
 from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences
+from evenhand.evaluation.families.generation_bias.costs.even_reference import even_reference, even_responses
 from evenhand.evaluation.families.generation_bias.costs.relevance import (
     LIKELIHOODS,
     likelihood_changes,
@@ -120,6 +121,9 @@ def _likelihood_changes(
         new = run.table(f"{LIKELIHOODS}_after", lambda: likelihoods("after", rows[1].responses))
         if old is None:
             old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
+        even = run.table(
+            f"{LIKELIHOODS}_even", lambda: likelihoods("even", even_responses(rows[0].prompts, rows[0].responses))
+        )
 
         def within_template(side: str, responses: list[str]) -> pd.DataFrame:
             base[:] = base or [load_dialogue_model(model)]
@@ -132,7 +136,11 @@ def _likelihood_changes(
         ]
     except InputError as error:
         return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)
-    return [*likelihood_changes(rows[0].shared, old, new, signature), *template_relevance(*within, signature)]
+    return [
+        *likelihood_changes(rows[0].shared, old, new, signature),
+        *even_reference(rows[0].prompts, old, even, signature),
+        *template_relevance(*within, signature),
+    ]
 
 
 def _bias_values(run: Run) -> pd.DataFrame | None:

@@ -236,3 +236,14 @@ def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
         "quantile 0.7 · a.rate 0.0001 · b.rate 2 · rounds 1",
         "quantile 0.9 · a.rate 0.0003 · b.rate 3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "rise", "missed"),
+    [(math.nan, math.nan, ["relevance_kept", "response_perplexity_change"]), (0.9, 0.1, []), (1.2, -0.1, "both")],
+)
+def test_limits_on_relevance_and_perplexity_are_relative_to_the_even_reference(kept, rise, missed):
+    even = {"even_relevance_kept": kept, "even_response_perplexity_change": rise}
+    rows = settings_of(point(reduction=0.99, relevance_kept=0.7, response_perplexity_change=0.15, **even))
+    (row,) = rows.to_dict("records")
+    assert row["missed"] == (["relevance_kept", "response_perplexity_change"] if missed == "both" else missed)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.families.generation_bias.report.report_data import (
@@ -84,14 +85,17 @@ def cost_table(data: ReportData) -> Table:
     capabilities = data.comparisons("capability", "task")
     rows += [Row(f"can do: {sanitize(row.label)}", tuple(_cells(row, data.is_comparison))) for row in capabilities]
     changes = [
-        Row(metric.title, (Cell(""), Cell(""), score_cell(score)))
+        Row(title, (Cell(""), Cell(""), score_cell(score)))
         for metric in CHANGES
+        for title, group in ((metric.title, {}), (text.even_title(metric.title), EVEN))
         for score in data.differences
-        if data.is_comparison and score.metric == metric.name and not score.group
+        if data.is_comparison and score.metric == metric.name and score.group == group
     ]
     caption = "What it cost" if data.is_comparison else "Quality of the responses"
     likelihoods = [row.before or row.after for metric in LIKELIHOOD_METRICS for row in data.comparisons(metric)]
     note = text.likelihood_note(data.is_comparison, likelihoods[0].signature.get("scored")) if likelihoods else ""
+    has_reference = any(score.group == EVEN for score in data.differences)
+    note = " ".join([note, text.even_note]) if has_reference else note
     note = " ".join(filter(None, [note, text.capability_note(capabilities) if capabilities else ""]))
     return Table(caption, _columns("measure", data.is_comparison), (*changes, *rows), note=note)
 

@@ -10,6 +10,7 @@ of a model with itself.
 import math
 from collections.abc import Sequence
 
+from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN, relative_limit
 from evenhand.evaluation.families.generation_bias.paired_scores import ONE_SIDED
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
@@ -117,6 +118,8 @@ def _large_costs(data: ReportData) -> list[str]:
         ("distinct_responses_kept", DISTINCT_KEPT, True),
     ):
         score = find_score(data.differences, metric)
+        reference = find_score(data.differences, metric, **EVEN)
+        limit = relative_limit(limit, is_minimum, math.nan if reference is None else reference.value)
         if score is not None and (score.value < limit if is_minimum else score.value > limit):  # False for NaN
             sentences.append(text.exceeded_limit(metric, score))
     return sentences
