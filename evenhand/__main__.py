@@ -1,8 +1,11 @@
 """Entry point of the command line: `python -m evenhand COMMAND …` and `evenhand COMMAND …`."""
 
+import os
 import signal
 import sys
 
+if not sys.stderr.isatty():
+    os.environ.setdefault("TQDM_DISABLE", "1")  # bars of other libraries would fill a log file
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if Ctrl-C is pressed while modules are imported
 
 from evenhand.recipes.command_line import main  # noqa: E402
