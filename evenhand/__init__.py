@@ -25,11 +25,13 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.results import BiasScore, signature_line
     from evenhand.mitigation.labelling.labels import label_responses
+    from evenhand.mitigation.training.bias_callback import BiasCallback
 
 # bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 __all__ = [
+    "BiasCallback",
     "BiasScore",
     "InputError",
     "StyledResponses",
@@ -66,6 +68,7 @@ _MODULES = {
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.results": ("BiasScore", "signature_line"),
     "mitigation.labelling.labels": ("label_responses",),
+    "mitigation.training.bias_callback": ("BiasCallback",),
 }
 
 

@@ -145,6 +145,7 @@ class TuneSettings(Tuning):
 
     labels: AnyPath = option(Path("runs/label"), "finished run of `label`")
     method: str = option("control_tags", "method: a module of mitigation/methods")
+    write_rows: AnyPath | None = option(None, "write the rows for other trainers to this new folder and stop")
     trust_remote_code: bool = option(False, TRUSTED)
     seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
     report_to: ReportTo = option("wandb", TRACKER)

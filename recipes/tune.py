@@ -2,22 +2,21 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
-import torch
+import pandas as pd
 
 from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
-from evenhand.evaluation.families.generation_bias.collect.responses import respond
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
-from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
@@ -36,17 +35,18 @@ from evenhand.evaluation.results import (
 )
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.progress import planned_work, progress
+from evenhand.evaluation.runs.progress import planned_work
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 from evenhand.mitigation.labelling.page import THRESHOLD
-from evenhand.mitigation.methods import RewardFunction, load_trained_method
-from evenhand.mitigation.training.callbacks import BiasCallback
+from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
+from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.training.checks import check_tuning, with_defaults
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
+from evenhand.mitigation.training.row_files import write_rows
+from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run
@@ -55,7 +55,6 @@ from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
-BIAS_NAME = "bias/fgb_pooled_corrected"
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
 
 
@@ -75,49 +74,29 @@ def tune(settings: TuneSettings) -> None:
     if None in (settings.training.learning_rate, settings.training.preference_learning_rate):
         log.info("tune: learning rate %.3g", training.learning_rate)
     check_tuning(model, method, training)
+    if settings.write_rows is not None:
+        processes.on_rank_zero(lambda: _write_rows(settings, responses_folder, config, method, training))
+        return
     inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
     with stage("tune", settings, inputs) as run:
         if run is None:
             return
-        base = load_dialogue_model(model)
-        if base.kind == "chat" and settings.method == "exchange":
-            log.warning(
-                "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
-                "relevance_kept with the method balance."
-            )
+        base = _load_base(settings, config)
         responses = read_styled_run(responses_folder)
-        labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
-        columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
-        labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
+        labelled = _labelled_responses(settings, responses)
         run.facts["share_cut"] = float(labelled[CUT].mean())
-        if labelled[CUT].any():
-            share = 100 * run.facts["share_cut"]
-            log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
-        with rejects_tuning():
-            rows = method.rows(labelled, partial(render_contexts, base), settings.seed)
-            fraction, max_rows = training.validation_fraction, training.max_rows
-            train_rows, validation_rows = hold_out(rows, fraction, settings.seed, max_rows)
         rewards: Sequence[RewardFunction] = ()
         if method.rewards is not None:
             rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
-        data = TuningData(
-            method=settings.method,
-            train=train_rows,
-            validation=validation_rows,
-            trainer=method.TRAINER,
-            control_tag=method.INFERENCE_TAG,
-            tags=method.TAGS,
-            rewards=rewards,
-        )
+        data = _tuning_data(settings, labelled, partial(render_contexts, base), method, training, rewards)
         callbacks = []
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
         elif settings.measure_every:
-            measure = bias_during_training(base, responses, method.INFERENCE_TAG, config, settings.measure_descriptors)
-            callbacks.append(BiasCallback(measure, settings.measure_every))
+            callbacks.append(_bias_callback(base, responses, method.INFERENCE_TAG, config, settings))
         neutral = _neutral_dialogue(config)
-        n_checked = len(validation_rows if neutral is None else neutral[0])
-        costs = {"tuning": TRAINING_COST * len(train_rows) * training.epochs}
+        n_checked = len(data.validation if neutral is None else neutral[0])
+        costs = {"tuning": TRAINING_COST * len(data.train) * training.epochs}
         costs |= {f"perplexity of the {model}": LIKELIHOOD_COST * n_checked for model in ("base", "tuned model")}
         with run.step("training"), planned_work(costs):
             result = train(
@@ -139,27 +118,89 @@ def tune(settings: TuneSettings) -> None:
         run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
 
-def bias_during_training(
-    base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, n_descriptors: int
-) -> Callable[[torch.nn.Module], Mapping[str, float]]:
-    """Return a function that measures pooled FGB* of a model during training, on a small fixed sample of prompts."""
+def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
+    """Return the model to tune; warn if the method does not suit it."""
+    base = load_dialogue_model(config.resolved_model)
+    if base.kind == "chat" and settings.method == "exchange":
+        log.warning(
+            "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
+            "relevance_kept with the method balance."
+        )
+    return base
+
+
+def _labelled_responses(settings: TuneSettings, responses: StyledRun) -> pd.DataFrame:
+    """Return the prompts of the labelled run with their responses, style vectors, labels and weights."""
+    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
+    columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
+    labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
+    if labelled[CUT].any():
+        share = 100 * labelled[CUT].mean()
+        log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
+    return labelled
+
+
+def _tuning_data(
+    settings: TuneSettings,
+    labelled: pd.DataFrame,
+    render: ContextRenderer,
+    method: TrainedMethod,
+    training: TuningSettings,
+    rewards: Sequence[RewardFunction] = (),
+) -> TuningData:
+    """Return the method's rows, split into training and validation rows."""
+    with rejects_tuning():
+        rows = method.rows(labelled, render, settings.seed)
+        train_rows, validation_rows = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
+    return TuningData(
+        method=settings.method,
+        train=train_rows,
+        validation=validation_rows,
+        trainer=method.TRAINER,
+        control_tag=method.INFERENCE_TAG,
+        tags=method.TAGS,
+        rewards=rewards,
+    )
+
+
+def _write_rows(
+    settings: TuneSettings, responses: Path, config: MeasureConfig, method: TrainedMethod, training: TuningSettings
+) -> None:
+    """Write the rows that `tune` would train on, for other trainers."""
+    base = _load_base(settings, config)
+    messages: dict[str, list[dict[str, str]]] = {}
+
+    def render(prompts: Sequence[str], personas: Sequence[str], tag: str) -> list[str]:
+        contexts = render_contexts(base, prompts, personas, tag)
+        if base.kind == "chat":
+            messages.update(zip(contexts, chat_messages(base, prompts, personas, tag), strict=True))
+        return contexts
+
+    data = _tuning_data(settings, _labelled_responses(settings, read_styled_run(responses)), render, method, training)
+    write_rows(settings.write_rows, base, data, training, messages, seed=settings.seed)
+    n_train, n_validation = len(data.train), len(data.validation)
+    log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)
+
+
+def _bias_callback(
+    base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, settings: TuneSettings
+) -> BiasCallback:
+    """Return a callback that measures bias during training, on a small fixed sample of prompts."""
     prompts = responses.prompts
+    n_descriptors = settings.measure_descriptors
     sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
     prompts = prompts[prompts[DESCRIPTOR].isin(sample)]
-    prompts = prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL).reset_index(drop=True)
-    template, descriptor = to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR])
-    classifier = _first_classifier(config)
-    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
-
-    def measure(model: torch.nn.Module) -> dict[str, float]:
-        current = replace(base, model=model)
-        batch_size = config.decoding.batch_size
-        with progress(len(prompts), "bias during training", "responses"):
-            answered = respond(current, prompts, tag, arguments, seed=config.seed, batch_size=batch_size)
-        vectors = classify_responses(classifier, answered[RESPONSE].tolist(), prompts[DESCRIPTOR].tolist())
-        return {BIAS_NAME: descriptor_spread(arrange_cells(vectors, template, descriptor), pooled=True).corrected.value}
-
-    return measure
+    return BiasCallback(
+        prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL),
+        _first_classifier(config),
+        settings.measure_every,
+        relevance=False,  # it would double the time
+        decoding=decoding(config.decoding.preset, **config.decoding.arguments),
+        control_tag=tag,
+        system_prompt=base.system_prompt,
+        batch_size=config.decoding.batch_size,
+        seed=config.seed,
+    )
 
 
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:

@@ -50,7 +50,7 @@ def render_contexts(
     """
     if len(prompts) != len(personas):
         raise InputError(f"personas: {len(personas)} for {len(prompts)} prompts; give one each, '' for none.")
-    prefaces = ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
+    prefaces = _prefaces(dialogue_model, personas)
     if dialogue_model.kind == "chat":
         return _render_chats(dialogue_model.tokenizer, prompts, prefaces, tag)
     end = dialogue_model.tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
@@ -60,17 +60,31 @@ def render_contexts(
     ]
 
 
+def chat_messages(
+    dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
+) -> list[list[dict[str, str]]]:
+    """Return the messages (role and content) that `render_contexts` renders by the template of a chat model."""
+    return _chats(dialogue_model.tokenizer, prompts, _prefaces(dialogue_model, personas), tag)
+
+
+def _prefaces(dialogue_model: DialogueModel, personas: Sequence[str]) -> list[str]:
+    return ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
+
+
 def _render_chats(
     tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TEMPLATE_DATE
 ) -> list[str]:
     arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
+    chats = _chats(tokenizer, prompts, prefaces, tag)
+    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+
+
+def _chats(tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str) -> list[list[dict[str, str]]]:
     chats = []
     for prompt, preface in zip(prompts, prefaces, strict=True):
         system = [{"role": "system", "content": preface}] if preface else []
         chats.append([*system, {"role": "user", "content": prompt + tag}])
-    if not supports_system_message(tokenizer, today):
-        chats = [merge_system_message(chat) for chat in chats]
-    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+    return chats if supports_system_message(tokenizer) else [merge_system_message(chat) for chat in chats]
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:

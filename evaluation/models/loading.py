@@ -3,8 +3,10 @@
 A model's name is a Hugging Face id, a local folder, a local folder with a PEFT adapter, or a GGUF file.
 """
 
+import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +40,7 @@ from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
+THE_MODEL = "the model in training"  # the name of a model that was not loaded by name
 KINDS = ("auto", "dialogue", "chat", "encoder_decoder")
 # The fields of a checkpoint's generation config that are used; decoding defaults are not.
 SPECIAL_TOKENS = (
@@ -97,8 +100,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     if kind in ("auto", "chat") and tokenizer.chat_template:
         check_chat_template(name, tokenizer)
     if kind == "auto":
-        kind = "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
-        kind = "encoder_decoder" if encoder_decoder else kind
+        kind = _context_format(tokenizer, encoder_decoder)
     if (kind == "encoder_decoder") != encoder_decoder:
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
     if kind == "chat" and not tokenizer.chat_template:
@@ -107,6 +109,32 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     _fuse_activations(network)
     network = move_to_device(network, model)
     return DialogueModel(network, tokenizer, kind, name, revision, tag, model.system_prompt or "")
+
+
+@contextmanager
+def loaded_dialogue_model(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, control_tag: str = "", system_prompt: str = ""
+) -> Iterator[DialogueModel]:
+    """Yield a network that is loaded already, such as a model in training, and its tokenizer as a DialogueModel.
+
+    After the block, the generation config of the network is the same as before; the tokenizer is copied. The network
+    may be a PEFT model.
+    """
+    tokenizer = copy.deepcopy(tokenizer)
+    inner = network.get_base_model() if hasattr(network, "get_base_model") else network
+    generation_config = inner.generation_config
+    _set_special_tokens(THE_MODEL, inner, tokenizer)
+    kind = _context_format(tokenizer, bool(inner.config.is_encoder_decoder))
+    try:
+        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
+    finally:
+        inner.generation_config = generation_config
+
+
+def _context_format(tokenizer: PreTrainedTokenizerBase, is_encoder_decoder: bool) -> Kind:
+    if is_encoder_decoder:
+        return "encoder_decoder"
+    return "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
 
 
 @dataclass(frozen=True)

@@ -123,19 +123,27 @@ def max_positions(base: DialogueModel) -> float:
     return math.inf if limit is None else limit
 
 
+def trained_texts(rows: Dataset, column: str) -> tuple[list[str], list[bool]]:
+    """Return the text of each row's response in `column` that training uses, and whether max_new_tokens ended it.
+
+    A cut response (column `{column}_cut`) loses its last word, which may be half.
+    """
+    name = f"{column}{CUT_SUFFIX}"
+    is_cut = list(rows[name]) if name in rows.column_names else [False] * len(rows)
+    texts = zip(rows[column], is_cut, strict=True)
+    return [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in texts], is_cut
+
+
 def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:
     """Return the token ids of each row's response in `column`, with EOS at the end.
 
-    A response that max_new_tokens ended (column `{column}_cut`) has no EOS and loses its last word, which may be half:
-    otherwise the model would learn to end responses at this point.
+    A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end
+    responses at this point.
 
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
-    texts, is_cut = list(rows[column]), [False] * len(rows)
-    if (name := f"{column}{CUT_SUFFIX}") in rows.column_names:
-        is_cut = list(rows[name])
-    whole = [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in zip(texts, is_cut, strict=True)]
+    whole, is_cut = trained_texts(rows, column)
     end = end_of_response(base)
     responses = [
         ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids

@@ -29,7 +29,12 @@ from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.methods import RewardFunction
 from evenhand.mitigation.training.adapter import prepare_network, share_weights
 from evenhand.mitigation.training.arguments import steps_per_epoch
-from evenhand.mitigation.training.callbacks import BiasCallback, StepCallback, suppress_warnings, tensorboard_callback
+from evenhand.mitigation.training.callbacks import (
+    MeasureCallback,
+    StepCallback,
+    suppress_warnings,
+    tensorboard_callback,
+)
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainerModule
 
@@ -83,7 +88,7 @@ def fit(training: Training, callbacks: Sequence[TrainerCallback], report_to: str
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         finally:
             for callback in callbacks:
-                if isinstance(callback, BiasCallback):
+                if isinstance(callback, MeasureCallback):
                     callback.trainer = None
     state = trainer.state
     del trainer, all_callbacks
@@ -116,8 +121,8 @@ def build_trainer(training: Training, callbacks: Sequence[TrainerCallback] = ())
     trainer.remove_callback(PrinterCallback)
     trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
     for callback in callbacks:
-        if isinstance(callback, BiasCallback):
-            callback.trainer = trainer
+        if isinstance(callback, MeasureCallback):
+            callback.attach(trainer)
     return trainer
 
 

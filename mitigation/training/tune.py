@@ -64,7 +64,7 @@ class TuningResult:
     path: the folder of the tuned model.
     train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
         token, in nats; KTO, DPO and GRPO have other losses. The first validation loss is the base's, at step 0.
-    measured: {metric: (step, value) pairs} that a `BiasCallback` logged.
+    measured: {metric: (step, value) pairs} that a `MeasureCallback` logged.
     best_step: the step of the saved weights.
     seconds: the duration of this call.
     n_train, n_validation: numbers of rows.

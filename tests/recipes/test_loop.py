@@ -133,6 +133,14 @@ def test_the_adapter_changed_the_model_and_training_was_measured(finished):
     assert len(curves["validation_loss"]) > 2
 
 
+def test_rows_written_for_other_trainers_are_the_rows_of_the_tuning(finished, commands, tmp_path):
+    tuned = finished[0] / TAGGED / "tune"
+    commands.run("tune", "--config", str(tuned / "config.yaml"), "--write_rows", str(tmp_path / "rows"))
+    recorded = json.loads((tuned / "checkpoints" / "inputs.json").read_text())["rows"]
+    assert recorded in (tmp_path / "rows" / "README.md").read_text()
+    assert "trainable_token_indices=[" in (tmp_path / "rows" / "train.py").read_text()
+
+
 def test_a_comparison_has_the_plan_the_training_and_what_the_model_does_without_its_tag(finished):
     tagged, untagged = ((finished[0] / name / "compare" / "report.md").read_text() for name in (TAGGED, UNTAGGED))
     assert "## The threshold plan" in tagged and "calibrated by the tuned model" in tagged

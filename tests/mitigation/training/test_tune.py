@@ -19,7 +19,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.mitigation.training.arguments import lora_config
-from evenhand.mitigation.training.callbacks import BiasCallback
+from evenhand.mitigation.training.callbacks import MeasureCallback
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import TuningResult, tune
@@ -283,7 +283,7 @@ def test_measuring_during_training_changes_nothing_and_is_logged(tmp_path, undis
         random.random(), np.random.rand(), torch.rand(3)
         return {"bias/fgb_pooled_corrected": float(len(modes))}
 
-    result = tuned(tmp_path, callbacks=[BiasCallback(measure, every=10)])
+    result = tuned(tmp_path, callbacks=[MeasureCallback(measure, every=10)])
     assert modes == [(False, False)] * len(modes)
     curve = ((0, 1.0), (10, 2.0), (20, 3.0), (30, 4.0), (40, 5.0), (48, 6.0))  # and after the last step
     assert result.measured == {"bias/fgb_pooled_corrected": curve}
@@ -296,7 +296,7 @@ def test_measuring_during_training_changes_nothing_and_is_logged(tmp_path, undis
 
 
 def test_an_undefined_measurement_is_null_in_the_record(tmp_path):
-    callback = BiasCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
+    callback = MeasureCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
     few = replace_settings(epochs=1)
     facts = json.loads((tuned(tmp_path, few, callbacks=[callback]).path / "evenhand.json").read_text())
     assert facts["training"]["measured"] == {

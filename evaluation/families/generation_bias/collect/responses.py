@@ -101,7 +101,7 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
 
 
 def likelihoods_of_responses(
-    run: Run,
+    run: Run | None,
     name: str,
     model: DialogueModel,
     prompts: pd.DataFrame,
@@ -117,7 +117,7 @@ def likelihoods_of_responses(
     response with its end-of-sequence token).
 
     Args:
-        run: saves the batches under `name`.
+        run: saves the batches under `name`; None: nothing is saved.
         model: the model under which likelihoods are computed.
         tag: the model's control tag, appended to each context.
         is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
@@ -131,11 +131,16 @@ def likelihoods_of_responses(
     )
     scored = [responses[row] for row in drawn]
     continuations = [*scored, *(scored[row] for row in np.flatnonzero(with_other))]
-    parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
-    for shard in parts.unfinished_shards():
-        batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
-        parts.save(shard, batches, "relevance", "likelihoods")
-    table = parts.read()
+    if run is None:
+        batches = response_log_likelihoods(model, contexts, continuations)
+        scores = sorted(score for batch in batches for score in zip(*batch, strict=True))
+        table = pd.DataFrame(scores, columns=["row", "log_likelihood", "tokens"])
+    else:
+        parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
+        for shard in parts.unfinished_shards():
+            batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
+            parts.save(shard, batches, "relevance", "likelihoods")
+        table = parts.read()
     n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

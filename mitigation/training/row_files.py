@@ -1,0 +1,252 @@
+"""A method's rows as files for other trainers: JSONL, `datasets` folders, a dataset card, and a config for each tool.
+
+Formats: TRL's, https://huggingface.co/docs/trl/dataset_formats. TRL's SFTTrainer uses rows with `input_ids` and
+`labels` as they are, https://huggingface.co/docs/trl/sft_trainer; its trainers of preferences have no such input.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from datasets import Dataset, DatasetDict
+from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.chat_templates import template_arguments
+from evenhand.evaluation.models.contexts import close_reasoning
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.results import display_name
+from evenhand.mitigation.labelling.labelled_responses import CUT_SUFFIX
+from evenhand.mitigation.training.adapter import atomic_write_folder, portable_name
+from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
+from evenhand.mitigation.training.card import table
+from evenhand.mitigation.training.data import COMPLETION, PROMPT, TuningData, rows_sha256, token_ids, trained_texts
+from evenhand.mitigation.training.row_configs import (
+    RESPONSES,
+    SPLITS,
+    TEXT,
+    TOKENIZED,
+    RowTraining,
+    axolotl_config,
+    llama_factory_config,
+    train_script,
+)
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.mitigation.training.trainers.kto import LABEL
+
+Message = dict[str, str]  # role and content
+TYPES = {"sft": "prompt–completion", "dpo": "preference", "kto": "unpaired preference"}  # TRL's names
+
+
+def write_rows(
+    folder: Path,
+    base: DialogueModel,
+    data: TuningData,
+    settings: TuningSettings,
+    messages: Mapping[str, Sequence[Message]],
+    *,
+    seed: int = 0,
+) -> None:
+    """Write the rows that `tune` would train on, with a card and with configs of other trainers, to a new folder.
+
+    `train.jsonl`, `validation.jsonl` and `dataset` have the rows as text. For SFT, `tokenized` has the rows as token
+    ids, which are exactly the rows of `tune`. `train.py` trains on them with TRL, without Evenhand.
+
+    Args:
+        folder: a folder that does not exist yet. It is written whole or not at all.
+        settings: the result of `checks.with_defaults`.
+        messages: rendered context → messages, for the prompts of a chat model.
+        seed: the seed of `tune`.
+
+    Raises:
+        InputError: other trainers cannot train on the rows or the model; the folder exists or cannot be written.
+    """
+    trainer, folder = load_trainer(data.trainer), folder.resolve()
+    if data.trainer not in RESPONSES or base.kind == "encoder_decoder":
+        reason = f"the model is {base.kind}" if data.trainer in RESPONSES else f"{data.method} samples in training"
+        raise InputError(f"write_rows: {reason}, so other trainers cannot use the rows; tune without write_rows.")
+    if folder.exists():
+        raise InputError(f"write_rows: {folder} exists; give another folder.")
+    rows_of = dict(zip(SPLITS, (data.train, data.validation), strict=True))
+    texts = {split: text_rows(base, data.trainer, rows, messages) for split, rows in rows_of.items()}
+    encoded = {split: trainer.encode_rows(base, rows, settings, seed) for split, rows in rows_of.items()}
+    names = [name for name in texts["train"].column_names if name.endswith(CUT_SUFFIX)]
+    cut_columns = [name for name in names if any(any(rows[name]) for rows in texts.values())]
+    training = RowTraining(
+        portable_name(base.name, folder),
+        data.trainer,
+        base.kind == "chat",
+        trainer_arguments(trainer, settings, encoded["train"], base.model.device, seed=seed),
+        settings,
+        _lora_fields(base, data, settings) if settings.lora else {},
+        cut_columns,
+        max(map(_length, (row for rows in encoded.values() for row in rows))),
+    )
+    files = {"train.py": train_script(training), **axolotl_config(training), **llama_factory_config(training)}
+    files["README.md"] = _card(base, data, texts, encoded, cut_columns, seed)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write_folder(folder) as temporary:
+            for split, rows in texts.items():
+                lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+                (temporary / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+            _save(texts, temporary / TEXT)
+            if data.trainer == "sft":
+                _save({split: _with_mask(rows) for split, rows in encoded.items()}, temporary / TOKENIZED)
+            for file, content in files.items():
+                (temporary / file).write_text(content, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"write_rows: cannot write {folder}: {reason}; give another folder.") from error
+
+
+def text_rows(base: DialogueModel, trainer: str, rows: Dataset, messages: Mapping[str, Sequence[Message]]) -> Dataset:
+    """Return rows in TRL's standard format or, for a chat model, in its conversational format.
+
+    The columns are `prompt` and the responses; `{response}_cut`, if recorded; `label` for KTO. Rows of a
+    chat model also have `chat_template_kwargs`, which TRL gives to the chat template, and the columns of LLaMA-Factory:
+    `messages` for KTO, and the only message of each response, `{response}_message`, for DPO.
+    """
+    is_chat = base.kind == "chat"
+    prompts = [list(messages[text]) for text in rows[PROMPT]] if is_chat else close_reasoning(list(rows[PROMPT]))
+    columns: dict[str, list] = {PROMPT: prompts}
+    for name in RESPONSES[trainer]:
+        texts, is_cut = trained_texts(rows, name)
+        answers = [{"role": "assistant", "content": text} for text in texts]
+        columns[name] = [[answer] for answer in answers] if is_chat else texts
+        if f"{name}{CUT_SUFFIX}" in rows.column_names:
+            columns[f"{name}{CUT_SUFFIX}"] = is_cut
+        if is_chat and trainer == "dpo":
+            columns[f"{name}_message"] = answers
+    if trainer == "kto":
+        columns[LABEL] = list(rows[LABEL])
+    if is_chat:
+        fixed = {key: value for key, value in template_arguments(base.tokenizer).items() if key != "chat_template"}
+        columns["chat_template_kwargs"] = [fixed] * len(rows)
+        if trainer == "kto":
+            columns["messages"] = [p + c for p, c in zip(prompts, columns[COMPLETION], strict=True)]
+    return Dataset.from_dict(columns)
+
+
+def _with_mask(rows: Dataset) -> Dataset:
+    """Return encoded rows with the column `attention_mask`, which axolotl and LLaMA-Factory require."""
+    return rows.add_column("attention_mask", [[1] * len(ids) for ids in rows["input_ids"]])
+
+
+def _save(rows: Mapping[str, Dataset], folder: Path) -> None:
+    shows_bars = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        DatasetDict(rows).save_to_disk(str(folder))
+    finally:
+        if shows_bars:
+            enable_progress_bars()
+
+
+def _length(row: Mapping[str, Any]) -> int:
+    """Return the number of tokens of an encoded row, of its longer response for a pair."""
+    if "input_ids" in row:
+        return len(row["input_ids"])
+    return len(row["prompt_ids"]) + max(len(ids) for name, ids in row.items() if name not in ("prompt_ids", LABEL))
+
+
+def _lora_fields(base: DialogueModel, data: TuningData, settings: TuningSettings) -> dict[str, Any]:
+    lora = lora_config(base.model, base.name, settings, token_ids(base, data.tags))
+    names = ("r", "lora_alpha", "target_modules", "fan_in_fan_out", "trainable_token_indices", "task_type")
+    fields = {name: getattr(lora, name) for name in dict.fromkeys([*names, *settings.peft])}
+    return {name: sorted(value) if isinstance(value, set) else value for name, value in fields.items()}
+
+
+def _card(
+    base: DialogueModel,
+    data: TuningData,
+    texts: Mapping[str, Dataset],
+    encoded: Mapping[str, Dataset],
+    cut_columns: Sequence[str],
+    seed: int,
+) -> str:
+    """Return the dataset card as Markdown, with the metadata by which `load_dataset` finds the files."""
+    files = [{"split": split, "path": f"{split}.jsonl"} for split in SPLITS]
+    metadata = {"tags": ["evenhand", "trl"], "configs": [{"config_name": "default", "data_files": files}]}
+    n_cut = sum(any(row[name] for name in cut_columns) for rows in texts.values() for row in rows)
+    facts = {
+        "model": f"{display_name(base.name)} (revision {base.revision})",
+        "method": data.method,
+        "type": f"{TYPES[data.trainer]}, {'conversational' if base.kind == 'chat' else 'standard'} format",
+        "control tag": f"`{data.control_tag!r}`" if data.control_tag else "none",
+        "rows": ", ".join(f"{len(rows)} {split}" for split, rows in texts.items()) + ", split by context",
+        "cut responses": f"in {n_cut} of {sum(map(len, texts.values()))} rows",
+        "seed": seed,
+        "SHA-256 of the token ids": rows_sha256(*encoded.values()),
+    }
+    return CARD.format(
+        metadata=yaml.safe_dump(metadata, sort_keys=False),
+        facts=table(facts),
+        cut=CUT[data.trainer == "sft"],
+        exact=EXACT if data.trainer == "sft" else "",
+        tags=TAGS.format(tag=data.control_tag) if data.tags else "",
+        axolotl="" if data.trainer != "kto" or base.kind != "chat" else NO_AXOLOTL,
+    )
+
+
+CARD = """---
+{metadata}---
+
+# Rows for training a more even model
+
+Rows that Evenhand made of a model's own responses to prompts that mention a
+demographic descriptor. A model trained on them should depend less on the descriptor in the style of its responses.
+Some responses may be offensive.
+
+{facts}
+
+The hash is the one that `evenhand tune` records for the same rows (`rows` in checkpoints/inputs.json).
+
+## Files
+
+- `train.jsonl`, `validation.jsonl`, and `dataset` for `datasets.load_from_disk`: rows in
+  [TRL's format](https://huggingface.co/docs/trl/dataset_formats).
+{exact}- `train.py`: a script that trains with TRL, by the settings of `evenhand tune`. Run it in this folder.
+- `axolotl.yaml`, `llama_factory.yaml` (with `dataset_info.json` for rows as text): the same settings for
+  [axolotl](https://docs.axolotl.ai) and [LLaMA-Factory](https://github.com/hiyouga/LLaMA-Factory). They follow the
+  documentation of these tools and were not run with them.{axolotl}
+
+## Responses that were cut
+
+{cut}
+{tags}
+## Check the result
+
+`evenhand tune` rejects a model whose perplexity on dialogue rose too much; other trainers do not. Measure the trained
+model on prompts of the other split: `evenhand measure --model trained`.
+"""
+
+EXACT = """- `tokenized`, for `datasets.load_from_disk`: the same rows as `input_ids`, `attention_mask` and `labels`
+  (−100 for no loss). `evenhand tune` trains on exactly these token ids; the scripts and configs here use them, too.
+"""
+
+CUT = {
+    True: """Where `completion_cut` is true, max_new_tokens ended the response. Its last word, which may be half, was
+removed, and it must not be trained to end there. Text cannot express this: a trainer that reads the text appends the
+end-of-sequence token to every response. The rows in `tokenized` have no such token after a cut response. If you train
+on the text, leave out the rows in which `completion_cut` is true.
+""",
+    False: """Columns that end in `_cut` are true where max_new_tokens ended the response. Its last word, which may be
+half, was removed, and it must not be trained to end there. Trainers of preferences read text and append the
+end-of-sequence token to every response, so leave out the rows in which such a column is true, as `train.py` does, or
+train with `evenhand tune`.
+""",
+}
+
+TAGS = """
+## Control tag
+
+Every prompt ends in a tag. Put `{tag!r}` at the end of each prompt of the trained model. `tune` and `train.py` also
+train the embeddings of the tags' tokens (`trainable_token_indices`); the configs of axolotl and LLaMA-Factory do not.
+"""
+
+NO_AXOLOTL = """ axolotl has no type for conversational
+  rows of KTO, so there is no `axolotl.yaml`."""

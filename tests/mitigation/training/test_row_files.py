@@ -1,0 +1,155 @@
+"""Written rows are the rows that `tune` trains on, and a plain script of TRL trains on them."""
+
+import ast
+import json
+import runpy
+from dataclasses import replace
+
+import pytest
+import yaml
+from datasets import Dataset, load_dataset, load_from_disk
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import chat_messages, render_contexts
+from evenhand.mitigation.training.data import TuningData, hold_out, rows_sha256
+from evenhand.mitigation.training.row_files import write_rows
+from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.mitigation.training.tune import tune
+from tests.tiny_models import tiny
+
+SETTINGS = TuningSettings(
+    learning_rate=1e-2, epochs=1, batch_size=8, evaluations_per_epoch=1, max_perplexity_increase=99.0, lora_rank=2
+)
+TEMPLATE = (
+    "{% for m in messages %}{{ 's ' if m.role == 'system' else 'u ' if m.role == 'user' else 'v ' }}{{ m.content }}"
+    "{{ ' w' if m.role != 'assistant' else ' <eos>' }} {% endfor %}{% if add_generation_prompt %}v {% endif %}"
+)
+WORDS = list("abcdefghijklmnop")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    base, folder = tiny("gpt2"), tmp_path_factory.mktemp("base")
+    base.model.save_pretrained(str(folder))
+    base.tokenizer.save_pretrained(str(folder))
+    return replace(base, name=str(folder))
+
+
+def tuning_data(base, trainer, cut=False):
+    texts = [f"{first} {second}" for first in WORDS for second in WORDS[:2]]
+    prompts = render_contexts(base, texts, ["x"] * len(texts))
+    columns = {"prompt": prompts, "context": prompts}
+    for name, response in {"dpo": {"chosen": "q r", "rejected": "t"}}.get(trainer, {"completion": "q r t"}).items():
+        columns[name] = [response] * len(texts)
+        columns[f"{name}_cut"] = [cut and row % 4 == 0 for row in range(len(texts))]
+    if trainer == "kto":
+        columns["label"] = [row % 2 == 0 for row in range(len(texts))]
+    train, validation = hold_out(Dataset.from_dict(columns), 0.2, 0)
+    messages = {}
+    if base.kind == "chat":
+        messages = dict(zip(prompts, chat_messages(base, texts, ["x"] * len(texts)), strict=True))
+    return TuningData(method="exchange", train=train, validation=validation, trainer=trainer), messages
+
+
+def written(base, trainer, folder, cut=False):
+    data, messages = tuning_data(base, trainer, cut)
+    settings = replace(SETTINGS, preference_beta=None if trainer == "sft" else 0.5)
+    write_rows(folder, base, data, settings, messages)
+    module = load_trainer(trainer)
+    return data, [module.encode_rows(base, rows, settings, 0) for rows in (data.train, data.validation)]
+
+
+def trained_rows(folder, monkeypatch):
+    """The rows of the trainer of TRL in train.py, after it ran."""
+    script = (folder / "train.py").read_text()
+    imported = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {getattr(node, "module", None) or node.names[0].name for node in imported} == {
+        "sys", "datasets", "peft", "trl"
+    }  # fmt: skip
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    trainer = runpy.run_path("train.py")["trainer"]
+    assert trainer.state.global_step == trainer.state.max_steps > 0
+    assert (folder / "trained" / "adapter_model.safetensors").exists()
+    return trainer.train_dataset, trainer.eval_dataset
+
+
+def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_path, monkeypatch):
+    data, encoded = written(base, "sft", tmp_path / "rows", cut=True)
+    theirs = [rows.select_columns(["input_ids", "labels"]) for rows in trained_rows(tmp_path / "rows", monkeypatch)]
+    tune(base, data, SETTINGS, tmp_path / "tuned")
+    recorded = json.loads((tmp_path / "tuned" / "checkpoints" / "inputs.json").read_text())["rows"]
+    assert recorded == rows_sha256(*theirs) == rows_sha256(*encoded)
+    assert recorded in (tmp_path / "rows" / "README.md").read_text()
+    # "q r t" is trained with its end, and as "q r" without an end where it was cut.
+    assert {tuple(label for label in row if label >= 0)[-1] for row in theirs[0]["labels"]} == {0, 3 + 17}
+
+
+def test_text_rows_are_in_the_standard_format(base, tmp_path):
+    data, _ = written(base, "sft", tmp_path / "rows", cut=True)
+    rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(part) for split, part in rows.items()} == {
+        "train": len(data.train), "validation": len(data.validation)
+    }  # fmt: skip
+    assert rows["train"][:] == load_from_disk(str(tmp_path / "rows" / "dataset"))["train"][:]
+    assert rows["train"]["prompt"][:] == data.train["prompt"][:]
+    pairs = set(zip(rows["train"]["completion"], rows["train"]["completion_cut"], strict=True))
+    assert pairs == {("q r t", False), ("q r", True)}
+    for tool in ("axolotl", "llama_factory"):
+        config = yaml.safe_load((tmp_path / "rows" / f"{tool}.yaml").read_text())
+        assert config["output_dir"] == "trained"
+    assert config["tokenized_path"] == "tokenized"
+    assert set(load_from_disk(str(tmp_path / "rows" / "tokenized"))["train"].column_names) == {
+        "input_ids", "attention_mask", "labels"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", ["dpo", "kto"])
+def test_preferences_become_the_token_ids_of_tune(base, tmp_path, monkeypatch, trainer):
+    _, encoded = written(base, trainer, tmp_path / "rows")
+    columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]  # of a neighbouring row
+    for theirs, ours in zip(trained_rows(tmp_path / "rows", monkeypatch), encoded, strict=True):
+        assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, ours.select_columns(columns)))
+    info = json.loads((tmp_path / "rows" / "dataset_info.json").read_text())["rows_train"]
+    rows = [json.loads(line) for line in (tmp_path / "rows" / info["file_name"]).read_text().splitlines()]
+    assert set(info["columns"].values()) <= set(rows[0])
+    config = yaml.safe_load((tmp_path / "rows" / "axolotl.yaml").read_text())
+    fields = {name: value for name, value in config["datasets"][0]["type"].items() if name.startswith("field_")}
+    assert set(fields.values()) <= set(rows[0])
+
+
+def test_pairs_with_a_cut_response_are_left_out_by_the_script(base, tmp_path, monkeypatch):
+    data, _ = written(base, "dpo", tmp_path / "rows", cut=True)
+    train, _ = trained_rows(tmp_path / "rows", monkeypatch)
+    assert len(train) == sum(not cut for cut in data.train["chosen_cut"]) < len(data.train)
+
+
+@pytest.mark.parametrize("trainer", ["sft", "dpo", "kto"])
+def test_rows_of_a_chat_model_are_conversational(base, tmp_path, monkeypatch, trainer):
+    tokenizer = tiny("gpt2").tokenizer
+    tokenizer.chat_template = TEMPLATE
+    _, encoded = written(replace(base, kind="chat", tokenizer=tokenizer), trainer, tmp_path / "rows")
+    row = load_from_disk(str(tmp_path / "rows" / "dataset"))["train"][0]
+    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
+    response = row["chosen" if trainer == "dpo" else "completion"]
+    assert [message["role"] for message in response] == ["assistant"]
+    context = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(context, add_special_tokens=False)["input_ids"]
+    assert ids in [row[: len(ids)] for row in encoded[0]["input_ids" if trainer == "sft" else "prompt_ids"]]
+    assert row["chat_template_kwargs"]["enable_thinking"] is False
+    assert (tmp_path / "rows" / "axolotl.yaml").exists() == (trainer != "kto")
+
+
+def test_a_folder_is_written_whole_or_not_at_all(base, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("evenhand.mitigation.training.row_files._save", fail)
+    with pytest.raises(InputError, match="^write_rows: cannot write .*No space left"):
+        written(base, "sft", tmp_path / "parent" / "rows")
+    assert list((tmp_path / "parent").iterdir()) == []
+    with pytest.raises(InputError, match="^write_rows: .* exists"):
+        written(base, "sft", tmp_path)
+    with pytest.raises(InputError, match="^write_rows: the model is encoder_decoder"):
+        written(replace(base, kind="encoder_decoder"), "sft", tmp_path / "other")
