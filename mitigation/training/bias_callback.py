@@ -61,7 +61,8 @@ class BiasCallback(MeasureCallback):
         bias/effects_shown            number of effects on a descriptor or axis that are shown (`evenhand.effects`)
         bias/effect/UNIT/STYLE        the (up to three) largest shown effects, in [−1, 1]
         bias/relevance                mean of log p(response | its prompt) − log p(response | another prompt) under the
-                                      model in training, in nats, with `_low` and `_high`; 0 if responses ignore prompts
+                                      model in training, in nats, with `_low` and `_high`; 0 if responses do not depend
+                                      on the template; needs two templates
         bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, the
                                       p-value of no difference
 
@@ -175,8 +176,8 @@ class BiasCallback(MeasureCallback):
         values["bias/effects_shown"] = float(len(table))
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
-        if likelihoods is not None:
-            values |= _with_interval("bias/relevance", likelihood_scores(prompts, likelihoods, {})[0])
+        if likelihoods is not None and math.isfinite((score := likelihood_scores(prompts, likelihoods, {})[0]).value):
+            values |= _with_interval("bias/relevance", score)
         if self.before is None and self.trainer.state.global_step == 0:
             self.before = styled
             with atomic_write(Path(self.trainer.args.output_dir, BASELINE)) as path, path.open("wb") as file:
