@@ -135,9 +135,11 @@ def _check_label(settings: LabelSettings) -> None:
 
 
 def _check_tune(settings: TuneSettings) -> None:
-    load_trained_method(settings.method)
+    method = load_trained_method(settings.method)
     if settings.write_rows is not None and settings.write_rows.exists():
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
+    if settings.write_rows is not None and method.rewards is not None:
+        raise InputError(f"write_rows: {settings.method} samples in training; give a method that trains on responses.")
     folder, measured, _ = labelled_run(settings)
     check_trust(measured, settings.trust_remote_code, "labels")
     for warning in split_warnings(measured, folder):

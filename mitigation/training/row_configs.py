@@ -97,7 +97,7 @@ def axolotl_config(training: RowTraining) -> dict[str, str]:
         "test_datasets": sources[1:],
         "sequence_len": training.longest,
         "output_dir": "trained",
-        **({"adapter": "lora", "lora_r": lora["r"], "lora_alpha": lora["lora_alpha"]} if lora else {}),
+        **({"adapter": "lora", "lora_r": lora["r"], "lora_alpha": int(lora["lora_alpha"])} if lora else {}),
         **({"lora_target_linear": True} if lora else {}),
         "num_epochs": settings.epochs,
         "micro_batch_size": settings.batch_size,

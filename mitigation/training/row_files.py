@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 from datasets import Dataset, DatasetDict
-from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
@@ -93,9 +92,10 @@ def write_rows(
             for split, rows in texts.items():
                 lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
                 (temporary / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-            _save(texts, temporary / TEXT)
+            DatasetDict(texts).save_to_disk(str(temporary / TEXT))
             if data.trainer == "sft":
-                _save({split: _with_mask(rows) for split, rows in encoded.items()}, temporary / TOKENIZED)
+                masked = DatasetDict({split: _with_mask(rows) for split, rows in encoded.items()})
+                masked.save_to_disk(str(temporary / TOKENIZED))
             for file, content in files.items():
                 (temporary / file).write_text(content, encoding="utf-8")
     except OSError as error:
@@ -134,16 +134,6 @@ def text_rows(base: DialogueModel, trainer: str, rows: Dataset, messages: Mappin
 def _with_mask(rows: Dataset) -> Dataset:
     """Return encoded rows with the column `attention_mask`, which axolotl and LLaMA-Factory require."""
     return rows.add_column("attention_mask", [[1] * len(ids) for ids in rows["input_ids"]])
-
-
-def _save(rows: Mapping[str, Dataset], folder: Path) -> None:
-    shows_bars = not are_progress_bars_disabled()
-    disable_progress_bars()
-    try:
-        DatasetDict(rows).save_to_disk(str(folder))
-    finally:
-        if shows_bars:
-            enable_progress_bars()
 
 
 def _length(row: Mapping[str, Any]) -> int:

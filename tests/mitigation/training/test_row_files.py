@@ -145,7 +145,7 @@ def test_a_folder_is_written_whole_or_not_at_all(base, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("evenhand.mitigation.training.row_files._save", fail)
+    monkeypatch.setattr("datasets.DatasetDict.save_to_disk", fail)
     with pytest.raises(InputError, match="^write_rows: cannot write .*No space left"):
         written(base, "sft", tmp_path / "parent" / "rows")
     assert list((tmp_path / "parent").iterdir()) == []
