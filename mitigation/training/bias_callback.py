@@ -70,10 +70,10 @@ class BiasCallback(MeasureCallback):
     with a probability of 95 %, no measurement of a training without a rise shows one (Bonferroni). A shown rise is
     logged as a warning, or stops training. If responses do not vary within any cell, there is no p-value.
 
-    Example:
-        >>> callback = evenhand.BiasCallback(prompts=prompts, classifier=name, every=50)  # doctest: +SKIP
-        >>> callback.attach(trainer)  # doctest: +SKIP
-        >>> trainer.train()  # doctest: +SKIP
+    Example (docs/notebooks/watch_a_training.ipynb runs one):
+
+        evenhand.BiasCallback(prompts=prompts, classifier=classifier, every=50).attach(trainer)
+        trainer.train()
     """
 
     def __init__(
