@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.results import BiasScore, signature_line
     from evenhand.mitigation.labelling.labels import label_responses
     from evenhand.mitigation.training.bias_callback import BiasCallback
+    from evenhand.recipes.check import assert_no_worse
 
 # bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -35,6 +36,7 @@ __all__ = [
     "BiasScore",
     "InputError",
     "StyledResponses",
+    "assert_no_worse",
     "clean_response",
     "compare_generation_bias",
     "effect_changes",
@@ -69,6 +71,7 @@ _MODULES = {
     "evaluation.results": ("BiasScore", "signature_line"),
     "mitigation.labelling.labels": ("label_responses",),
     "mitigation.training.bias_callback": ("BiasCallback",),
+    "recipes.check": ("assert_no_worse",),
 }
 
 

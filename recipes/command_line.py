@@ -38,7 +38,7 @@ from evenhand.recipes.checking import (
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.default_classifier import check_default_classifier
 from evenhand.recipes.preflight import check_before_loading
-from evenhand.recipes.settings import COMMANDS, POSITIONAL
+from evenhand.recipes.settings import COMMANDS, POSITIONAL, SINGLE_VALUE
 
 log = logging.getLogger("evenhand")
 
@@ -125,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status.
 
     An InputError is printed as one line on stderr, with status 2. Ctrl-C gives 130, a closed pipe 141 and SIGTERM 143.
+    `check` returns a status of its own (`recipes.check`).
     """
     called_as_command = arguments is None
     if called_as_command:  # not from Python: a caller keeps its own signal handlers
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((name for name in arguments if not name.startswith("-")), None)
     command = command if command in COMMANDS else None
     try:
-        _run_arguments(command, arguments)
+        status = _run_arguments(command, arguments)
         sys.stdout.flush()
     except InputError as error:
         if processes.is_rank_zero() or not error.reported_by_rank_zero:
@@ -154,27 +155,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if called_as_command:
             for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
                 signal.signal(sent, signal.SIG_DFL)
-    return 0
+    return status
 
 
-def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
-    """Run a command with its arguments, or print the version, a help text or the settings."""
+def _run_arguments(command: str | None, arguments: Sequence[str]) -> int:
+    """Run a command, or print the version, a help text or the settings; return the exit status."""
     parsed = parse(root_parser(command), arguments, command)
     flags = parsed | parsed.pop(parsed.pop("command", None), {})
     file, topic, version, verbose, quiet, print_config, quick = (flags.pop(name, None) for name in GENERAL)
     if version:
         print(f"evenhand {_version()}")
-        return
+        return 0
     if command is None:
         print(root_parser().format_help().rstrip())
-        return
+        return 0
     if topic is not None:
         print(help_text(command, topic, flags, read_yaml(file, command) if file else {}))
-        return
+        return 0
     settings = merge_settings(command, file, flags)
     if print_config:
         print(dump_yaml(as_settings(settings)), end="")
-        return
+        return 0
     start_logging()
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
@@ -192,8 +193,9 @@ def _run_arguments(command: str | None, arguments: Sequence[str]) -> None:
     if command in ("measure", "loop"):
         from_file = with_groups(COMMANDS[command], read_yaml(file, command), str(file)) if file else {}
         check_default_classifier(settings, [from_file, flags])
-    run_command(command, settings)
+    status = run_command(command, settings)
     processes.shut_down()
+    return status
 
 
 def _terminate(*_: Any) -> None:
@@ -258,7 +260,9 @@ def _spelled_out(arguments: Sequence[str], command: str | None) -> list[str]:
         while arguments[start:] and arguments[start] in LOGGING:
             start += 1
         end = next((index for index in range(start, len(arguments)) if arguments[index][:1] == "-"), len(arguments))
-        flag = [f"--{POSITIONAL[command]}={json.dumps(arguments[start:end])}"] if end > start else []
+        end = min(end, start + 1) if command in SINGLE_VALUE else end
+        value = arguments[start] if command in SINGLE_VALUE and end > start else json.dumps(arguments[start:end])
+        flag = [f"--{POSITIONAL[command]}={value}"] if end > start else []
         arguments = [*arguments[:start], *flag, *arguments[end:]]
     if QUICK in arguments and command in QUICK_FLAGS:
         start = list(arguments).index(command) + 1 if command in arguments else 0

@@ -10,8 +10,8 @@ PARALLEL = ("measure", "tune", "loop", "ablate")
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 
 
-def run_command(command: str, settings: Any) -> None:
-    """Run a command with its settings.
+def run_command(command: str, settings: Any) -> int:
+    """Run a command with its settings; return its exit status, 0 unless the command's function returns another.
 
     Raises:
         InputError: a command for a single process is started in several processes; see also the command's function.
@@ -20,6 +20,5 @@ def run_command(command: str, settings: Any) -> None:
         raise InputError(f"{command} trains in one process; start it without a launcher.")
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     if command in PARALLEL:
-        function(settings)
-    else:
-        processes.on_rank_zero(lambda: function(settings))
+        return function(settings) or 0
+    return processes.on_rank_zero(lambda: function(settings)) or 0

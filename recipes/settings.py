@@ -30,6 +30,7 @@ from evenhand.evaluation.settings import (
     strict_dataclass,
 )
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
 from evenhand.recipes.testbed import embedded_files
 
@@ -373,13 +374,15 @@ COMMANDS: dict[str, type] = {
     "ablate": AblateSettings,
     "report": ReportSettings,
     "plan": PlanSettings,
+    "check": CheckSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
     "configs": ConfigsSettings,
 }
 
 
-POSITIONAL = {"report": "folders", "configs": "names"}  # the list of a command that needs no flag
+POSITIONAL = {"report": "folders", "configs": "names", "check": "run"}  # the setting of a command that needs no flag
+SINGLE_VALUE = ("check",)  # commands of POSITIONAL whose setting is one value; the setting of the others is a list
 
 
 def measure_config(settings: Any, family: str) -> MeasureConfig:

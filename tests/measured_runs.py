@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.collect.rows import style_table
+from evenhand.evaluation.families.generation_bias.metric import generation_bias, styled_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.runs.stage import stage
@@ -22,6 +23,7 @@ def write_measured(
     vectors: Sequence[Sequence[float]] = (),
     responses: Sequence[str] = (),
     metrics: Sequence[str] = ("generation_bias",),
+    has_scores: bool = False,
     **own: Any,
 ) -> Path:
     """Return the folder of a run: half of the responses are to descriptor a, half to b, with these style vectors.
@@ -39,5 +41,6 @@ def write_measured(
         write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses)}))
         table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
         write_table(folder / "styles.parquet", table)
-        write_scores(folder / "scores.json", [])
+        styled = styled_responses(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)
+        write_scores(folder / "scores.json", generation_bias(styled, {}, permutations=0) if has_scores else [])
     return folder

@@ -66,10 +66,32 @@ def shows_reduction(estimate: Estimate, fraction: float) -> bool:
     noise, slope and degrees of freedom of `estimate` hold for both runs. The errors of the runs are independent, so the
     variances before and after add up.
     """
+    return shows_difference(estimate, (1 - fraction) * max(estimate.value, 0.0))
+
+
+def shows_difference(estimate: Estimate, after: float, factor: float = 1.0) -> bool:
+    """Return whether the difference between a spread and a multiple of another is significant with at least 80 % power.
+
+    The variances of the runs add up, as in `shows_reduction`.
+
+    Args:
+        estimate: the spread before.
+        after: the spread after.
+        factor: the spread after is compared with `factor` × the spread before.
+    """
     before = max(estimate.value, 0.0)
-    variance = 2 * estimate.noise + (estimate.slope or 0.0) * before * (2 - fraction)
-    quantile = float(student_quantile(estimate.freedom)) + float(stats.norm.ppf(POWER))
-    return fraction * before >= quantile * math.sqrt(variance)
+    slope = (estimate.slope or 0.0) * (max(after, 0.0) + factor**2 * before)
+    return is_significant(after - factor * before, (1 + factor**2) * estimate.noise + slope, estimate.freedom)
+
+
+def is_significant(difference: float, variance: float, freedom: float) -> bool:
+    """Return whether a true difference from 0 is significant with at least 80 % power.
+
+    >>> is_significant(2.81, 1.0, math.inf), is_significant(-2.79, 1.0, math.inf)  # 1.96 + 0.84
+    (True, False)
+    """
+    quantile = float(student_quantile(freedom)) + float(stats.norm.ppf(POWER))
+    return abs(difference) >= quantile * math.sqrt(variance)
 
 
 def detectable_spread(estimate: Estimate) -> float:

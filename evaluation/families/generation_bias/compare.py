@@ -61,7 +61,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
     config = config or ComparisonSettings()
     rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
-    _check_comparable(before, after, rows, signature)
+    check_comparable(before, after, rows)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     scores = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
     if permutations := before.config.settings.permutations:
@@ -148,20 +148,25 @@ def _bias_values(run: Run) -> pd.DataFrame | None:
     return read_table(path) if path.exists() else None
 
 
-def _check_comparable(
-    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Mapping[str, Any]]
+def check_comparable(
+    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], field: str = "after"
 ) -> None:
+    """Raise InputError if two runs have different prompts, styles, decoding or style classifiers.
+
+    `field` is the setting with the folder of the run after, for the message.
+    """
     old, new = rows
     if not has_same_prompts(old, new) or old.styles != new.styles:
         raise InputError(
-            f"after: {after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
+            f"{field}: {after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
             "dataset, sampling, seed and style classifier."
         )
     for name in (FIRST, "decoding"):
-        old_value, new_value = (signature[side].get(name) for side in ("before", "after"))
+        old_value, new_value = (side.signature(HEADLINE).get(name) for side in (before, after))
         if old_value != new_value:
             raise InputError(
-                f"after: {name} is {new_value}, but {old_value} in before; compare only runs with the same {name}."
+                f"{field}: {name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same "
+                f"{name}."
             )
 
 

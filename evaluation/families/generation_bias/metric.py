@@ -225,6 +225,20 @@ def compare_generation_bias(
     return scores
 
 
+def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
+    """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
+
+    In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
+
+    >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
+    >>> excess_over_baseline(styled, styled, 0.5).value
+    0.5
+    """
+    cells, _ = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
+    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
+    return descriptor_spread(complete_descriptors(cells), weights, pooled=True).corrected
+
+
 def _three_forms(
     metric: str,
     cells: Cells,

@@ -1,0 +1,229 @@
+"""The command `check`: whether limits of a run's bias are shown to hold, and whether any descriptor became worse.
+
+A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is outside, and is
+inconclusive otherwise. The effects on descriptors have no limit: one effect that is shown to have grown (Holm's
+correction over all descriptors and styles) breaks the check, but that none is shown does not prove that none grew.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
+from evenhand.evaluation.families.generation_bias.compare import HEADLINE, check_comparable
+from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, excess_over_baseline
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
+from evenhand.evaluation.results import find_score
+from evenhand.evaluation.statistics.multiple_testing import holm, risen
+from evenhand.evaluation.statistics.sample_size import (
+    LEVERS,
+    count_responses,
+    is_significant,
+    shows_difference,
+    smallest_design,
+)
+from evenhand.evaluation.statistics.u_statistics import Estimate
+from evenhand.recipes.check_output import write_outputs
+from evenhand.recipes.check_settings import CheckSettings
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.plan import read_pilot
+from evenhand.recipes.settings import FAMILY, PlanSettings, measure_config
+
+log = logging.getLogger("evenhand")
+
+HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
+EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
+DEFAULT_PERMUTATIONS = 999  # if the runs were measured without tests of effects
+MAX_ROWS = 20  # effects that a finding lists
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one part of a check.
+
+    Attributes:
+        name: what is checked, such as "rise of pooled FGB* ≤ 10%".
+        status: "holds", "broken" or "inconclusive".
+        text: the measured numbers and, if inconclusive, how many responses would decide.
+        rows: (descriptor and style, effect before, effect after, p-value) of each grown effect.
+    """
+
+    name: str
+    status: str
+    text: str
+    rows: Sequence[tuple[str, str, str, str]] = ()
+
+    def __str__(self) -> str:
+        """Return the finding as lines of text."""
+        rows = (f"  {name}: {before} → {after} percentage points, p {p}" for name, before, after, p in self.rows)
+        return "\n".join([f"{self.status}: {self.name}: {self.text}", *rows])
+
+
+def check(settings: CheckSettings) -> int:
+    """Print and write whether the limits hold; return 0 if all hold, 1 if one is broken, 3 if one is inconclusive.
+
+    Raises:
+        InputError: no limit is given, a folder has no finished run with generation bias, or the runs have different
+            prompts or classifiers.
+    """
+    findings = find(settings)
+    status = overall_status(findings)
+    title = f"{sanitize(str(settings.run))}{f' against {sanitize(str(settings.against))}' if settings.against else ''}"
+    write_outputs(settings.output_dir, title, status, findings)
+    print("\n".join([f"{title}: {status}", *map(str, findings)]))
+    log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
+    return EXIT_STATUS[status]
+
+
+def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str = "10%") -> None:
+    """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
+
+    Args:
+        run, against: folders of finished runs of `measure` over the same prompts: of the new model and the baseline.
+        max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%".
+
+    Raises:
+        AssertionError: the rise exceeds the limit, it cannot be decided whether it does, or the effect on a descriptor
+            is shown to have grown. The message has the numbers.
+        InputError: a folder has no such run, or the runs have different prompts or classifiers.
+    """
+    findings = find(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
+    if failed := [str(found) for found in findings if found.status != HOLDS]:
+        raise AssertionError("\n".join(failed))
+
+
+def overall_status(findings: Sequence[Finding]) -> str:
+    """Return "broken" if any finding is broken, else "inconclusive" if any is inconclusive, else "holds"."""
+    return next(status for status in EXIT_STATUS if status == HOLDS or status in {found.status for found in findings})
+
+
+def find(settings: CheckSettings) -> list[Finding]:
+    """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors.
+
+    Raises:
+        InputError: see `check`.
+    """
+    if settings.max_rise is None and settings.max_pooled_fgb is None:
+        raise InputError("max_rise: no limit is given; give --against RUN --max_rise 10%, or --max_pooled_fgb NUMBER.")
+    after = _family_run(settings.run, "run")
+    findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
+    if settings.against is None:
+        return findings
+    before = _family_run(settings.against, "against")
+    rows = read_styled_run(before.folder), read_styled_run(after.folder)
+    check_comparable(before, after, rows, "run")
+    if settings.max_rise is not None:
+        findings.append(_rise(before.folder, *rows, settings.max_rise))
+    permutations = before.config.settings.permutations or DEFAULT_PERMUTATIONS
+    return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
+
+
+def _family_run(folder: Path, field: str) -> FamilyRun:
+    return FamilyRun(folder, measure_config(read_settings(folder, field, FAMILY)[0], FAMILY))
+
+
+def _level(run: FamilyRun, limit: float) -> Finding:
+    """Return whether pooled FGB* is within the limit, in 10⁻³."""
+    score = find_score(run.scores, HEADLINE)
+    status = _status(score.interval, limit / PER_UNIT)
+
+    def decides(estimate: Estimate) -> bool:
+        return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
+
+    text = score_text(score) + (f"; {score.reason}" if score.interval and score.reason else "")
+    return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
+
+
+def _rise(baseline: Path, old: StyledRun, new: StyledRun, max_rise: str) -> Finding:
+    """Return whether the rise of pooled FGB*, after / before − 1, is within the limit.
+
+    If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
+    """
+    limit = float(max_rise.rstrip("% ")) / 100
+    scores = compare_generation_bias(old.styled(), new.styled(), {}, by_axis=False)
+    difference, reduction = (find_score(scores, f"{HEADLINE}_{name}") for name in ("difference", "reduction"))
+    before, after = -difference.ideal, difference.value - difference.ideal
+    text = f"{number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
+    if reduction.interval:
+        low, high = sorted(-bound for bound in reduction.interval)
+        status = _status((low, high), limit)
+        text += f", {number(-100 * reduction.value, 1, sign=True)} % {interval((100 * low, 100 * high), 1, sign=True)}"
+    else:
+        excess = excess_over_baseline(old.styled(), new.styled(), 1 + limit)
+        status = _status(excess.interval, 0.0)
+        bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
+        text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
+        text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reduction.reason}"
+    if before > 0:
+        text = _with_plan(text, status, baseline, lambda estimate: shows_difference(estimate, after, 1 + limit))
+    elif status == INCONCLUSIVE:
+        text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
+    return Finding(f"rise of pooled FGB* ≤ {max_rise}", status, text)
+
+
+def _grown_effects(old: StyledRun, new: StyledRun, permutations: int, seed: int) -> Finding:
+    """Return the effects of descriptors on styles that are shown to have grown.
+
+    An effect has grown if it is further from 0 after than before, and its change is significant after Holm's correction
+    over all descriptors and styles.
+    """
+    name = "no descriptor's effect is shown to have grown"
+    changes = effect_changes(old.styled(), new.styled(), {}, permutations=permutations, seed=seed)
+    changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
+    if not len(changes):
+        return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
+    before, after = (100 * (changes[f"mean_{side}"] - changes[f"average_{side}"]) for side in ("before", "after"))
+    growth, p = (after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()
+    table = pd.DataFrame({"name": changes["unit"] + ", " + changes["name"], "before": before, "after": after})
+    grown = table.assign(p=holm(p))[risen(growth, p)].sort_values("p", kind="stable")
+    rows = [
+        (sanitize(row.name_, 100), number(row.before, 1, sign=True), number(row.after, 1, sign=True), p_value(row.p))
+        for row in grown.rename(columns={"name": "name_"}).head(MAX_ROWS).itertuples()
+    ]
+    text, smallest = f"{len(grown)} of {len(changes):,} effects have grown", 100 * float(changes["detectable"].median())
+    if smallest > 0:
+        text += f"; a change by {number(smallest, 1)} percentage points is found with a probability of 80 %"
+    return Finding(name, BROKEN if rows else HOLDS, text, rows)
+
+
+def _status(bounds: Interval, limit: float) -> str:
+    """Return the status of a limit by the interval of a score.
+
+    >>> [_status(bounds, 0.1) for bounds in ((-0.2, 0.1), (0.0, 0.2), (0.11, 0.2), None)]
+    ['holds', 'inconclusive', 'broken', 'inconclusive']
+    """
+    if bounds is None or bounds[0] <= limit < bounds[1]:
+        return INCONCLUSIVE
+    return HOLDS if bounds[1] <= limit else BROKEN
+
+
+def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], bool]) -> str:
+    """Return the text; if the status is inconclusive, with the smallest design that would decide.
+
+    Args:
+        run: the run from which the precision of other designs is computed (`evenhand plan`).
+        decides: function that returns whether a predicted estimate decides with a probability of 80 %.
+    """
+    if status != INCONCLUSIVE:
+        return text
+    try:
+        pilot = read_pilot(PlanSettings(run=run))
+    except InputError as error:
+        return f"{text}; {error}"
+    designs = {lever: smallest_design(pilot, lever, decides) for lever in LEVERS}
+    lever, design = next(((lever, design) for lever, design in designs.items() if design), (None, None))
+    if design is None:
+        return f"{text}; no number of responses decides: the measured bias is too close to the limit"
+    return (
+        f"{text}; with a probability of 80 %, {count_responses(design):,} responses decide if the bias is as measured: "
+        f"{getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
+        f"{' to each descriptor and template' if lever == 'responses' else ''} (now {pilot.n:,} responses)"
+    )

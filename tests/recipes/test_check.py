@@ -1,0 +1,191 @@
+"""`check` ends with 0, 1, 2 or 3, and the workflow of docs/bias_gate.yml, run step by step, passes or fails with it."""
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+
+import evenhand
+from evenhand.evaluation.errors import InputError
+from evenhand.recipes.check import Finding
+from evenhand.recipes.check_output import junit_xml, summary_markdown
+from evenhand.recipes.command_line import command_parser, main, merge_settings, parse
+from tests.measured_runs import write_measured
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SHARES = {"baseline": (3, 1), "fairer": (2, 2), "worse": (4, 0.5), "unbiased": (2, 2), "small": (3, 1)}  # of 4, style x
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Finished runs by name: descriptors a and b get style x in these quarters of their responses."""
+    folder, result = tmp_path_factory.mktemp("runs"), {}
+    for seed, (name, shares) in enumerate(SHARES.items()):
+        n = 8 if name == "small" else 80
+        rng = np.random.default_rng(seed)
+        styles = [rng.permutation((np.arange(n) >= n * share / 4).astype(int)) for share in shares]
+        result[name] = write_measured(
+            folder / name, np.eye(3)[np.concatenate(styles)], ["ok"] * 2 * n, has_scores=True, permutations=99
+        )
+    return result
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "status", "texts"),
+    [
+        (
+            "fairer",
+            ["--max_rise", "10%", "--max_pooled_fgb", "60"],
+            0,
+            ["holds: pooled", "holds: rise", "0 of 6 effects"],
+        ),
+        # Pooled FGB* is 2 · [(0.75 − 0.25)² / 2 − noise] before and 2 · [(1 − 0.125)² / 2 − noise] after.
+        ("worse", ["--max_rise", "10%"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8 percentage points", "p 0.0"]),
+        (
+            "baseline",
+            ["--max_pooled_fgb", "240"],
+            3,
+            ["inconclusive: pooled", "responses decide", "instead of 80 to each"],
+        ),
+        ("baseline", [], 2, ["max_rise: no limit is given"]),
+        ("baseline", ["--max_rise", "0.1"], 2, ["max_rise: ", "10%"]),
+        ("small", ["--max_rise", "10%"], 2, ["run: ", "other prompts"]),
+    ],
+)
+def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, texts):
+    against = [] if "--max_pooled_fgb" in options[:1] else ["--against", str(runs["baseline"])]
+    assert main(["check", str(runs[run]), *against, *options, "--output_dir", str(tmp_path), "-q"]) == status
+    printed = "".join(capsys.readouterr())
+    assert all(text in printed for text in texts), printed
+    if status != 2:
+        suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+        parts = {"failure": 1, "error": 3}
+        assert {parts[part.tag] for part in suites.iterfind(".//testcase/*") if part.tag in parts} <= {status}
+        assert (
+            f"## Evenhand: {['holds', 'broken', '', 'inconclusive'][status]}" in (tmp_path / "summary.md").read_text()
+        )
+
+
+def test_a_rise_needs_a_baseline_and_one_run_is_given(runs, capsys):
+    for arguments in (["--max_rise", "10%"], [str(runs["worse"]), "--max_pooled_fgb", "1"]):
+        assert main(["check", str(runs["baseline"]), *arguments]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
+    arguments = ["--against", str(runs["unbiased"]), "--max_rise", "10%", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(runs["worse"]), *arguments]) == 1
+    assert "run − 1.1 × baseline: +" in capsys.readouterr().out
+    assert main(["check", str(runs["fairer"]), *arguments]) == 3
+    assert "give --max_pooled_fgb instead" in capsys.readouterr().out
+
+
+def test_the_assertion_for_pytest(runs):
+    evenhand.assert_no_worse(runs["fairer"], against=runs["baseline"])
+    with pytest.raises(AssertionError, match="broken: rise of pooled FGB.* ≤ 20%(.|\n)*a, x: "):
+        evenhand.assert_no_worse(str(runs["worse"]), against=str(runs["baseline"]), max_rise="20%")
+    with pytest.raises(AssertionError, match="^inconclusive: rise"):
+        evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"])
+    with pytest.raises(InputError, match="against: "):
+        evenhand.assert_no_worse(runs["fairer"], against="nowhere")
+
+
+def test_hostile_names_are_escaped():
+    name = "<script>|`a`\x00\ufffe\x1b[31m&"
+    found = Finding("limit", "broken", name, [(name, "+1.0", "+2.0", "0.01")])
+    case = ElementTree.fromstring(junit_xml(name, [found])).find(".//failure")
+    assert "<script>" in case.text and not {"\x00", "\x1b", "\ufffe"} & set(case.text)
+    text = summary_markdown(name, "broken", [found])
+    assert r"\<script\>\|\`a\`" in text and not {"\x00", "\x1b"} & set(text)
+
+
+SHIM = """#!/bin/sh
+printf '%s\\n' "$@" > "$SHIM_IN"
+exit "$(cat "$SHIM_OUT")"
+"""
+
+
+class Job:
+    """Runs a workflow's shell steps as GitHub Actions does; `evenhand` runs in this process, which has imported it.
+
+    A step runs if no earlier step failed, or if its condition is `always()`. `evenhand measure` is only checked for
+    valid settings: the prepared run of the folder's name is copied to its --output_dir.
+    """
+
+    def __init__(self, folder, prepared):
+        self.folder, self.prepared, self.commands = folder, prepared, []
+        (folder / "bin").mkdir()
+        (folder / "bin" / "evenhand").write_text(SHIM)
+        (folder / "bin" / "evenhand").chmod(0o755)
+        for name in ("pip", "python"):
+            (folder / "bin" / name).symlink_to("/bin/true")
+        for name in ("in", "out"):
+            os.mkfifo(folder / name)
+        shutil.copy(DOCS / "bias_gate_measure.yaml", folder / "bias.yaml")
+
+    def run(self, job):
+        """Return {name of each executed step: exit status}."""
+        environment = os.environ | {name: str(value) for name, value in job.get("env", {}).items()}
+        environment |= {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "CI": "true"}
+        environment |= {"GITHUB_STEP_SUMMARY": str(self.folder / "page.md")}
+        environment |= {"SHIM_IN": str(self.folder / "in"), "SHIM_OUT": str(self.folder / "out")}
+        statuses = {}
+        for step in job["steps"]:
+            if "run" in step and (not any(statuses.values()) or step.get("if") == "always()"):
+                statuses[step["name"]] = self._step(step["run"], environment)
+        return statuses
+
+    def _step(self, script, environment):
+        ended = threading.Event()
+        step = subprocess.Popen(["bash", "-e", "-c", script], cwd=self.folder, env=environment)
+        answering = threading.Thread(target=self._answer, args=(ended,))
+        answering.start()
+        status = step.wait()
+        ended.set()
+        (self.folder / "in").write_text("")  # ends the thread's wait for a command
+        answering.join()
+        return status
+
+    def _answer(self, ended):
+        while True:
+            arguments = (self.folder / "in").read_text().split("\n")[:-1]
+            if ended.is_set():
+                return
+            (self.folder / "out").write_text(str(self._evenhand(arguments)))
+
+    def _evenhand(self, arguments):
+        self.commands.append(arguments[0])
+        if arguments[0] == "measure":
+            flags = parse(command_parser("measure"), arguments[1:], "measure")
+            settings = merge_settings("measure", self.folder / flags.pop("config"), flags)
+            shutil.copytree(self.prepared[settings.output_dir.name], self.folder / settings.output_dir)
+            return 0
+        folders = [str(self.folder / it) if it.startswith("runs/") else it for it in arguments]
+        return main([*folders, "-q"])
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "status"), [("fairer", "baseline", 0), ("worse", "baseline", 1), ("fairer", "unbiased", 3)]
+)
+def test_the_documented_workflow(runs, tmp_path, new, old, status):
+    text = (DOCS / "bias_gate.yml").read_text(encoding="utf-8")
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    actions = Job(tmp_path, {"new": runs[new], "baseline": runs[old]})
+    statuses = actions.run(job)
+    assert actions.commands == ["measure", "measure", "check"]
+    assert statuses == {
+        "Install": 0,
+        "Measure the baseline": 0,
+        "Measure the new model": 0,
+        "Check": status,
+        "Summary": 0,
+    }
+    outcome = {0: "holds", 1: "broken", 3: "inconclusive"}[status]
+    assert (tmp_path / "page.md").read_text().startswith(f"## Evenhand: {outcome}")
+    assert ElementTree.parse(tmp_path / "runs" / "check" / "junit.xml").getroot().tag == "testsuites"
