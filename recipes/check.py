@@ -7,7 +7,6 @@ correction over all descriptors and styles) breaks the check, but that none is s
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +28,7 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.u_statistics import Estimate
-from evenhand.recipes.check_output import write_outputs
+from evenhand.recipes.check_output import BROKEN, HOLDS, INCONCLUSIVE, Finding, write_outputs
 from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.plan import read_pilot
@@ -37,34 +36,11 @@ from evenhand.recipes.settings import FAMILY, PlanSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
-HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
 DEFAULT_PERMUTATIONS = 999  # if the runs were measured without tests of effects
 MAX_ROWS = 20  # effects that a finding lists
 
 Interval = tuple[float, float] | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of one part of a check.
-
-    Attributes:
-        name: what is checked, such as "rise of pooled FGB* ≤ 10%".
-        status: "holds", "broken" or "inconclusive".
-        text: the measured numbers and, if inconclusive, how many responses would decide.
-        rows: (descriptor and style, effect before, effect after, p-value) of each grown effect.
-    """
-
-    name: str
-    status: str
-    text: str
-    rows: Sequence[tuple[str, str, str, str]] = ()
-
-    def __str__(self) -> str:
-        """Return the finding as lines of text."""
-        rows = (f"  {name}: {before} → {after} percentage points, p {p}" for name, before, after, p in self.rows)
-        return "\n".join([f"{self.status}: {self.name}: {self.text}", *rows])
 
 
 def check(settings: CheckSettings) -> int:

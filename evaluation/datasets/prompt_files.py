@@ -141,7 +141,15 @@ def read_columns(path: Path, content: str, descriptor_column: str | None = None)
     Raises:
         InputError: the file cannot be read, has another suffix, or has no descriptor column of this name.
     """
-    columns = _read_columns(path, content)
+    return name_descriptor(_read_columns(path, content), path, descriptor_column)
+
+
+def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
+    """Return the columns of a file with the values of `descriptor_column`, if it is given, as column `descriptor`.
+
+    Raises:
+        InputError: the file has no column of this name.
+    """
     if descriptor_column is not None:
         if descriptor_column not in columns:
             names = ", ".join(columns)

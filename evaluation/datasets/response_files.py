@@ -1,5 +1,6 @@
 """Files of prompts to send to any model, and files of responses from any source, such as an API or logs."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,26 +9,34 @@ from typing import Any
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG, REPEATS, build_prompts, check_texts, read_columns
+from evenhand.evaluation.datasets.prompt_files import (
+    CONTROL_TAG,
+    REPEATS,
+    build_prompts,
+    check_texts,
+    name_descriptor,
+    read_columns,
+)
 from evenhand.evaluation.datasets.prompts import cumcount, require_columns
+from evenhand.evaluation.datasets.response_logs import log_reader
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs.files import atomic_write
 
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 MAX_IDS_SHOWN = 3  # number of ids that an error message lists for each problem
 WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
     ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
     ".csv": lambda rows, path: rows.to_csv(path, index=False),
-    ".jsonl": lambda rows, path: rows.to_json(path, orient="records", lines=True, force_ascii=False),
 }
 
 
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
-    """Write a file of prompts with one row for each response to collect; the suffix decides between the formats.
+    """Write a table of prompts with one row for each response to collect, Parquet or CSV by the suffix.
 
-    The formats are Parquet, CSV and JSONL. The columns are prompt_id; repeat, the number of the row among the rows
+    The columns are prompt_id; repeat, the number of the row among the rows
     with the same message, from 1; prompt, the complete user message with persona and control tag; system, the system
     message or ""; the other columns of the prompts; and control_tag.
 
@@ -36,10 +45,10 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     """
     if path.suffix not in WRITERS:
         raise InputError(
-            f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give a {', '.join(WRITERS)} file."
+            f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give a {', '.join(WRITERS)} or {BATCH} "
+            "file."
         )
-    if path.exists():
-        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
+    _check_new(path)
     personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = [n + 1 for n in cumcount(messages)]
@@ -49,16 +58,45 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
         WRITERS[path.suffix](pd.DataFrame(first_columns).join(rows), temporary)
 
 
+def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, Any]], url: str) -> None:
+    """Write requests as input of OpenAI's Batch API: one JSON object per line, with the prompt id as `custom_id`.
+
+    Source: platform.openai.com/docs/api-reference/batch/request-input. vLLM (`vllm run-batch`) reads the same format.
+
+    Args:
+        path: a new file with the suffix .jsonl.
+        prompt_ids, bodies: the id and the body of each request.
+        url: path of the endpoint, such as "/v1/chat/completions".
+
+    Raises:
+        InputError: the file exists or cannot be written.
+    """
+    _check_new(path)
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for prompt_id, body in zip(prompt_ids, bodies, strict=True):
+            request = {"custom_id": prompt_id, "method": "POST", "url": url, "body": body}
+            file.write(json.dumps(request, ensure_ascii=False) + "\n")
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
+
+
 def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
-    The file has the column response and either prompt_id, from a file of `write_prompts`, or the columns of prompts:
-    text, descriptor, and optionally template, axis and persona.
+    The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
+    from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
+    persona.
 
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
     """
-    columns = read_columns(path, "responses", descriptor_column)
+    if (read_log := log_reader(path)) is None:
+        columns = read_columns(path, "responses", descriptor_column)
+    else:
+        columns = name_descriptor(read_log(path, descriptor_column), path, descriptor_column)
     require_columns(
         list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
     )

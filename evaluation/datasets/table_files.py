@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,12 @@ def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
     return {name: [row[index] for row in rows] for index, name in enumerate(header)}
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
+def read_json_lines(path: Path, replace_surrogates: bool = False) -> list[dict[str, Any]]:
     """Return the objects in a JSON Lines file in UTF-8; blank lines are skipped.
+
+    Args:
+        path: the file.
+        replace_surrogates: whether an escaped half of a surrogate pair becomes "\ufffd" instead of an error.
 
     Raises:
         OSError, ValueError: the file cannot be read or is not UTF-8, or a line is not an object with valid texts.
@@ -46,7 +50,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
             if not isinstance(rows[-1], dict):
                 raise ValueError(f"line {number} is not a JSON object")
             if "\\u" in line:  # half a surrogate pair can be escaped, but not encoded as UTF-8
-                json.dumps(rows[-1], ensure_ascii=False).encode()
+                text = json.dumps(rows[-1], ensure_ascii=False)
+                if replace_surrogates:
+                    rows[-1] = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+                text.encode("utf-8", "surrogatepass" if replace_surrogates else "strict")
     return rows
 
 
@@ -56,5 +63,13 @@ def read_json_columns(path: Path) -> dict[str, list]:
     Raises:
         OSError, ValueError: `read_json_lines` cannot read the file.
     """
-    rows = read_json_lines(path)
+    return columns_of(read_json_lines(path))
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+    """Return the columns of rows, name → values, with None where a row lacks a name.
+
+    >>> columns_of([{"a": 1}, {"b": 2}])
+    {'a': [1, None], 'b': [None, 2]}
+    """
     return {name: [row.get(name) for row in rows] for name in dict.fromkeys(key for row in rows for key in row)}

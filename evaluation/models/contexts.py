@@ -25,7 +25,6 @@ from evenhand.evaluation.models.chat_templates import (
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
-UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
 

@@ -16,7 +16,7 @@ from itertools import chain, islice, repeat, takewhile
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.reasoning import REASONING_FORMATS
+from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
@@ -108,15 +108,7 @@ def parse_response(answer: Any, body: Body) -> str | None:
     text = choice.message.content if is_chat else choice.text
     if text is None and is_chat:
         text = choice.message.refusal or ""
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # JSON allows lone surrogates
-    if not text and choice.finish_reason == "length":
-        return None  # the server removes reasoning, which used up all tokens
-    for reasoning in REASONING_FORMATS:
-        if reasoning.end in text:
-            text = text.partition(reasoning.end)[2]
-        elif text.lstrip().startswith(reasoning.start):
-            return None
-    return text.strip()
+    return strip_reasoning(text, choice.finish_reason == "length")
 
 
 def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]:

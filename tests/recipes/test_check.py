@@ -13,8 +13,7 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.check import Finding
-from evenhand.recipes.check_output import junit_xml, summary_markdown
+from evenhand.recipes.check_output import Finding, junit_xml, summary_markdown
 from evenhand.recipes.command_line import command_parser, main, merge_settings, parse
 from tests.measured_runs import write_measured
 

@@ -38,6 +38,10 @@ fuzzed = settings(
 )
 
 
+BATCH_LINE = {"response": {"status_code": 200, "body": {"choices": [{"message": {"content": "Yes."}}]}}, "error": None}
+SAMPLE = {"resps": [["Yes."]], "arguments": {"gen_args_0": {"arg_0": "Hi."}}, "filter": "none"}
+
+
 class Begun(Exception):
     """A command has read its inputs and would begin to work."""
 
@@ -57,9 +61,14 @@ def folder(tmp_path_factory):
     rows = [{"text": f"Hi {d}.", "template": "Hi.", "axis": "age", "descriptor": d} for d in ("old", "young")]
     contents = {
         "prompts.jsonl": "\n".join(json.dumps(row | {"repeats": 2}) for row in rows),
+        "batch_prompts.jsonl": "\n".join(
+            json.dumps(row | {"prompt_id": name, "repeats": 1}) for row, name in zip(rows, "ab", strict=True)
+        ),
         "prompts.csv": "text,template,axis,descriptor\nHi old.,Hi.,age,old\nHi young.,Hi.,age,young\n",
         "answers.jsonl": "\n".join(json.dumps(row | {"response": "Yes."}) for row in rows),
         "answers.csv": "text,descriptor,response\nHi old.,old,Yes.\nHi young.,young,\n",
+        "batch.jsonl": "\n".join(json.dumps(BATCH_LINE | {"custom_id": name}) for name in ("a", "b")),
+        "samples.jsonl": "\n".join(json.dumps(SAMPLE | {"doc": row}) for row in rows),
         "personas.txt": "I'm a cook.\nI like tea.\n\nI'm a nurse.\nI swim.\n",
         "pairs.csv": "more,less\nMany bakers are kind.,Many pilots are kind.\nA b c.,A d c.\n",
         "pairs.jsonl": '{"more": "Many bakers.", "less": "Many pilots."}\n{"more": "A b.", "less": null}\n',
@@ -130,6 +139,8 @@ READERS = {
     "personas.txt": [*ASKED, "--prompts.dataset", "taxonomy", "--prompts.personas"],
     "answers.jsonl": [*ANSWERED, "--responses"],
     "answers.csv": [*ANSWERED, "--responses"],
+    "batch.jsonl": [*ANSWERED, "--prompts.file", "batch_prompts.jsonl", "--responses"],
+    "samples.jsonl": [*ANSWERED, "--responses"],
     "clusters.json": [*ANSWERED, "--responses", "answers.csv", "--generation_bias.style_clusters"],
     "neutral.jsonl": ["measure", "--prompts.file", "prompts.csv", "--generation_bias.neutral_dialogue"],
     "pairs.csv": ["measure", "--metrics", "sentence_pairs", "--sentence_pairs.pairs"],

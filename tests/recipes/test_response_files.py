@@ -1,5 +1,6 @@
 """Prompt and response files in the commands: write prompts; score, compare and label responses without a model."""
 
+import json
 import re
 
 import numpy as np
@@ -109,6 +110,41 @@ def test_empty_responses_are_left_out_and_missing_ones_raise(prompt_rows, tmp_pa
     with pytest.raises(InputError, match=r"responses: .*112 prompts.* 1 without a row"):
         measure_responses(tmp_path / "missing", prompt_rows.iloc[1:], responses[1:])
     assert not (tmp_path / "missing").exists()  # a corrected file can be measured into the same folder
+
+
+def test_the_batch_api_answers_the_requests(tmp_path):
+    """The requests are answered as OpenAI's endpoint does, and the output is scored by custom_id."""
+    settings = {
+        "decoding": DecodingSettings(arguments={"temperature": 0.7}),
+        "generation_bias": Settings(permutations=9),
+    }
+    model = ModelSettings(name="gpt-x", system_prompt="Be brief.")
+    with pytest.raises(InputError, match="model.name: .*asked.jsonl"):
+        measure(make_settings(tmp_path / "run", model=ModelSettings(), write_prompts=tmp_path / "asked.jsonl"))
+    measure(make_settings(tmp_path / "run", model=model, write_prompts=tmp_path / "asked.jsonl", **settings))
+    requests = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text().splitlines()]
+    assert len({request["custom_id"] for request in requests}) == len(requests) == 14 * 2 * 4
+    body = requests[0]["body"]
+    assert (requests[0]["method"], requests[0]["url"]) == ("POST", "/v1/chat/completions")
+    assert (body["model"], body["temperature"], body["max_tokens"]) == ("gpt-x", 0.7, 40)
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+    lines = []
+    for number, request in enumerate(reversed(requests)):
+        choice = {"message": {"content": (KIND, CURT)[number % 2], "refusal": None}, "finish_reason": "stop"}
+        lines.append(
+            {"custom_id": request["custom_id"], "response": {"status_code": 200, "body": {"choices": [choice]}}}
+        )
+    lines[0]["response"]["status_code"] = 429
+    lines[1]["response"]["body"]["choices"][0]["message"] = {"content": None, "refusal": "<script>No."}
+    (tmp_path / "output.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    measure(make_settings(tmp_path / "run", model=model, responses=tmp_path / "output.jsonl", **settings))
+    table = pd.read_parquet(tmp_path / "run" / "responses.parquet")
+    assert table["left_out"].value_counts().to_dict() == {"status 429": 1, "refusal": 1}
+    assert table["left_out"].notna().equals(table["response"] == "")
+    assert find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
+    assert "2 responses of the file are empty and left out" in (tmp_path / "run" / "report.md").read_text()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
 
 
 def test_logs_without_templates_are_scored(tmp_path):

@@ -10,7 +10,12 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
 from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, random_samples, read_styled_run
+from evenhand.evaluation.families.generation_bias.collect.rows import (
+    PROMPTS,
+    RESPONSES,
+    random_samples,
+    read_styled_run,
+)
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
 from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES
@@ -26,7 +31,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 from evenhand.evaluation.families.generation_bias.report.sections import report_page, text
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import BiasScore, display_name, find_score
+from evenhand.evaluation.results import LEFT_OUT, BiasScore, display_name, find_score
 
 EFFECTS = "effects"
 TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")
@@ -108,13 +113,16 @@ def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return notes that responses come from files or servers, or that prompts have no templates."""
-    files = [display_name(str(run.config.responses)) for run in runs if run.config.responses]
-    without_templates = any(has_no_templates(run.table(PROMPTS)) for run in runs if run.config.responses)
+    """Return notes that responses come from files or servers, were left out, or that prompts have no templates."""
+    from_files = [run for run in runs if run.config.responses]
+    left_out = [run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict() for run in from_files]
+    files = [display_name(str(run.config.responses)) for run in from_files]
+    without_templates = any(has_no_templates(run.table(PROMPTS)) for run in from_files)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
     names = dict.fromkeys(run.config.model.name for run in served)
     return [
         *([text.response_files(files)] if files else []),
+        *(text.left_out(reasons) for reasons in left_out if reasons),
         *([text.served(list(names))] if served else []),
         *([text.without_templates] if without_templates else []),
     ]

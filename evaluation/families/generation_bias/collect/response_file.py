@@ -3,6 +3,8 @@
 Scores that need the model's weights are omitted. A process parses the file only once.
 """
 
+import logging
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
 from evenhand.evaluation.datasets.response_files import (
+    BATCH,
     UNSPECIFIED,
     match_responses,
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
+    write_batch,
 )
 from evenhand.evaluation.datasets.response_files import (
     write_prompts as write_prompts_file,
@@ -28,20 +32,40 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import (
     prompts_fingerprint,
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
-from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.models.server import build_requests, request_arguments
+from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.settings import TESTBED
+
+log = logging.getLogger("evenhand")
 
 
 def write_prompts(path: Path, config: MeasureConfig) -> int:
     """Write the prompts of the measurement with ids, by which a file of responses is matched; return their number.
 
+    A .jsonl file has requests for OpenAI's Batch API, equal to the requests to a server (`--model.server`); files of
+    other suffixes have tables.
+
     Raises:
-        InputError: the prompts cannot be read, or the file cannot be written.
+        InputError: the prompts cannot be read, the file cannot be written, or requests have no model or the API has no
+            equivalent of a decoding argument.
     """
-    prompts = measurement_prompts(config)
-    write_prompts_file(path, prompts, config.model.system_prompt or "", config.settings.control_tag or "")
+    from evenhand.evaluation.models.decoding import decoding  # here because they are slow to import
+    from evenhand.evaluation.models.generation import prompt_seed
+
+    prompts, tag = measurement_prompts(config), config.settings.control_tag or ""
+    if path.suffix != BATCH:
+        write_prompts_file(path, prompts, config.model.system_prompt or "", tag)
+        return len(prompts)
+    if config.model.name == TESTBED:
+        raise InputError(f"model.name: {path} has requests to a model; give its name in the API by --model NAME.")
+    arguments = request_arguments(decoding(config.decoding.preset, **config.decoding.arguments))
+    texts, personas, ids = (prompts[name].tolist() for name in (TEXT, PERSONA, PROMPT_ID))
+    seeds = [prompt_seed(prompt_id, config.seed) for prompt_id in ids]
+    bodies = build_requests(config.model, texts, personas, seeds, tag, arguments)
+    write_batch(path, ids, bodies, f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions")
     return len(prompts)
 
 
@@ -61,12 +85,19 @@ def _read_tables(config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
     if PROMPT_ID in columns:
         prompts = measurement_prompts(config)
         responses = match_responses(columns, prompts[PROMPT_ID].tolist(), path)
+        reasons = dict(zip(map(str, columns[PROMPT_ID]), columns.get(LEFT_OUT, ()), strict=False))
+        left_out = [reasons.get(prompt_id) for prompt_id in prompts[PROMPT_ID]]
     elif config.prompts.file:
         raise InputError(f"prompts.file: {path} has its own prompts (it has no {PROMPT_ID}); leave this out.")
     else:
         rows = prompts_from_responses(columns, path).to_pandas()
-        prompts, responses = rows.drop(columns=[RESPONSE, CONTROL_TAG], errors="ignore"), rows[RESPONSE].tolist()
-    return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: None})
+        prompts = rows.drop(columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore")
+        responses, left_out = rows[RESPONSE].tolist(), rows.get(LEFT_OUT, pd.Series([None] * len(rows))).tolist()
+    left_out = [
+        reason if isinstance(reason, str) and not response.strip() else None
+        for reason, response in zip(left_out, responses, strict=True)
+    ]
+    return prompts, pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out})
 
 
 def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
@@ -91,6 +122,10 @@ def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
                 prompts, responses = _read_tables(config)
                 run.write(PROMPTS, prompts)
                 run.write(RESPONSES, responses)
+                if reasons := Counter(responses[LEFT_OUT].dropna()):
+                    run.facts["left_out"] = dict(reasons)
+                    listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common())
+                    log.warning("responses: %s: left out: %s", config.responses, listed)
         signature = _file_signature(config)
         _parse.cache_clear()
         return signature

@@ -9,10 +9,11 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
-from evenhand.evaluation.models.contexts import UNFINISHED_REASONING, render_contexts
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.results import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import progress
