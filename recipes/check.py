@@ -37,7 +37,9 @@ from evenhand.recipes.settings import FAMILY, PlanSettings, measure_config
 log = logging.getLogger("evenhand")
 
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
-DEFAULT_PERMUTATIONS = 999  # if the runs were measured without tests of effects
+# The smallest p-value is 1 / (permutations × descriptors), so that Holm's correction over descriptors × styles can find
+# one effect only from 20 permutations per style on.
+PERMUTATIONS_PER_STYLE = 40
 MAX_ROWS = 20  # effects that a finding lists
 
 Interval = tuple[float, float] | None
@@ -98,7 +100,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     check_comparable(before, after, rows, "run")
     if settings.max_rise is not None:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
-    permutations = before.config.settings.permutations or DEFAULT_PERMUTATIONS
+    permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
     return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
 
 
@@ -166,7 +168,7 @@ def _grown_effects(old: StyledRun, new: StyledRun, permutations: int, seed: int)
     ]
     text, smallest = f"{len(grown)} of {len(changes):,} effects have grown", 100 * float(changes["detectable"].median())
     if smallest > 0:
-        text += f"; a change by {number(smallest, 1)} percentage points is found with a probability of 80 %"
+        text += f"; a change by about {number(smallest, 1)} percentage points is found with a probability of 80 %"
     return Finding(name, BROKEN if rows else HOLDS, text, rows)
 
 
