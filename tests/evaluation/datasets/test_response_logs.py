@@ -21,9 +21,9 @@ def batch_line(custom_id, message=None, status=200, error=None, **choice):
 
 
 def test_lines_of_a_batch(tmp_path):
-    said = {"role": "assistant", "content": "Oh.", "refusal": None}
+    answered = {"role": "assistant", "content": "Oh.", "refusal": None}
     lines = {
-        None: batch_line("a", said, finish_reason="stop"),
+        None: batch_line("a", answered, finish_reason="stop"),
         "refusal": batch_line("b", {"content": None, "refusal": "I can't."}),
         "no content": batch_line("c", {"content": None}),
         "never ended its reasoning": batch_line("d", {"content": "<think>Well"}, finish_reason="length"),
