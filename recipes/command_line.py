@@ -24,6 +24,7 @@ from evenhand.evaluation.runs.files import dump_yaml
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.runs.waiting_threads import let_waiting_threads_sleep
 from evenhand.evaluation.settings import as_settings
+from evenhand.mitigation import methods
 from evenhand.recipes.checking import (
     CANNOT,
     NAME,
@@ -58,7 +59,7 @@ METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", l
 
 
 def select_settings(
-    cls: type, topic: str, sources: Sequence[Mapping[str, Any]]
+    cls: type, topic: str, sources: Sequence[Mapping[str, Any]], limit: int = MAX_SETTINGS
 ) -> tuple[list[Setting], list[Setting], bool]:
     """Return the settings that the help of a command, or of a group of settings, lists.
 
@@ -67,6 +68,7 @@ def select_settings(
         topic: the dotted name of the group; "" for the whole command.
         sources: settings from flags or a file. The settings of a family of metrics are listed only if `sources` or
             `topic` contains the family's name.
+        limit: the number of settings from which groups are folded.
 
     Returns:
         The settings, the groups that are folded to one line each, and whether settings of families are hidden.
@@ -83,7 +85,7 @@ def select_settings(
     hidden = [prefix + family for prefix in prefixes for family in families.names() if family not in named]
     selected = [setting for setting in inside if not any(_is_in(setting.name, name) for name in hidden)]
     selected = list(_fold_models(selected, topic))
-    if sum(not setting.is_group for setting in selected) <= MAX_SETTINGS:
+    if sum(not setting.is_group for setting in selected) <= limit:
         return selected, [], bool(hidden)
     depth = topic.count(".") + 1 if topic else 0
     selected = [setting for setting in selected if setting.name.count(".") <= depth]
@@ -343,12 +345,17 @@ def help_text(command: str, topic: str, *sources: Mapping[str, Any]) -> str:
     Raises:
         InputError: the command has no such group.
     """
-    settings, groups, hides_families = select_settings(COMMANDS[command], topic, sources)
+    summaries = methods.summaries() if command in ("tune", "loop") and not topic else {}
+    settings, groups, hides_families = select_settings(COMMANDS[command], topic, sources, MAX_SETTINGS - len(summaries))
     parser = command_parser(command, settings)
     if groups:
         lines = parser.add_argument_group(f"groups of settings (`evenhand {command} --help GROUP` shows one)")
         for group in groups:
             lines.add_argument(f"--{group.name}.…", help=group.text, metavar="")
+    if summaries:
+        lines = parser.add_argument_group("methods (docs/mitigation.md compares them)")
+        for name, summary in summaries.items():
+            lines.add_argument(name, help=summary)
     if hides_families:
         parser.epilog = "`--metrics FAMILY --help` shows the settings of a family of metrics as well."
     return parser.format_help().rstrip()

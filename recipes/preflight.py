@@ -48,7 +48,7 @@ def check_before_loading(command: str, settings: Any) -> None:
 
 
 def _check_loop(settings: LoopSettings) -> None:
-    for method in dict.fromkeys(settings.methods):
+    for method in dict.fromkeys(settings.methods or ()):
         load_method(method)
     check_experiment(settings)
     _check_measurements(settings, settings.seed)
@@ -135,10 +135,10 @@ def _check_label(settings: LabelSettings) -> None:
 
 
 def _check_tune(settings: TuneSettings) -> None:
-    method = load_trained_method(settings.method)
+    method = load_trained_method(settings.method) if settings.method else None
     if settings.write_rows is not None and settings.write_rows.exists():
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
-    if settings.write_rows is not None and method.rewards is not None:
+    if settings.write_rows is not None and method and method.rewards is not None:
         raise InputError(f"write_rows: {settings.method} samples in training; give a method that trains on responses.")
     folder, measured, _ = labelled_run(settings)
     check_trust(measured, settings.trust_remote_code, "labels")

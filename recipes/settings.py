@@ -37,6 +37,7 @@ from evenhand.recipes.testbed import embedded_files
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
 TRACKER, TRUSTED = "tracker; wandb is offline unless you are logged in", "execute code from the models' repositories"
+DEFAULT_METHODS = "null: balance for a model with a chat template, else exchange"
 ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 
@@ -145,7 +146,7 @@ class TuneSettings(Tuning):
     """Fine-tune the labelled model with one of the methods."""
 
     labels: AnyPath = option(Path("runs/label"), "finished run of `label`")
-    method: str = option("control_tags", "method: a module of mitigation/methods")
+    method: str | None = option(None, f"method; {DEFAULT_METHODS}")
     write_rows: AnyPath | None = option(None, "write the rows for other trainers to this new folder and stop")
     trust_remote_code: bool = option(False, TRUSTED)
     seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
@@ -252,8 +253,8 @@ class Launching:
 class LoopSettings(Launching, Experiment):
     """Measure, label, tune, measure again and compare."""
 
-    methods: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: ["exchange", "dpo"], "methods to compare: modules of mitigation/methods"
+    methods: Annotated[list[str], Field(min_length=1)] | None = option(
+        None, f"methods to compare; {DEFAULT_METHODS}, and dpo where the trainer supports it"
     )
     seed: Seed = option(0, "random seed of every stage")
     report_to: ReportTo = option("wandb", TRACKER)

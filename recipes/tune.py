@@ -42,7 +42,7 @@ from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
 from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback
-from evenhand.mitigation.training.checks import check_tuning, with_defaults
+from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.page import CURVES
 from evenhand.mitigation.training.row_files import write_rows
@@ -65,20 +65,24 @@ def tune(settings: TuneSettings) -> None:
         InputError: the method trains nothing, the responses changed after labelling, or the model or the rows do not
             fit the method.
     """
-    method = load_trained_method(settings.method)
+    if settings.method:
+        load_trained_method(settings.method)  # an unknown method is an error before any run is read
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     config = measure_config(measured, FAMILY)
     model = config.resolved_model
+    name = settings.method or default_methods(model)[0]
+    method = load_trained_method(name)
     training = with_defaults(model, method, settings.training)
-    if None in (settings.training.learning_rate, settings.training.preference_learning_rate):
-        log.info("tune: learning rate %.3g", training.learning_rate)
+    chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
+    if chosen := {**({} if settings.method else {"method": name}), **chosen}:
+        log.info("tune: chosen for this model: %s", ", ".join(f"{field} {value}" for field, value in chosen.items()))
     check_tuning(model, method, training)
+    settings = replace(settings, method=name, training=training)
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, responses_folder, config, method, training))
         return
-    inputs = {"labels": labels_fingerprint, "settings": asdict(training)}
-    with stage("tune", settings, inputs) as run:
+    with stage("tune", settings, {"labels": labels_fingerprint}) as run:
         if run is None:
             return
         base = _load_base(settings, config)

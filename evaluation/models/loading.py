@@ -31,6 +31,7 @@ from evenhand.evaluation.models.checkpoints import (
     checkpoint_settings,
     load_config,
     load_network,
+    load_tokenizer,
     move_to_device,
     resolve_device,
 )
@@ -129,6 +130,30 @@ def loaded_dialogue_model(
         yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
     finally:
         inner.generation_config = generation_config
+
+
+def model_kind(model: ModelSettings) -> Kind:
+    """Return the kind of a model, as `load_dialogue_model` with kind "auto" determines it, without reading weights.
+
+    Raises:
+        InputError: The model's config or tokenizer cannot be read, or its chat template is broken.
+    """
+    folder = None if is_gguf(model.name) else local_folder(model.name)
+    if folder is None or not is_adapter(folder):
+        config = load_config(model)
+        return _checked_kind(model.name, config, load_tokenizer(model, config))
+    base, revision = adapter_base(folder, model.base, model.revision)
+    base_model = replace(model, name=base, revision=revision, base=None)
+    if not (folder / "tokenizer_config.json").exists():
+        return model_kind(base_model)
+    config = load_config(base_model)
+    return _checked_kind(model.name, config, load_tokenizer(replace(model, name=str(folder), revision=None), config))
+
+
+def _checked_kind(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
+    if tokenizer.chat_template:
+        check_chat_template(name, tokenizer)
+    return _context_format(tokenizer, bool(config.is_encoder_decoder))
 
 
 def _context_format(tokenizer: PreTrainedTokenizerBase, is_encoder_decoder: bool) -> Kind:

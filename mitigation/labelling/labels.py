@@ -39,7 +39,8 @@ def label_responses(
     Args:
         prompts: columns prompt_id, descriptor, persona, text and template; one row per response.
         vectors: style vectors of the responses, (n, S), finite.
-        alpha, cross_fitted: see `bias_values`.
+        alpha: see `bias_values`.
+        cross_fitted: see `bias_values`.
 
     Returns:
         A table of prompt_id, descriptor, persona, text, response, bias_value and label, in the order of the prompts,

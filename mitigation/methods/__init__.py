@@ -1,7 +1,9 @@
 """The methods of mitigation: the attributes of a method's module, and functions that load and check such a module."""
 
+import ast
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evenhand.evaluation.contracts import check_contract, load_module, module_names
@@ -66,6 +68,12 @@ class TrainedMethod(Method, Protocol):
 def names() -> list[str]:
     """Return the names of all methods."""
     return module_names(__name__)
+
+
+def summaries() -> dict[str, str]:
+    """Return the first line of each method's docstring, by the method's name; no module is imported."""
+    sources = {name: Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") for name in names()}
+    return {name: str(ast.get_docstring(ast.parse(text))).split("\n")[0] for name, text in sources.items()}
 
 
 def load_method(name: str) -> Method:

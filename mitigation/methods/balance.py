@@ -1,6 +1,6 @@
-"""Balance: fine-tuning on the model's own responses to the very prompt, drawn by their weights in the even target.
+"""Fine-tune on the model's own responses, drawn by their weights.
 
-A weight is the ratio of the target's probability of a response to the model's
+Each response is to the very prompt. A weight is the ratio of the even target's probability of a response to the model's
 (`evenhand.mitigation.labelling.target`): styles that the prompt's descriptor gets more often than others are drawn less
 often. No response moves to another prompt, so that responses stay as relevant as they were.
 """

@@ -1,11 +1,12 @@
-"""Balance by DPO: of two of the model's own responses to a descriptor and template, the heavier one is preferred.
+"""DPO on the model's own responses: the heavier of two is preferred.
 
-Weights w are the ratios of the even target to the model (`evenhand.mitigation.labelling.target`). If response i is
-preferred to response j with the probability w_i / (w_i + w_j) (Bradley and Terry 1952), the optimum of DPO with β = 1
-is the even target (Rafailov et al. 2023, "Direct Preference Optimization", equation 4, with the reward log w). Pairs in
-both orders cancel at the start of training. Only the rest is trained on: a pair is kept with the probability
-|w_i − w_j| / (w_i + w_j), with the heavier response as the chosen one. The prompt of a row is the prompt of the chosen
-response. The rejected response is to the same prompt, or to another noun with the same descriptor and template.
+The two responses are to one descriptor and template. Weights w are the ratios of the even target to the model
+(`evenhand.mitigation.labelling.target`). If response i is preferred to response j with the probability w_i / (w_i +
+w_j) (Bradley and Terry 1952), the optimum of DPO with β = 1 is the even target (Rafailov et al. 2023, "Direct
+Preference Optimization", equation 4, with the reward log w). Pairs in both orders cancel at the start of training. Only
+the rest is trained on: a pair is kept with the probability |w_i − w_j| / (w_i + w_j), with the heavier response as the
+chosen one. The prompt of a row is the prompt of the chosen response. The rejected response is to the same prompt, or to
+another noun with the same descriptor and template.
 """
 
 from itertools import combinations

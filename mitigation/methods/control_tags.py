@@ -1,9 +1,9 @@
-"""Control tags (paper 002, §4.2 and C.1): training on contexts that end with the label of the response.
+"""Fine-tune with the label at the end of the context (paper 002).
 
-Each labelled response is a row: the context with " bias" or " no_bias" at its end, and the response. With " no_bias" at
-the end of a context, a model tuned on such rows gives less biased responses. Without a tag, the model may be more
-biased than the original, because training had no such context. As in `rejection`, the mean style drifts towards the
-style of the responses labelled `no_bias`.
+Source: paper 002, §4.2 and C.1. Each labelled response is a row: the context with " bias" or " no_bias" at its end, and
+the response. With " no_bias" at the end of a context, a model tuned on such rows gives less biased responses. Without a
+tag, the model may be more biased than the original, because training had no such context. As in `rejection`, the mean
+style drifts towards the style of the responses labelled `no_bias`.
 """
 
 import pandas as pd

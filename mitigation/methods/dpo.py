@@ -1,9 +1,10 @@
-"""DPO (Rafailov et al. 2023, "Direct Preference Optimization") on responses that are exchanged between descriptors.
+"""DPO on responses that are exchanged between descriptors.
 
-Each response labelled `bias` is the rejected response of a pair. The chosen response is also labelled `bias`, has the
-same template and another descriptor, whose mentions are rewritten. Chosen and rejected responses therefore have the
-same styles and fit their templates equally well, so that the model only learns to ignore the descriptor. Pairs
-of a `no_bias` response preferred to a `bias` response would teach the model to avoid all styles that are often biased.
+Source: Rafailov et al. 2023, "Direct Preference Optimization". Each response labelled `bias` is the rejected response
+of a pair. The chosen response is also labelled `bias`, has the same template and another descriptor, whose mentions are
+rewritten. Chosen and rejected responses therefore have the same styles and fit their templates equally well, so that
+the model only learns to ignore the descriptor. Pairs of a `no_bias` response preferred to a `bias` response would teach
+the model to avoid all styles that are often biased.
 """
 
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Exchange: fine-tuning on responses that are exchanged between descriptors.
+"""Fine-tune on responses that are exchanged between descriptors.
 
 The response of each row is sampled from the responses to the same template and another descriptor; mentions of that
 descriptor are rewritten. The sampled style does not depend on the row's descriptor, so the model cannot learn such a

@@ -1,7 +1,8 @@
-"""GRPO (Shao et al. 2024, "DeepSeekMath", §4.1): the model samples responses in training and is rewarded for them.
+"""GRPO with rewards for little bias and for relevance.
 
-The method has no threshold and does not use the labels. A response's reward is lower if the response is characteristic
-of the descriptor in its prompt, and lower if the response fits another prompt better.
+Source: Shao et al. 2024, "DeepSeekMath", §4.1. The model samples responses in training. The method has no threshold and
+does not use the labels. A response's reward is lower if the response is characteristic of the descriptor in its prompt,
+and lower if the response fits another prompt better.
 
 The optimal model for a reward r and the penalty β × KL is proportional to p_base · exp(r / β). With r = −b/σ, the mean
 of b/σ falls by about its variance / β, for each descriptor in proportion to its bias. The variance is near 1: after

@@ -1,10 +1,10 @@
-"""KTO (Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization") on exchanged responses.
+"""KTO on responses that are exchanged between descriptors.
 
-A response labelled `bias` is undesirable for its descriptor and desirable for another descriptor, with mentions
-rewritten: the method removes the association of style and descriptor, not the style. With `no_bias` responses as
-desirable ones, which is the obvious choice, the model avoids all styles that are biased for any descriptor, and its
-responses lose half of their relevance to the prompt. The trainer gives both classes the same total weight (the paper's
-equation 8 and §4.2).
+Source: Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization". A response labelled `bias` is
+undesirable for its descriptor and desirable for another descriptor, with mentions rewritten: the method removes the
+association of style and descriptor, not the style. With `no_bias` responses as desirable ones, which is the obvious
+choice, the model avoids all styles that are biased for any descriptor, and its responses lose half of their relevance
+to the prompt. The trainer gives both classes the same total weight (the paper's equation 8 and §4.2).
 """
 
 import pandas as pd

@@ -1,9 +1,9 @@
-"""Prompt: an instruction to answer everybody in the same way, without training. Prompt is the baseline of all methods.
+"""An instruction to answer everybody in the same way; no training.
 
-The instruction is the model's system prompt, or a line before the prompt if the chat template has no system prompt.
-Large chat models stereotype less with such an instruction (Ganguli et al. 2023, "The Capacity for Moral
-Self-Correction in Large Language Models"). A model that is not trained to follow instructions treats the instruction as
-one more line of the dialogue.
+The method is the baseline of all others. The instruction is the model's system prompt, or a line before the prompt if
+the chat template has no system prompt. Large chat models stereotype less with such an instruction (Ganguli et al. 2023,
+"The Capacity for Moral Self-Correction in Large Language Models"). A model that is not trained to follow instructions
+treats the instruction as one more line of the dialogue.
 """
 
 TRAINER = None

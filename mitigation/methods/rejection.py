@@ -1,4 +1,4 @@
-"""Rejection sampling: fine-tuning on the responses labelled `no_bias` alone, without a tag.
+"""Fine-tune on the responses labelled `no_bias` alone.
 
 The model learns its own distribution without the biased responses. With a reward in place of labels, the method is
 known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).

@@ -1,7 +1,7 @@
-"""Self-chat (paper 002, C.2.1 and Table 8): the ablation of control tags, with the same rows but without the tags.
+"""Fine-tune on all responses: the ablation of control tags.
 
-The model is tuned on all of its responses, biased or not. The bias that this method removes is an effect of fine-tuning
-as such.
+Source: paper 002, C.2.1 and Table 8. The model is tuned on all of its responses, biased or not. The bias that this
+method removes is an effect of fine-tuning as such.
 """
 
 import pandas as pd

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedConfig, PreTra
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, resolve_device
-from evenhand.evaluation.models.loading import DialogueModel, load_control_tag, text_generation_class
+from evenhand.evaluation.models.loading import DialogueModel, load_control_tag, model_kind, text_generation_class
 from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
 from evenhand.evaluation.results import LABEL
@@ -28,7 +28,7 @@ from evenhand.mitigation.training.arguments import lora_config, trainer_argument
 from evenhand.mitigation.training.callbacks import preserve_random_states, suppress_warnings
 from evenhand.mitigation.training.fit import Training, build_trainer
 from evenhand.mitigation.training.guards import check_single_gpu
-from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.settings import OF_SIZE, TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
 
 # Stands for training rows, which are not labelled yet.
@@ -72,6 +72,19 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     dry_run(method, settings, device)
 
 
+def default_methods(model: ModelSettings) -> list[str]:
+    """Return the methods that docs/mitigation.md advises for a model; `tune` uses the first one.
+
+    A chat model loses relevance if it is trained on responses to other people. TRL's DPO trainer does not support
+    encoder-decoder models.
+
+    Raises:
+        InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
+    """
+    kinds = {"chat": ["balance"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
+    return kinds[model_kind(model)]
+
+
 def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
     """Return the settings, with defaults for the method and for the model's size in place of null.
 
@@ -79,7 +92,7 @@ def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningS
         InputError: the model's config cannot be read, or is not of a model that generates text.
     """
     settings = settings.with_method_defaults(method, n_parameters=None)
-    if settings.learning_rate is not None:
+    if all(getattr(settings, name) is not None for name in OF_SIZE):
         return settings
     network = _without_weights(model, _load_base_config(model)[0])
     return settings.with_method_defaults(method, sum(parameter.numel() for parameter in network.parameters()))

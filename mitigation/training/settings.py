@@ -12,11 +12,13 @@ from evenhand.mitigation.methods import Method
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
+OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 PREFERENCE_BETA = "preference_beta"
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models: usual for LoRA from a hundred million parameters on (Hu et al. 2022, LoRA, appendix D,
 # has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO, DPO and GRPO a tenth of the rate of SFT.
 LEARNING_RATE = 2e-4
+MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
@@ -24,8 +26,8 @@ class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
     A null setting has the method's default (DEFAULTS), which suits the testbed's model of a million parameters. A
-    larger model needs a lower learning rate; its default is LEARNING_RATE. `preference_learning_rate` is the learning
-    rate of KTO, DPO and GRPO, so that one loop can run all methods.
+    larger model needs a lower learning rate and smaller batches; its defaults are LEARNING_RATE and MAX_BATCH_SIZE.
+    `preference_learning_rate` is the learning rate of KTO, DPO and GRPO, so that one loop can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -50,7 +52,9 @@ class TuningSettings:
     )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
-    batch_size: Count | None = Field(None, description="rows per batch; null: the method's default, else 64")
+    batch_size: Count | None = Field(
+        None, description="rows per batch; null: the method's default, else 64; at most 16 on more than 10 M parameters"
+    )
     gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
     optimizer: str | None = Field(None, description="transformers' `optim`; null: AdamW")
@@ -75,14 +79,15 @@ class TuningSettings:
         The function is idempotent.
 
         Args:
-            n_parameters: the model's number of parameters; None: unknown, so that a null learning rate stays null.
+            n_parameters: the model's number of parameters; None: unknown, so that null settings OF_SIZE stay null.
         """
         has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO, GRPO
         rate = self.preference_learning_rate if has_beta else None
         settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
         defaults = {**DEFAULTS, **method.DEFAULTS}
         if n_parameters is None:
-            defaults["learning_rate"] = None
+            defaults |= dict.fromkeys(OF_SIZE)
         elif n_parameters > SMALL_MODEL:
             defaults["learning_rate"] = LEARNING_RATE * (1 if self.lora else 0.1) * (0.1 if has_beta else 1)
+            defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
         return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

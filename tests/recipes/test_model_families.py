@@ -15,6 +15,7 @@ from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models.contexts import UNFINISHED_REASONING
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.manifest import read_config
 from evenhand.evaluation.settings import CheckpointSettings, DecodingSettings, ModelSettings, PromptSettings
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes.label import label
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.slow
 FAMILIES = ("base_without_template", "llama", "gemma", "qwen", "thinker", "sharded", "gguf")
 # KTO for one family with a template of chats, one without, and one that reasons.
 METHODS = {name: "kto" if name in ("base_without_template", "qwen", "thinker") else "exchange" for name in FAMILIES}
+METHODS["gemma"] = None  # the default for a chat model
 N = 2 * 7 * 4  # templates × descriptors × responses
 
 
@@ -95,6 +97,7 @@ def test_it_is_measured_tuned_and_measured_again(finished, ruler):
     name, base, folder, as_it_was = finished
     assert as_it_was
     manifest = json.loads((folder / "tune" / "run.json").read_text())
+    assert read_config(folder / "tune", "tuning")["method"] == (METHODS[name] or "balance")
     assert manifest["outputs_changed"]["max_logit_change"] > 0.01
     after = measured(ruler, folder / "tune" / "adapter", folder / "after")
     for run in (base, after):

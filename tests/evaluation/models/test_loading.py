@@ -12,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_weights
-from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model
+from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model, model_kind
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import word_level_tokenizer
@@ -72,15 +72,21 @@ def test_the_revision_depends_on_the_models_bytes_only(folder, tmp_path):
     assert model_revision(str(folder)) != before
 
 
+def kind_of(folder):
+    kind = load_dialogue_model(str(folder)).kind
+    assert model_kind(ModelSettings(name=str(folder))) == kind
+    return kind
+
+
 def test_kinds_by_config_template_and_request(folder, tmp_path):
     save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
-    assert load_dialogue_model(str(folder)).kind == "chat"
+    assert kind_of(folder) == "chat"
     assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
     save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
-    assert load_dialogue_model(str(folder)).kind == "dialogue"
+    assert kind_of(folder) == "dialogue"
     refuses = "{{ raise_exception('no assistant') if messages[1] is defined else messages[0]['content'] }}"
     save_tokenizer(folder, chat_template=refuses)
-    assert load_dialogue_model(str(folder)).kind == "chat"
+    assert kind_of(folder) == "chat"
     with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
         load_dialogue_model(str(folder), kind="encoder_decoder")
     sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
@@ -92,7 +98,7 @@ def test_kinds_by_config_template_and_request(folder, tmp_path):
     with pytest.raises(InputError, match="has no padding token"):
         load_dialogue_model(str(tmp_path / "bart"))
     save_tokenizer(tmp_path / "bart", pad_token="<unk>")
-    assert load_dialogue_model(str(tmp_path / "bart")).kind == "encoder_decoder"
+    assert kind_of(tmp_path / "bart") == "encoder_decoder"
 
 
 def adapter_of(folder, path, base_name):

@@ -19,6 +19,7 @@ from evenhand.mitigation.methods import (
     names,
     rejection,
     self_chat,
+    summaries,
 )
 from evenhand.mitigation.training import trainers
 from evenhand.mitigation.training.settings import TuningSettings
@@ -147,6 +148,7 @@ def test_unknown_methods_and_prompts(tmp_path):
     with pytest.raises(InputError, match="method: prompt trains nothing"):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
+    assert list(summaries()) == names() and max(map(len, summaries().values())) <= 68  # one line of `--help`
 
 
 @pytest.mark.parametrize("name", [name for name in names() if load_method(name).TRAINER])

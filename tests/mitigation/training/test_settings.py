@@ -8,11 +8,14 @@ from datasets import Dataset
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.arguments import adapter_config, steps_per_epoch, trainer_arguments
+from evenhand.mitigation.training.checks import default_methods
 from evenhand.mitigation.training.data import hold_out
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
+from tests import tiny_checkpoints
 
 
 @pytest.mark.parametrize(("name", "rate"), [("control_tags", 2e-4), ("kto", 2e-5), ("dpo", 2e-5)])
@@ -34,12 +37,23 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
     ("name", "lora", "rate"),
     [("exchange", True, 2e-4), ("kto", True, 2e-5), ("exchange", False, 2e-5), ("dpo", False, 2e-6)],
 )
-def test_a_large_model_is_not_tuned_at_the_testbeds_rate(name, lora, rate):
+def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
     method, settings = load_method(name), TuningSettings(lora=lora)
     assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
     assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.DEFAULTS["learning_rate"]
-    assert settings.with_method_defaults(method, None).learning_rate is None
+    assert settings.with_method_defaults(method, 134_515_008).batch_size == 16
+    assert settings.with_method_defaults(method, 5_300_000).batch_size == method.DEFAULTS.get("batch_size", 64)
+    unknown = settings.with_method_defaults(method, None)
+    assert unknown.learning_rate is None and unknown.batch_size is None and unknown.epochs == 1
     assert TuningSettings(learning_rate=0.1).with_method_defaults(method, 134_515_008).learning_rate == 0.1
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "methods"), [("llama", ["balance"]), ("blenderbot", ["exchange"]), ("dialogpt", ["exchange", "dpo"])]
+)
+def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):
+    folder = getattr(tiny_checkpoints, checkpoint)(tmp_path / "model")
+    assert default_methods(ModelSettings(name=str(folder))) == methods
 
 
 @pytest.mark.parametrize(

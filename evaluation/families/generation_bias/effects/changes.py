@@ -57,8 +57,12 @@ def effect_changes(
     A "removed" effect may be smaller but not 0: `shrunk_after` estimates the rest.
 
     Args:
-        before, after: style vectors of the same styles, with the same templates and descriptors row by row.
-        clusters, groups, permutations, seed: as in `effects`; `permutations` is also the number of random signs.
+        before: style vectors of the responses before.
+        after: style vectors of the same styles, with the same templates and descriptors row by row.
+        clusters: as in `effects`.
+        groups: as in `effects`.
+        permutations: as in `effects`; also the number of random signs.
+        seed: as in `effects`.
 
     Returns:
         kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for before and after the
