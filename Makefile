@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop real test quick lint testbed human-testbed benchmarks
+.PHONY: loop real test quick lint docs testbed human-testbed benchmarks
 
 loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
@@ -31,6 +31,13 @@ quick: $(VENV)/ready
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# The documentation site, in build/site. A warning is an error.
+docs: $(BIN)/mkdocs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(BIN)/mkdocs: $(VENV)/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable '.[docs]'
 
 testbed: $(VENV)/ready
 	$(BIN)/python -m tools.testbed.build

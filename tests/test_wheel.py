@@ -10,7 +10,7 @@ import pytest
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
-SOURCES = ("evenhand", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("evenhand", "docs", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
 LOOP = """
 measure:
   prompts:
@@ -46,6 +46,7 @@ flags = ["--report_to", "none", "-q"]
 assert main(["measure", "--metrics", "sentence_pairs", "--output_dir", "pairs", *flags]) == 0
 assert main(["loop", "--config", "small", "--output_dir", "loop", *flags]) == 0
 assert main(["report", "loop", "-q"]) == 0
+assert len(list(Path(evenhand.__path__[0]).glob("notebooks/*.ipynb"))) >= 2
 """
 
 
