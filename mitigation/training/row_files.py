@@ -206,8 +206,7 @@ The hash is the one that `evenhand tune` records for the same rows (`rows` in ch
 
 ## Responses that were cut
 
-{cut}
-{tags}
+{cut}{tags}
 ## Check the result
 
 `evenhand tune` rejects a model whose perplexity on dialogue rose too much; other trainers do not. Measure the trained

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 from datasets import Dataset, load_dataset, load_from_disk
+from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
@@ -28,12 +29,17 @@ TEMPLATE = (
 WORDS = list("abcdefghijklmnop")
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    base, folder = tiny("gpt2"), tmp_path_factory.mktemp("base")
+def saved_base(folder, template=None):
+    base = tiny("gpt2")
+    base.tokenizer.chat_template = template
     base.model.save_pretrained(str(folder))
     base.tokenizer.save_pretrained(str(folder))
-    return replace(base, name=str(folder))
+    return replace(base, name=str(folder), kind="chat" if template else "dialogue")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return saved_base(tmp_path_factory.mktemp("base"))
 
 
 def tuning_data(base, trainer, cut=False):
@@ -126,19 +132,23 @@ def test_pairs_with_a_cut_response_are_left_out_by_the_script(base, tmp_path, mo
 
 
 @pytest.mark.parametrize("trainer", ["sft", "dpo", "kto"])
-def test_rows_of_a_chat_model_are_conversational(base, tmp_path, monkeypatch, trainer):
-    tokenizer = tiny("gpt2").tokenizer
-    tokenizer.chat_template = TEMPLATE
-    _, encoded = written(replace(base, kind="chat", tokenizer=tokenizer), trainer, tmp_path / "rows")
-    row = load_from_disk(str(tmp_path / "rows" / "dataset"))["train"][0]
-    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
-    response = row["chosen" if trainer == "dpo" else "completion"]
+def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path, monkeypatch, trainer):
+    base = saved_base(tmp_path / "base", TEMPLATE)
+    _, encoded = written(base, trainer, tmp_path / "rows")
+    rows = load_from_disk(str(tmp_path / "rows" / "dataset"))["train"]
+    assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
+    response = rows[0]["chosen" if trainer == "dpo" else "completion"]
     assert [message["role"] for message in response] == ["assistant"]
-    context = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
-    ids = tokenizer(context, add_special_tokens=False)["input_ids"]
-    assert ids in [row[: len(ids)] for row in encoded[0]["input_ids" if trainer == "sft" else "prompt_ids"]]
-    assert row["chat_template_kwargs"]["enable_thinking"] is False
+    assert rows[0]["chat_template_kwargs"]["enable_thinking"] is False
     assert (tmp_path / "rows" / "axolotl.yaml").exists() == (trainer != "kto")
+    if trainer == "sft":  # train.py uses the token ids
+        arguments = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+        theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
+        columns = ["input_ids", "labels"]
+    else:
+        theirs, _ = trained_rows(tmp_path / "rows", monkeypatch)
+        columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]
+    assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, encoded[0].select_columns(columns)))
 
 
 def test_a_folder_is_written_whole_or_not_at_all(base, tmp_path, monkeypatch):
