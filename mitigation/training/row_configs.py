@@ -8,10 +8,11 @@ https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md (dataset_info.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import yaml
+from peft import LoraConfig
 from transformers import TrainingArguments
 
 from evenhand.mitigation.training.data import COMPLETION, PROMPT
@@ -56,9 +57,13 @@ class RowTraining:
 def train_script(training: RowTraining) -> str:
     """Return a Python script that trains on the rows with TRL alone."""
 
-    def keywords(values: Mapping[str, Any], indent: int) -> str:
-        lines = (f"{name}={getattr(value, 'value', value)!r},\n" for name, value in values.items())
-        return "".join(" " * indent + line for line in lines)
+    def keywords(config: type, values: Mapping[str, Any], indent: int) -> str:
+        """Return the values that differ from the defaults of a config, a line each."""
+        defaults = {field.name: field.default for field in fields(config)}
+        plain = {name: getattr(value, "value", value) for name, value in values.items()}
+        return "".join(
+            f"{' ' * indent}{name}={value!r},\n" for name, value in plain.items() if value != defaults.get(name)
+        )
 
     arguments, is_sft, lora = training.arguments, training.trainer == "sft", training.lora
     names = [name for name in dict.fromkeys([*FIELDS, *training.settings.trainer]) if hasattr(arguments, name)]
@@ -68,8 +73,8 @@ def train_script(training: RowTraining) -> str:
         model=training.model,
         folder=TOKENIZED if is_sft else TEXT,
         leave_out="" if is_sft or not training.cut_columns else LEAVE_OUT.format(columns=list(training.cut_columns)),
-        arguments=keywords({name: getattr(arguments, name) for name in names}, 4),
-        adapter=f"    peft_config=LoraConfig(\n{keywords(lora, 8)}    ),\n" if lora else "",
+        arguments=keywords(type(arguments), {name: getattr(arguments, name) for name in names}, 4),
+        adapter=f"    peft_config=LoraConfig(\n{keywords(LoraConfig, lora, 8)}    ),\n" if lora else "",
     )
 
 
