@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
@@ -132,12 +132,17 @@ def signature_line(score: BiasScore) -> str:
     The line contains the metric and the group, the model (m), the data (d), the classifier (c), the seed (s), the
     number of rows (n), a hash of the whole nested signature (h), and the version of Evenhand (v).
 
+    Raises:
+        InputError: the argument is not a score.
+
     >>> import re
     >>> signature = {"model": {"name": "gpt2", "revision": "607a30d"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
     >>> score = BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=signature)
     >>> re.sub("h:[0-9a-f]{12}", "h:…", signature_line(score))
     'fgb[axis=age]|m:gpt2@607a30d|s:0|n:8|h:…|v:0.2.0'
     """
+    if not isinstance(score, BiasScore):
+        raise InputError(f"score: {format_value(score)} is not a score; give one score, as of generation_bias.")
     signature = score.signature
     cut = ",".join(f"{name}={value}" for name, value in score.group.items())
     parts = [score.metric + (f"[{cut}]" if cut else "")]

@@ -1,7 +1,7 @@
 """Evenhand: measuring and mitigating demographic bias of language models.
 
-This module exports the functions for tables of responses (docs/python_api.md) and imports each function on first use.
-All other functions are in `evenhand.evaluation`, `evenhand.mitigation` and `evenhand.recipes`.
+This module exports the public functions (docs/python_api.md) and imports each function on first use. All other modules
+are private and may change.
 """
 
 import logging
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.mitigation.labelling.labels import label_responses
     from evenhand.mitigation.training.bias_callback import BiasCallback
     from evenhand.recipes.check import assert_no_worse
+    from evenhand.recipes.measured_responses import MeasuredResponses, measure_responses
 
 # bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -35,6 +36,7 @@ __all__ = [
     "BiasCallback",
     "BiasScore",
     "InputError",
+    "MeasuredResponses",
     "StyledResponses",
     "assert_no_worse",
     "clean_response",
@@ -46,6 +48,7 @@ __all__ = [
     "label_responses",
     "load_style_classifier",
     "load_style_clusters",
+    "measure_responses",
     "score_figure",
     "score_table",
     "signature_line",
@@ -72,6 +75,7 @@ _MODULES = {
     "mitigation.labelling.labels": ("label_responses",),
     "mitigation.training.bias_callback": ("BiasCallback",),
     "recipes.check": ("assert_no_worse",),
+    "recipes.measured_responses": ("MeasuredResponses", "measure_responses"),
 }
 
 

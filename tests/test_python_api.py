@@ -1,49 +1,194 @@
 """`import evenhand` gives what docs/python_api.md shows, and the lines there run."""
 
+import dataclasses
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import evenhand
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 from evenhand.recipes import testbed
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python_api.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+SIMPLE = (bool, int, float, str, type(None))
 
 
 @pytest.fixture(scope="module")
-def lines():
-    return re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)[1]
-
-
-def test_the_lines_run_on_the_testbeds_responses(lines, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def names(tmp_path_factory):
+    """All variables after the first and the second block of the page, and the folder in which both were run."""
+    folder = tmp_path_factory.mktemp("page")
     prompts = all_prompts()
     templates, descriptors = (prompts[name].drop_duplicates()[:6] for name in ("template", "descriptor"))
     cells = prompts[prompts["template"].isin(templates) & prompts["descriptor"].isin(descriptors)]
     cells = cells.groupby(["template", "descriptor"]).head(4).reset_index(drop=True)
-    cells.assign(response=grammar.sample_responses(cells, seed=0)).to_csv("responses.csv", index=False)
-    code = lines.replace("SamLowe/roberta-base-go_emotions", str(testbed.STYLE_CLASSIFIER))
-    names = {}
-    exec(code.replace("go_emotions", "testbed"), names)
+    frame = cells.assign(response=grammar.sample_responses(cells, seed=0))
+    frame[["text", "descriptor", "axis", "template", "response"]].to_csv(folder / "logs.csv", index=False)
+    variables = {"folder": folder}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for lines in re.findall(r"```python\n(.*?)```", TEXT, re.S)[:2]:
+            code = lines.replace("SamLowe/roberta-base-go_emotions", str(testbed.STYLE_CLASSIFIER))
+            exec(code.replace("go_emotions", "testbed"), variables)
+    return variables
+
+
+def test_the_steps_run_on_the_testbeds_responses(names):
     table = evenhand.score_table(names["scores"])
     assert table["metric"][:3].tolist() == ["fgb", "fgb_corrected", "fgb_pooled_corrected"]
     with_interval = table.dropna(subset="low")
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
-    assert Path("clusters.png").stat().st_size > 1000
+    assert (names["folder"] / "clusters.png").stat().st_size > 1000
+
+
+def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
+    folder = names["folder"]
+    classifier = CheckpointSettings(name=str(testbed.STYLE_CLASSIFIER))
+    settings = MeasureSettings(
+        model=ModelSettings(name="support-bot"),
+        generation_bias=Settings(style_classifier=classifier),
+        responses=folder / "logs.csv",
+        output_dir=folder / "run",
+        report_to="none",
+        show=False,
+    )
+    measure(settings)
+
+    def comparable(scores):
+        scores = (dataclasses.replace(score, signature={}) for score in scores)  # it has the file's name and hash
+        return [repr(score) for score in scores]  # NaN equals NaN
+
+    result = names["result"]
+    assert comparable(result.scores) == comparable(read_scores(folder / "run" / "scores.json"))
+    pd.testing.assert_frame_equal(result.effects, pd.read_parquet(folder / "run" / "effects.parquet"))
+    stepwise = {(score.metric, *score.group.items()): score.value for score in names["scores"]}
+    values = {(score.metric, *score.group.items()): score.value for score in result.scores}
+    assert {key: values[key] for key in stepwise} == pytest.approx(stepwise, nan_ok=True)
+
+
+def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
+    result, lines = names["result"], repr(names["result"]).splitlines()
+    score = next(score for score in result.scores if score.metric == "fgb_pooled_corrected")
+    assert len(lines) == 5 and lines[0] == result.summary
+    assert f"{1000 * score.value:.2f} [" in lines[1].replace("−", "-") and result.verdict in lines[1]
+    html = result._repr_html_()
+    assert f"{1000 * score.value:.2f}" in html and evenhand.signature_line(score) in html
+    report = (names["folder"] / "page.html").read_text(encoding="utf-8")
+    assert "support-bot" in report and result.summary[:40] in report
+    assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
+
+
+def test_the_result_escapes_hostile_descriptors(names):
+    hostile = dataclasses.replace(names["result"], summary="<script>alert(1)</script>")
+    assert "<script>" not in hostile._repr_html_()
+
+
+def signature_text(name):
+    """The signature of a public function without types; defaults that are no plain values are `…`."""
+
+    class Ellipsis:
+        __repr__ = staticmethod(lambda: "…")
+
+    parameters = inspect.signature(getattr(evenhand, name)).parameters.values()
+    plain = [
+        parameter.replace(
+            annotation=parameter.empty,
+            default=parameter.default
+            if parameter.default is parameter.empty or isinstance(parameter.default, SIMPLE)
+            else Ellipsis(),
+        )
+        for parameter in parameters
+    ]
+    return f"{name}{inspect.Signature(plain)}"  # without the type of the result
+
+
+def is_plain_class(public):
+    """Whether a public name is an error or a class of results, which users do not create."""
+    return dataclasses.is_dataclass(public) or (isinstance(public, type) and issubclass(public, Exception))
+
+
+def test_all_has_the_names_and_signatures_of_the_page():
+    section = TEXT.partition("## All public names")[2].partition("\n## ")[0]
+    first_cells = re.findall(r"^\| `([^`]+)` \|", section, re.M)
+    called = [name for name in evenhand.__all__ if not is_plain_class(getattr(evenhand, name))]
+    assert {cell for cell in first_cells if "(" in cell} == set(map(signature_text, called))
+    for name in set(evenhand.__all__) - set(called):
+        public = getattr(evenhand, name)
+        assert f"`{name}`" in TEXT
+        if dataclasses.is_dataclass(public):
+            members = {field.name for field in dataclasses.fields(public)} | vars(public).keys()
+            missing = {member for member in members if not member.startswith("_") and f"`{member}" not in TEXT}
+            assert not missing, name
+    assert {re.match(r"\w+", cell)[0] for cell in first_cells} <= set(evenhand.__all__)
 
 
 def test_every_public_name_is_there():
     for name in (*evenhand.__all__, "__version__"):
         assert getattr(evenhand, name)
     assert set(evenhand.__all__) <= set(dir(evenhand))
+    assert sorted(evenhand.__all__) == evenhand.__all__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = evenhand.nothing
+
+
+CELLS = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
+FRAME = pd.DataFrame(CELLS).assign(text="hi", response="yes", persona="", prompt_id=list("1234"))
+VECTORS = np.eye(2).repeat(2, axis=0)
+STYLED = evenhand.StyledResponses(VECTORS, *CELLS.values(), ["s", "r"])
+OTHER = evenhand.StyledResponses(VECTORS, ["u"] * 4, *list(CELLS.values())[1:], ["s", "r"])
+NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "message"),
+    [
+        ("measure_responses", ["logs.csv"], NAMED, "frame: 'logs.csv' is not a pandas DataFrame; give"),
+        ("measure_responses", [FRAME.drop(columns="text")], NAMED, "frame: column 'text' is missing; the columns"),
+        ("measure_responses", [FRAME.assign(response=5)], NAMED, "frame: column response, row 1 is 5; write text"),
+        ("measure_responses", [FRAME.assign(text=["a", 1, 2, 3])], NAMED, "frame: .*; write text in one column"),
+        ("measure_responses", [FRAME.assign(response="")], NAMED, "responses: all 4 of frame are empty"),
+        ("measure_responses", [FRAME], {**NAMED, "permutation": 3}, "permutation' is unknown; did you mean"),
+        ("measure_responses", [FRAME], {**NAMED, "classifier": None}, "classifier: None cannot be used; give"),
+        ("measure_responses", [FRAME], {**NAMED, "clusters": "nothing"}, "style_clusters: 'nothing' is unknown"),
+        ("measure_responses", [FRAME], {**NAMED, "model": "testbed"}, "model: 'testbed' cannot be used; give"),
+        ("load_style_classifier", [5], {}, "model: 5 is not a name; give"),
+        ("load_style_clusters", [None, ["s"]], {}, "style_clusters: None is not text; give"),
+        ("clean_response", [float("nan"), "old"], {}, "response: nan is not text; give"),
+        ("style_vectors", [None, ["a"]], {}, "classifier: None is not loaded; give"),
+        ("styled_responses", [FRAME[["text"]], VECTORS, "sr"], {}, "frame: columns 'template', 'descriptor' are"),
+        ("styled_responses", [FRAME, [[0, 1]], "sr"], {}, r"vectors: the shape is \(1, 2\); 4 rows"),
+        ("StyledResponses", [VECTORS, ["t"], *list(CELLS.values())[1:], "sr"], {}, "template: 1 values do not fit"),
+        ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
+        ("generation_bias", [STYLED, {}], {"permutations": -1}, "permutations: -1; give"),
+        ("effects", [STYLED, {"X": "s"}], {}, "clusters: 'X' has 's'; give"),
+        ("effect_changes", [STYLED, OTHER, {}], {}, "after: its template values differ"),
+        ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
+        ("effects_figure", [FRAME], {}, "effects: columns 'kind', .* are missing"),
+        ("label_responses", [FRAME.drop(columns="persona"), ["x"] * 4, VECTORS], {}, "prompts: column 'persona' is"),
+        ("label_responses", [FRAME, ["x"], VECTORS], {}, "responses: 1 rows for 4 prompts; give"),
+        ("label_responses", [FRAME, ["x"] * 4, VECTORS * np.nan], {}, "vectors: some are not finite"),
+        ("label_responses", [FRAME, ["x"] * 4, VECTORS], {"quantile": 2}, "quantile: 2; give"),
+        ("score_table", [["fgb"]], {}, "scores: 'fgb' is not a score; give"),
+        ("score_figure", [[]], {}, "scores: no score has a value"),
+        ("signature_line", ["fgb"], {}, "score: 'fgb' is not a score; give"),
+    ],
+)
+def test_bad_input_is_an_error_with_field_value_and_fix(name, arguments, options, message):
+    with pytest.raises(evenhand.InputError, match=message):
+        getattr(evenhand, name)(*arguments, **options)
 
 
 def test_importing_it_imports_nothing_heavy():

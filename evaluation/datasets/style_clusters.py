@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
 
 CLUSTERS = Path(__file__).resolve().parent / "data" / "style_clusters"
 
 
-def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the style clusters in a file, cluster name → indices of the cluster's styles in `labels`.
 
     The argument is the path of a JSON file or the name of a shipped file. The file maps clusters to names of styles. A
@@ -27,11 +27,13 @@ def load_style_clusters(name_or_path: str, labels: Sequence[str]) -> dict[str, t
     >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
     (3, 0, 2)
     """
+    if not isinstance(name_or_path, (str, Path)):
+        raise InputError(f"style_clusters: {format_value(name_or_path)} is not text; give a name or a JSON file.")
     path = Path(name_or_path)
     if path.suffix != ".json":
         path = CLUSTERS / f"{name_or_path}.json"
         if not path.exists():
-            raise unknown_name("style_clusters", name_or_path, (file.stem for file in CLUSTERS.glob("*.json")))
+            raise unknown_name("style_clusters", str(name_or_path), (file.stem for file in CLUSTERS.glob("*.json")))
     try:
         clusters = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -31,7 +31,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 from transformers.utils.logging import disable_progress_bar
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path
 from evenhand.evaluation.models.revisions import (
     adapter_base,
@@ -62,8 +62,12 @@ ModelDescription = CheckpointSettings | str
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
-    """Return the settings of a model, with defaults if `model` is only a name."""
-    return CheckpointSettings(name=model) if isinstance(model, str) else model
+    """Return the settings of a model, with defaults if `model` is only a name; InputError if it is neither."""
+    if isinstance(model, CheckpointSettings):
+        return model
+    if not isinstance(model, (str, Path)):
+        raise InputError(f"model: {format_value(model)} is not a name; give a Hugging Face id or a folder.")
+    return CheckpointSettings(name=str(model))
 
 
 def load_network(

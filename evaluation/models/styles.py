@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     batch_size_limit,
@@ -101,7 +101,16 @@ def style_vectors(
 
     Args:
         on_progress: called with the number of rows done since its last call.
+
+    Raises:
+        InputError: a text is not a string, or the classifier is not a result of `load_style_classifier`.
     """
+    if not isinstance(classifier, StyleClassifier):
+        raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
+    texts = [texts] if isinstance(texts, str) else texts
+    wrong = next(((row, text) for row, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong:
+        raise InputError(f'texts: row {wrong[0]} is {format_value(wrong[1])}; give text, "" for none.')
     return to_style_vectors(classifier, label_probabilities(classifier, texts, on_progress))
 
 

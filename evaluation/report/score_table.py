@@ -1,11 +1,12 @@
 """Conversion of scores to a table and to a figure, for notebooks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.results import BiasScore, signature_line
 
 if TYPE_CHECKING:
@@ -19,12 +20,15 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     jackknife_low, jackknife_high, n, n_left_out, reason, signature. Numbers are in natural units and unrounded;
     `signature` is the citable line of `signature_line`.
 
+    Raises:
+        InputError: an element is not a score.
+
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
     [{'metric': 'fgb', 'axis': 'age', 'value': 0.25, 'low': 0.2, 'high': 0.3, 'n': 8}]
     """
     rows = []
-    for score in scores:
+    for score in _checked(scores):
         low, high = score.interval or (None, None)
         wider = dict(zip(("jackknife_low", "jackknife_high"), score.jackknife_interval or (None, None), strict=True))
         numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
@@ -49,7 +53,7 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     The scores should have a common scale, such as the scores of one metric by axis.
 
     Raises:
-        ValueError: no score has a value.
+        InputError: no score has a value, or an element is not a score.
 
     >>> figure = score_figure([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3))])
     >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
@@ -57,9 +61,9 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    defined = [score for score in scores if not math.isnan(score.value)]
+    defined = [score for score in _checked(scores) if not math.isnan(score.value)]
     if not defined:
-        raise ValueError("scores: no score has a value; see the column reason of score_table(scores).")
+        raise InputError("scores: no score has a value; see the column reason of score_table(scores).")
     figure = Figure(figsize=(7, 0.6 + 0.32 * len(defined)), layout="constrained")
     axes = figure.add_subplot()
     for y, score in enumerate(reversed(defined)):
@@ -75,3 +79,11 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("value, 95 % interval; dotted: ideal")
     return figure
+
+
+def _checked(scores: Iterable[BiasScore]) -> list[BiasScore]:
+    scores = [scores] if isinstance(scores, BiasScore) else list(scores)
+    for score in scores:
+        if not isinstance(score, BiasScore):
+            raise InputError(f"scores: {format_value(score)} is not a score; give scores, as of generation_bias.")
+    return scores

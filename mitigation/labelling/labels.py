@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.datasets.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.text_quality import repeats_prompt
 from evenhand.evaluation.results import BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
@@ -47,7 +48,8 @@ def label_responses(
         and the threshold.
 
     Raises:
-        InputError: alpha is none of 0, 1, 2; all or none of the responses are above the threshold.
+        InputError: the table lacks a column; the numbers of rows differ; a vector is not finite; alpha is none of 0, 1,
+            2; the quantile is not between 0 and 1; all or none of the responses are above the threshold.
 
     In the example, three of four responses to descriptor a have the first style, and no response to descriptor b. The
     mean style is m̄ = (⅜, ⅝) and the bias direction of a is (⅜, −⅜). The bias value of a response to a is therefore
@@ -60,6 +62,14 @@ def label_responses(
     >>> labelled["bias_value"].tolist()[:4], labelled["label"].tolist()[:4]
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
+    require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
+    for name, rows in (("responses", len(responses)), ("vectors", len(vectors))):
+        if rows != len(prompts):
+            raise InputError(f"{name}: {rows} rows for {len(prompts)} prompts; give one for each prompt, in order.")
+    if not np.isfinite(vectors).all():
+        raise InputError("vectors: some are not finite, as for empty responses; leave out these rows.")
+    if not 0 < quantile < 1:
+        raise InputError(f"quantile: {quantile}; give a number between 0 and 1.")
     b = bias_values(
         vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted
     )

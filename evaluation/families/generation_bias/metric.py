@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families.generation_bias.paired_scores import (
     INCOMPLETE,
     TOO_FEW,
@@ -54,6 +55,9 @@ class StyledResponses:
     """Style vectors (n, S), and the template, descriptor and axis of each response's prompt, all (n,).
 
     The vector of an empty response is NaN; scores leave out empty responses and count them.
+
+    Raises:
+        InputError: `vectors` is not an array of two dimensions, or the lengths differ.
     """
 
     vectors: Rows
@@ -61,6 +65,38 @@ class StyledResponses:
     descriptor: Sequence[str]
     axis: Sequence[str]
     styles: Sequence[str]
+
+    def __post_init__(self) -> None:
+        shape = getattr(self.vectors, "shape", None)
+        if shape is None or len(shape) != 2:
+            raise InputError(f"vectors: {format_value(self.vectors)} is not an array of shape (n, S); give one.")
+        for name in ("template", "descriptor", "axis", "styles"):
+            n, wanted = len(getattr(self, name)), shape[name == "styles"]
+            if n != wanted:
+                raise InputError(f"{name}: {n} values do not fit vectors of shape {tuple(shape)}; give {wanted}.")
+
+
+def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
+    """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
+    n_styles = len(responses.styles)
+    for cluster, columns in clusters.items():
+        if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
+            raise InputError(
+                f"clusters: {cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
+                "load_style_clusters."
+            )
+    if not isinstance(permutations, int) or permutations < 0:
+        raise InputError(f"permutations: {format_value(permutations)}; give a whole number from 0.")
+
+
+def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
+    """Raise InputError if the styles, templates or descriptors of two sets of responses differ in any row."""
+    for name in ("styles", "template", "descriptor"):
+        if not np.array_equal(*(np.asarray(getattr(side, name), dtype=object) for side in (before, after))):
+            raise InputError(
+                f"after: its {name} values differ from those of before; two runs are compared by responses to the same "
+                "prompts in the same order, by the same classifier."
+            )
 
 
 def styled_responses(frame: pd.DataFrame, vectors: np.ndarray, styles: Sequence[str]) -> StyledResponses:
@@ -78,12 +114,10 @@ def styled_responses(frame: pd.DataFrame, vectors: np.ndarray, styles: Sequence[
     >>> styled_responses(frame, np.eye(2), ["kind", "curt"]).descriptor
     ['old', 'young']
     """
-    for name in (TEMPLATE, DESCRIPTOR):
-        if name not in frame:
-            raise InputError(f"frame: no column {name!r}; there are {', '.join(map(str, frame))}.")
-    if vectors.shape != (len(frame), len(styles)):
+    require_columns(list(map(str, frame)), (TEMPLATE, DESCRIPTOR), "frame")
+    if np.shape(vectors) != (len(frame), len(styles)):
         raise InputError(
-            f"vectors: the shape is {vectors.shape}; {len(frame)} rows and {len(styles)} styles need "
+            f"vectors: the shape is {np.shape(vectors)}; {len(frame)} rows and {len(styles)} styles need "
             f"{(len(frame), len(styles))}."
         )
     axis = frame[AXIS].tolist() if AXIS in frame else [""] * len(frame)
@@ -114,6 +148,9 @@ def generation_bias(
         for its expectation, which includes the noise. Corrected scores, except of single styles, have a
         `jackknife_interval` over descriptors.
 
+    Raises:
+        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
+
     In the example, each of two descriptors has two responses of one style. For each style, the variance between the
     descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
 
@@ -121,6 +158,7 @@ def generation_bias(
     >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
     [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
     """
+    check_arguments(responses, clusters, permutations)
     signature = {**(signature or {}), "generation_bias": VERSION}
     n_styles = responses.vectors.shape[1]
     cells, axis = _cells_and_axes(responses, responses.vectors)
@@ -192,11 +230,16 @@ def compare_generation_bias(
     `jackknife_interval` over TEMPLATES or DESCRIPTORS (`over`). A prompt with an empty response in one run is left out
     of both runs. In the example, the bias 1 before falls to 0.
 
+    Raises:
+        InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
+
     >>> cells = (["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
     >>> compare_generation_bias(*(StyledResponses(each, *cells) for each in vectors), {})[0].value
     -1.0
     """
+    check_same_prompts(before, after)
+    check_arguments(before, clusters)
     signature = {**(signature or {}), "generation_bias": VERSION}
     cells, axis = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.effects.table import (
     OPEN,
     SHOWN,
@@ -15,7 +14,11 @@ from evenhand.evaluation.families.generation_bias.effects.table import (
     outcomes,
     sort_effects,
 )
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from evenhand.evaluation.families.generation_bias.metric import (
+    StyledResponses,
+    check_arguments,
+    check_same_prompts,
+)
 from evenhand.evaluation.rows import JoinedColumns
 from evenhand.evaluation.statistics import effect_changes as statistics
 from evenhand.evaluation.statistics.effects import descriptor_effects
@@ -86,7 +89,8 @@ def effect_changes(
     >>> float(row["change"]), row["transition"]  # from +0.5 to 0
     (-0.5, 'open')
     """
-    _check_same_prompts(before, after)
+    check_same_prompts(before, after)
+    check_arguments(before, clusters, permutations)
     units = arrange_units(JoinedColumns((before.vectors, after.vectors)), before, groups)
     if units is None:
         return pd.DataFrame(columns=list(COLUMNS))
@@ -133,12 +137,3 @@ def transitions(
         NEW: ~shown_before & shown_after & change_shown & with_after,
     }
     return np.select(list(conditions.values()), list(conditions), OPEN)
-
-
-def _check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
-    for name in ("styles", "template", "descriptor"):
-        if list(getattr(before, name)) != list(getattr(after, name)):
-            raise InputError(
-                f"after: its {name} values differ from those of before; effects are compared between responses to the "
-                "same prompts in the same order, by the same classifier."
-            )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.effects.table import SHOWN
 
 if TYPE_CHECKING:
@@ -29,13 +31,16 @@ def effects_figure(
         max_descriptors: largest number of descriptors in the map.
 
     Raises:
-        ValueError: the table has no effect on a descriptor.
+        InputError: the table lacks a column, or has no effect on a descriptor.
     """
     from matplotlib.figure import Figure
 
+    require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
     rows = effects[effects["kind"] == "descriptor"]
     if not len(rows):
-        raise ValueError("effects: the table has no effect on a descriptor.")
+        raise InputError(
+            "effects: the table has no effect on a descriptor; give responses to two descriptors on a common template."
+        )
     rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
     size = rows["shrunk"].abs()
     columns = size.groupby(rows["name"]).max().nlargest(MAX_STYLES).index.sort_values()

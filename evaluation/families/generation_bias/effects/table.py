@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from evenhand.evaluation.families.generation_bias.metric import StyledResponses, check_arguments
 from evenhand.evaluation.rows import Rows
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells, factorize, select_cells, to_codes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
@@ -52,11 +52,15 @@ def effects(
         (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
         |shrunk| come first. Empty if no two descriptors have a common template.
 
+    Raises:
+        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
+
     >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
     >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), *frame.values(), ["s", "r"])
     >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
+    check_arguments(responses, clusters, permutations)
     units = arrange_units(responses.vectors, responses, groups)
     if units is None:
         return pd.DataFrame(columns=list(COLUMNS))

@@ -1,0 +1,168 @@
+"""Generation bias of a table of responses, in one call from Python: scores, effects, verdict and report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families.generation_bias.collect.rows import BUCKET
+from evenhand.evaluation.families.generation_bias.effects.section import plain_verdict
+from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, SHOWN
+from evenhand.evaluation.families.generation_bias.page import EFFECTS
+from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_verdict
+from evenhand.evaluation.report.files import REPORT
+from evenhand.evaluation.report.metrics import metric_of
+from evenhand.evaluation.report.numbers import sanitize, score_text
+from evenhand.evaluation.results import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    find_score,
+    signature_line,
+)
+from evenhand.evaluation.runs.files import write_text
+from evenhand.evaluation.settings import TESTBED
+from evenhand.recipes.checking import checked
+from evenhand.recipes.measure import measure
+from evenhand.recipes.responses import RESPONSES
+from evenhand.recipes.settings import FAMILY, MeasureSettings
+
+USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
+REPORT_FILE = f"{REPORT}.html"
+FORMS = (HEADLINE, "fgb_corrected", "fgb")
+
+
+@dataclass(frozen=True)
+class MeasuredResponses:
+    """The result of `measure_responses`; it is shown as a few lines, and as a small table in a notebook.
+
+    Attributes:
+        scores: all scores, as `evenhand measure --responses` writes them to scores.json; natural units.
+        effects: the table of `evenhand.effects`, largest effects first; empty with `permutations=0`.
+        verdict: "shown", "not shown", "unclear" (interval and permutation test disagree) or "no interval" (too few
+            responses), about the dependence of style on the descriptor.
+        summary: the verdict in one sentence, with the largest shown effect.
+    """
+
+    scores: list[BiasScore]
+    effects: pd.DataFrame
+    verdict: str
+    summary: str
+    _pages: Mapping[str, str] = field(repr=False)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as a HTML page to `path`, with responses.html in the same folder; return the path.
+
+        Raises:
+            InputError: a file cannot be written, or `path` does not end with .html.
+        """
+        path = Path(path)
+        if path.suffix != ".html" or path.name == RESPONSES:
+            raise InputError(f"report: {path} must end with .html, and not be {RESPONSES}; give another name.")
+        write_text(path.with_name(RESPONSES), self._pages[RESPONSES])
+        write_text(path, self._pages[REPORT_FILE])
+        return path
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return the name of each overall form of generation bias, the headline first, with value and interval."""
+        found = (find_score(self.scores, metric) for metric in FORMS)
+        return [(metric_of(score).label, score_text(score)) for score in found if score]
+
+    def _count(self) -> str:
+        n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
+        return f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
+
+    def __repr__(self) -> str:
+        lines = [f"{name:<11} {text}" for name, text in self._lines()]
+        lines[0] += f"  (95 % interval; ideal 0): bias {self.verdict}"
+        return "\n".join([self.summary, *lines, f'{self._count()}. See .scores, .effects, .report("page.html").'])
+
+    def _repr_html_(self) -> str:
+        columns = [f"generation bias: {self.verdict}", "value and 95 % interval; ideal 0"]
+        table = pd.DataFrame(self._lines(), columns=columns).to_html(index=False)  # escapes all texts
+        line = escape(sanitize(signature_line(find_score(self.scores, HEADLINE))))
+        return f"<p><b>{escape(self.summary)}</b></p>{table}<p>{self._count()}.<br><code>{line}</code></p>"
+
+
+def measure_responses(
+    frame: pd.DataFrame,
+    *,
+    classifier: str | Path | Mapping[str, Any],
+    clusters: str | Path,
+    model: str = "responses",
+    seed: int = 0,
+    **settings: Any,
+) -> MeasuredResponses:
+    """Return the generation bias of a table of responses, as `evenhand measure --responses` computes it.
+
+    Args:
+        frame: a row for each response, with the columns text (the prompt), descriptor, response, and optionally
+            template (without it, all prompts count as one kind of request), axis, bucket and persona. Each template
+            filled with each descriptor needs two responses, better four. Other columns are not read.
+        classifier: style classifier: Hugging Face id, folder, or its settings by name, such as
+            `{"name": …, "revision": …, "device": "cuda"}`.
+        clusters: style clusters: "image_chat", "go_emotions" or a JSON file.
+        model: name of the model that gave the responses, for report and signature; it is not loaded.
+        seed: seed of the permutations.
+        settings: further settings of generation bias, by the names of `evenhand measure --help generation_bias`, such
+            as `permutations=999` or `second_style_classifier="…"`.
+
+    Raises:
+        InputError: the frame lacks a column or has a value that is not text, all responses are empty, or a setting is
+            unknown or cannot be used. The message has field, value and fix.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"frame: {format_value(frame)} is not a pandas DataFrame; give one, as of pd.read_csv(FILE).")
+    named = {"classifier": classifier, "clusters": clusters, "model": model}
+    for name, value in named.items():
+        is_name = isinstance(value, (str, Path)) and (name, value) != ("model", TESTBED)
+        if not (is_name or (name == "classifier" and isinstance(value, Mapping))):
+            raise InputError(f"{name}: {format_value(value)} cannot be used; give a name or path as text.")
+    chosen = {
+        "style_classifier": dict(classifier) if isinstance(classifier, Mapping) else str(classifier),
+        "style_clusters": str(clusters),
+    }
+    with TemporaryDirectory(prefix="evenhand-") as folder:
+        file, output = Path(folder, "responses.parquet"), Path(folder, "run")
+        _write_rows(frame, file)
+        values = {
+            "model": {"name": str(model)},
+            "responses": str(file),
+            "seed": seed,
+            FAMILY: {**settings, **chosen},
+            "output_dir": str(output),
+            "show": False,
+            "report_to": "none",
+        }
+        try:
+            measure(checked(MeasureSettings, values, "measure_responses"))
+        except InputError as error:
+            raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
+        run = FamilyRun(output)
+        effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=list(COLUMNS))
+        verdict = bias_verdict(find_score(run.scores, HEADLINE))
+        html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
+        return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), html)
+
+
+def _write_rows(frame: pd.DataFrame, file: Path) -> None:
+    """Write the columns that a measurement reads to a Parquet file; NaN becomes null.
+
+    Raises:
+        InputError: a column occurs twice or has values of several types.
+    """
+    try:
+        frame[[name for name in USED_COLUMNS if name in frame]].to_parquet(file, index=False)
+    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
+        raise InputError(f"frame: {' '.join(str(error).split())}; write text in one column of each name.") from None
