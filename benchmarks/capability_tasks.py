@@ -1,12 +1,12 @@
 """Write PIQA and eight paradigms of BLiMP as local tasks of lm-evaluation-harness, for `--capabilities`.
 
-    python -m benchmarks.capability_tasks --data FOLDER --output_dir runs/tasks
+    python -m benchmarks.capability_tasks --data FOLDER --output_dir runs/tasks [--pairs 250]
 
 PIQA (Bisk et al. 2020, arXiv:1911.11641): valid.jsonl and valid-labels.lst of github.com/ybisk/ybisk.github.io, 1,838
 questions with two answers each. BLiMP (Warstadt et al. 2020, arXiv:1912.00582): files of github.com/alexwarstadt/blimp,
 1,000 pairs of a grammatical and an ungrammatical sentence each. Prompts and metrics are the harness's own for `piqa`
 and `blimp`; its tasks of these names load the data from a hub, which these do not need. The command prints the list
-of the tasks as `--capabilities` reads it.
+of the tasks as `--capabilities` reads it. `--pairs` is the number of pairs of each paradigm, drawn by a fixed seed.
 """
 
 import json
@@ -41,7 +41,7 @@ def metrics(*names: str) -> list[dict[str, Any]]:
     return [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in names]
 
 
-def write_tasks(data: Path, folder: Path) -> list[Path]:
+def write_tasks(data: Path, folder: Path, n_pairs: int) -> list[Path]:
     """Write all tasks into the folder, from the folders `piqa` and `blimp` in `data`; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     questions = pd.read_json(data / "piqa/valid.jsonl", lines=True)
@@ -61,7 +61,8 @@ def write_tasks(data: Path, folder: Path) -> list[Path]:
     tasks = [write_task(folder, "piqa_validation", questions, piqa)]
     for file in sorted((data / "blimp").glob("*.jsonl")):
         pairs = pd.DataFrame([json.loads(line) for line in file.read_text().splitlines()])
-        tasks.append(write_task(folder, f"blimp_{file.stem}_pairs", pairs[["sentence_good", "sentence_bad"]], blimp))
+        pairs = pairs[["sentence_good", "sentence_bad"]].sample(min(n_pairs, len(pairs)), random_state=0).sort_index()
+        tasks.append(write_task(folder, f"blimp_{file.stem}_pairs", pairs, blimp))
     return tasks
 
 
@@ -70,8 +71,9 @@ def main() -> None:
         __doc__,
         data=(str(SHARED), "folder with the folders piqa and blimp"),
         output_dir=("runs/tasks", "folder for the tasks"),
+        pairs=(1000, "pairs of each paradigm of BLiMP, at most 1,000"),
     )
-    print(",".join(map(str, write_tasks(Path(arguments.data), Path(arguments.output_dir)))))
+    print(",".join(map(str, write_tasks(Path(arguments.data), Path(arguments.output_dir), arguments.pairs))))
 
 
 if __name__ == "__main__":
