@@ -89,8 +89,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     Raises:
         InputError: see `check`.
     """
-    if settings.max_rise is None and settings.max_pooled_fgb is None:
-        raise InputError("max_rise: no limit is given; give --against RUN --max_rise 10%, or --max_pooled_fgb NUMBER.")
+    settings.require_limit()
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     if settings.against is None:

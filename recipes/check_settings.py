@@ -33,3 +33,8 @@ class CheckSettings:
         """Reject a limit of the rise without a baseline."""
         if self.max_rise is not None and self.against is None:
             raise InputError("max_rise: a rise needs a baseline; give --against RUN.")
+
+    def require_limit(self) -> None:
+        """Raise InputError if no limit is given."""
+        if self.max_rise is None and self.max_pooled_fgb is None:
+            raise InputError("max_rise: no limit is given; give --against RUN --max_rise 10%, or --max_pooled_fgb NUM.")

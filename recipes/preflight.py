@@ -16,6 +16,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.methods import load_method, load_trained_method
+from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.finished_runs import check_trust, labelled_run, read_settings, split_warnings
 from evenhand.recipes.settings import (
@@ -146,6 +147,13 @@ def _check_tune(settings: TuneSettings) -> None:
         log.warning("tune: %s", warning)
 
 
+def _check_check(settings: CheckSettings) -> None:
+    settings.require_limit()
+    for field in ("run", "against"):
+        if folder := getattr(settings, field):
+            read_settings(folder, field, FAMILY)
+
+
 def _check_export(settings: ExportSettings) -> None:
     read_run(settings.tuning, "tune", "tuning")
 
@@ -156,6 +164,7 @@ CHECKS: Mapping[str, Callable[[Any], None]] = {
     "tune": _check_tune,
     "loop": _check_loop,
     "ablate": _check_ablation,
+    "check": _check_check,
     "export": _check_export,
 }
 

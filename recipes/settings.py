@@ -84,8 +84,8 @@ class MeasureSettings(Measurement):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
-    write_prompts: AnyPath | None = option(None, "write the prompts to this file and stop")
-    responses: AnyPath | None = option(None, "score the responses in this file; no model is loaded")
+    write_prompts: AnyPath | None = option(None, "write the prompts to this file and stop; .jsonl: OpenAI Batch")
+    responses: AnyPath | None = option(None, "score the responses in this table or log; no model is loaded")
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW)
     report_to: ReportTo = option("wandb", TRACKER)
