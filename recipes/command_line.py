@@ -13,7 +13,7 @@ import typing
 from argparse import ArgumentError, ArgumentTypeError, HelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jsonargparse import ArgumentParser, set_parsing_settings
 
@@ -38,6 +38,7 @@ from evenhand.recipes.checking import (
 )
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.default_classifier import check_default_classifier
+from evenhand.recipes.flag_help import flag_completion, flag_default, flag_metavar
 from evenhand.recipes.preflight import check_before_loading
 from evenhand.recipes.settings import COMMANDS, POSITIONAL, SINGLE_VALUE
 
@@ -55,7 +56,6 @@ QUICK_FLAGS = {  # of a command → the flags that --quick stands for; flags of 
     "measure": ("--prompts.descriptors=40", "--prompts.per_cell=2"),
     "loop": ("--measure.prompts.descriptors=40", "--measure.prompts.per_cell=2", "--train_per_cell=2"),
 }
-METAVARS = {str: "TEXT", Path: "PATH", int: "INT", float: "NUM", bool: "BOOL", list: "A,B", dict: "{K: V}"}
 
 
 def select_settings(
@@ -329,10 +329,10 @@ def command_parser(command: str, shown: Sequence[Setting] | None = None) -> Argu
         groups.get(group, groups[""]).add_argument(
             f"--{setting.name}",
             type=reader(setting.name, kind),
-            metavar=_metavar(kind),
+            metavar=flag_metavar(kind),
             **({"nargs": "?", "const": True} if kind is bool else {}),  # `--summary` is `--summary true`
-            **_completion(kind),
-            help=f"{setting.text}{_default(setting.default)}".replace("%", "%%"),
+            **flag_completion(kind),
+            help=f"{setting.text}{flag_default(setting.default)}".replace("%", "%%"),
         )
     return parser
 
@@ -369,30 +369,6 @@ def _formatter(prog: str, **arguments: Any) -> HelpFormatter:
 def _add_logging(parser: ArgumentParser) -> None:
     parser.add_argument(*LOGGING[:2], action="store_true", help="log more")
     parser.add_argument(*LOGGING[2:], action="store_true", help="log warnings only")
-
-
-def _metavar(kind: Any) -> str:
-    """Return the placeholder in `--help` for a value of the type `kind`."""
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin is Literal:
-        return "{" + ",".join(map(str, parts)) + "}"
-    if origin is list and typing.get_origin(parts[0]) is dict:
-        return "[{K: V}]"
-    return METAVARS.get(origin) or METAVARS.get(kind) or _metavar(parts[0])
-
-
-def _completion(kind: Any) -> dict[str, Any]:
-    """Return the argument `choices` of `add_argument`, the values that a shell completes; {} for other types."""
-    choices = (True, False) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
-    return {"choices": choices} if choices else {}
-
-
-def _default(value: Any) -> str:
-    """Return " (default: …)" for a help text; "" for null and empty defaults, which the help text explains."""
-    if value is None or value in ("", [], {}):
-        return ""
-    text = ",".join(value) if isinstance(value, list) and isinstance(value[0], str) else str(value)
-    return f" (default: {text.lower() if isinstance(value, bool) else text})"
 
 
 def _version() -> str:
