@@ -143,6 +143,47 @@ class ModelSettings(CheckpointSettings):
 
 
 @strict_dataclass
+class JudgeSettings:
+    """Settings of an LLM judge. A string is short for {name: string}."""
+
+    name: str = option("go_emotions", "labels, descriptions and instruction: 'go_emotions' or a YAML file")
+    server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
+    api: Literal["chat", "completions"] = option("chat", "API of the server")
+    concurrency: Count = option(16, "concurrent requests to the server")
+    samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
+    cache: AnyPath | None = option(None, "SQLite file of earlier judgements; null: in the user's cache folder")
+
+
+@strict_dataclass
+class StyleClassifierSettings(CheckpointSettings):
+    """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
+
+    judge: JudgeSettings | None = option(
+        None, "LLM on a server as the classifier, with this file of labels; name is its model", omit_if_null=True
+    )
+
+    def __post_init__(self) -> None:
+        """Check that the fields can be combined.
+
+        Raises:
+            InputError: a judge has no server, no name, or a field that is only for checkpoints.
+        """
+        CheckpointSettings.__post_init__(self)
+        if self.judge is not None:
+            if self.judge.server is None:
+                raise InputError("judge.server: a judge needs one; give http://HOST:PORT/v1, and the model's name.")
+            checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
+            ModelSettings(**checkpoint, server=self.judge.server)
+
+    def served_model(self) -> ModelSettings:
+        """Return the settings of a judge's model."""
+        judge = self.judge
+        return ModelSettings(
+            name=self.name, revision=self.revision, server=judge.server, api=judge.api, concurrency=judge.concurrency
+        )
+
+
+@strict_dataclass
 class ClassifierSettings(CheckpointSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 

@@ -115,7 +115,7 @@ def _fold_models(settings: Sequence[Setting], topic: str) -> Iterator[Setting]:
     for setting in settings:
         if setting.name in models:
             text = f"{setting.text} (more: `--help {setting.name}`)"
-            yield Setting(setting.name, str, getattr(setting.default, NAME), text)
+            yield Setting(setting.name, str, getattr(setting.default, NAME, None), text)
         elif setting.name.rpartition(".")[0] not in models:
             yield setting
 

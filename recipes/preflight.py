@@ -11,7 +11,7 @@ from evenhand.evaluation import families
 from evenhand.evaluation.datasets.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
-from evenhand.evaluation.models.classifier_labels import classifier_labels
+from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.settings import as_settings
@@ -96,8 +96,7 @@ def check_exclusions(measured: Measurement, labelling: Labelling) -> None:
     if labelling.exclude_clusters:
         config = measure_config(MeasureSettings(**vars(measured)), FAMILY)
         first = classifiers(config)[FIRST]
-        labels = classifier_labels(first.name, first.revision, first.base)
-        find_clusters(config.settings.style_clusters, labels, labelling.exclude_clusters)
+        find_clusters(config.settings.style_clusters, classifier_styles(first), labelling.exclude_clusters)
 
 
 def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> list[tuple[int, ...]]:

@@ -32,6 +32,7 @@ from evenhand.evaluation.settings import (
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
+from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
 from evenhand.recipes.testbed import embedded_files
 
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
@@ -283,18 +284,9 @@ class AblateSettings(Launching):
 
 
 @strict_dataclass
-class TrainClassifierSettings:
+class TrainClassifierSettings(LabelledTexts):
     """Train a text classifier, of styles or offensiveness."""
 
-    data_dir: AnyPath = option(Path(), "folder of texts, test_texts and dev_texts")
-    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
-    columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
-    text_column: str = option("tweet", "column of texts")
-    label_column: str = option("class", "column of labels")
-    labels: dict[Any, str] = option(
-        dict, "{value: name of the label}; several values may share a name; {}: as in the file"
-    )
-    label_separator: str | None = option(None, "separator between the labels of a text; null: each text has one label")
     threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
     model: str | None = option(
         None, "Hugging Face id or folder of a classifier or encoder to start from; null: train from scratch"
@@ -378,6 +370,7 @@ COMMANDS: dict[str, type] = {
     "check": CheckSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
+    "judge": AgreementSettings,
     "configs": ConfigsSettings,
 }
 

@@ -6,7 +6,7 @@ several (`label_separator`; sigmoids). The default is a small BERT over subwords
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.revisions import first_line, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-from evenhand.evaluation.results import write_scores
+from evenhand.evaluation.results import BiasScore, write_scores
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of, write_text
 from evenhand.evaluation.runs.progress import progress
@@ -113,7 +113,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
                 scores = [*score(threshold=best_thresholds(dev, data.truth[data.dev])), macro]
         else:
             scores = accuracy_scores(probabilities, truth.argmax(axis=1), names, signature)
-        predictions = _predictions(texts, truth, probabilities, names, settings.label_separator)
+        predictions = prediction_table(texts, truth, probabilities, names, settings.label_separator)
         write_table(settings.output_dir / HELD_OUT, predictions)
         write_text(folder / "README.md", classifier_card(settings, data, inputs, scores))
         write_scores(settings.output_dir / SCORES, scores)
@@ -121,11 +121,16 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         labels = dict(zip(names, data.truth.sum(axis=0).tolist(), strict=True))
         counts = {"texts": len(data.texts), "left_out": sum(data.blank.values()), "labels": labels}
         run.facts |= {"signature": signature, **counts}
-        for score in scores:
-            low, high = score.interval or (math.nan, math.nan)
-            name = " ".join([score.metric, *score.group.values()])
-            print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] on {score.n:,} test texts")
+        print_scores(scores)
         print(f"\nClassifier: {folder.resolve()}")
+
+
+def print_scores(scores: Sequence[BiasScore]) -> None:
+    """Print one line for each score of a classifier on test texts."""
+    for score in scores:
+        low, high = score.interval or (math.nan, math.nan)
+        name = " ".join([score.metric, *score.group.values()])
+        print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] on {score.n:,} test texts")
 
 
 def _read(settings: TrainClassifierSettings) -> Texts:
@@ -344,9 +349,10 @@ def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, **names, model_max_length=MAX_LENGTH)
 
 
-def _predictions(
+def prediction_table(
     texts: list[str], truth: np.ndarray, probabilities: np.ndarray, names: list[str], separator: str | None
 ) -> pd.DataFrame:
+    """Return a table of texts, their true labels, and the probability of each label."""
     labels = [(separator or "").join(name for name, has in zip(names, row, strict=True) if has) for row in truth]
     table = pd.DataFrame({"text": texts, "label": labels})
     return table.assign(**{f"p_{name}": probabilities[:, label] for label, name in enumerate(names)})

@@ -55,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         choice = {"index": 0, "finish_reason": "stop"} | (
             {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text, **self._scores(body)}
         )
+        if config["choice"] and not fault:
+            choice |= config["choice"](body) or {}
+            fault = None if config["choice"](body) else "bad"
         getattr(self, f"_{fault or 'send'}")(
             {"id": "x", "object": "x", "created": 0, "model": body["model"], "choices": [choice]}
         )
@@ -160,14 +163,15 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, logprobs=(None, None)):
+def serving(*faults, share=0.3, seedless=False, logprobs=(None, None), choice=None):
     """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
     `logprobs` is the field of a body that requests log p of a prompt's tokens ("echo" or "prompt_logprobs"), and a
-    function that returns log p of all ids but the first.
+    function that returns log p of all ids but the first. `choice` is a function of a body that returns fields of the
+    answer's choice; the request is rejected if it returns {}.
     """
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    config |= {"logprobs": logprobs, "file": None}
+    config |= {"logprobs": logprobs, "choice": choice, "file": None}
     config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.config = config

@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 WORDS = "told|untold|beside|hearsay|thereof|kin|foretold|foreseen|as said|those of"
 PROSE = re.compile(rf"\b({WORDS})\b", re.I)
 CODE_PROSE = re.compile(rf"\b({WORDS}|what was|the one that)\b", re.I)
-IDENTIFIER_PARTS = {"told", "untold", "said", "beside", "hearsay", "foreseen", "judge", "rehearse"}
+IDENTIFIER_PARTS = {"told", "untold", "said", "beside", "hearsay", "foreseen", "rehearse"}
 
 
 @lru_cache(1)
@@ -45,9 +45,9 @@ def identifiers(source: str) -> set[str]:
 
 
 def test_the_checks_find_what_they_look_for():
-    source = 'def judge_all(told):\n    """Return those of the runs."""\n    return told  # what was said\n'
+    source = 'def hearsay_all(told):\n    """Return those of the runs."""\n    return told  # what was said\n'
     assert [match[0] for match in CODE_PROSE.finditer(prose_of(source))] == ["those of", "what was"]
-    assert identifiers(source) & IDENTIFIER_PARTS == {"judge", "told"}
+    assert identifiers(source) & IDENTIFIER_PARTS == {"hearsay", "told"}
 
 
 @pytest.mark.parametrize("file", CODE, ids=lambda file: str(file.relative_to(ROOT)))

@@ -122,11 +122,13 @@ def fetch_answers(
     requests: Sequence[Body],
     shard: WorkShard = ALL_ROWS,
     parse: Callable[[Any, Body], Parsed] = parse_response,
+    rejected: Callable[[UnsupportedRequest], Parsed | InputError] = lambda error: error,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) in the order of the requests.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. Only rows of `shard` are requested.
+    `parse` raises a ValueError, TypeError or AttributeError. Only rows of `shard` are requested. `rejected` returns the
+    parsed answer to a request that the server rejects, or an error to raise.
 
     Raises:
         InputError: The server rejects a request, or fails after all retries. Earlier answers are yielded first.
@@ -143,6 +145,8 @@ def fetch_answers(
             async with semaphore:
                 try:
                     return await _send_request(client, model, body, parse)
+                except UnsupportedRequest as error:
+                    return rejected(error)
                 except InputError as error:  # raised after the earlier answers are yielded
                     return error
 

@@ -29,6 +29,7 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.classifier_labels import check_labels, labels_sha256
 from evenhand.evaluation.models.input_lengths import max_positions
+from evenhand.evaluation.models.judges import MAX_CHARACTERS, StyleJudge, judge_texts, load_judge, log_judge_costs
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
@@ -36,6 +37,7 @@ from evenhand.evaluation.settings import CheckpointSettings
 log = logging.getLogger("evenhand")
 
 TEXTS_PER_PART = 1024  # distinct texts that are encoded and classified together, and lost if the run is killed
+JUDGED_TEXTS_PER_PART = 64
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class StyleClassifier:
     revision: str
 
 
-def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> StyleClassifier:
-    """Load a Hugging Face sequence classifier; an adapter is merged into its base model.
+Classifier = StyleClassifier | StyleJudge
+
+
+def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> Classifier:
+    """Load a Hugging Face sequence classifier, merging an adapter into its base model, or return an LLM judge.
 
     `field` is the name of the setting in errors.
 
@@ -60,6 +65,8 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
             are missing or pickled.
     """
     model = checkpoint_settings(model)
+    if getattr(model, "judge", None) is not None:
+        return load_judge(model)
     resolve_device(model.device)  # raises before weights are read
     revision = model_revision(model.name, model.revision, model.base)
     network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
@@ -91,7 +98,7 @@ def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field
 
 
 def style_vectors(
-    classifier: StyleClassifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
+    classifier: Classifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
 ) -> np.ndarray:
     """Return the probabilities of all styles for each text, float32 (n, S); each row sums to 1.
 
@@ -105,7 +112,7 @@ def style_vectors(
     Raises:
         InputError: a text is not a string, or the classifier is not a result of `load_style_classifier`.
     """
-    if not isinstance(classifier, StyleClassifier):
+    if not isinstance(classifier, (StyleClassifier, StyleJudge)):
         raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
     texts = [texts] if isinstance(texts, str) else texts
     wrong = next(((row, text) for row, text in enumerate(texts) if not isinstance(text, str)), None)
@@ -114,7 +121,7 @@ def style_vectors(
     return to_style_vectors(classifier, label_probabilities(classifier, texts, on_progress))
 
 
-def to_style_vectors(classifier: StyleClassifier, probabilities: np.ndarray) -> np.ndarray:
+def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
     """Return style vectors (n, S), computed from the probabilities of a classifier's labels, (n, S).
 
     The probabilities of a multi-label classifier are divided by their sum; other probabilities are returned unchanged.
@@ -124,13 +131,14 @@ def to_style_vectors(classifier: StyleClassifier, probabilities: np.ndarray) -> 
     return probabilities
 
 
-def is_multi_label(classifier: StyleClassifier) -> bool:
+def is_multi_label(classifier: Classifier) -> bool:
     """Return whether a text can have several labels of the classifier, by `problem_type` in the classifier's config."""
-    return classifier.model.config.problem_type == "multi_label_classification"
+    problem_type = None if isinstance(classifier, StyleJudge) else classifier.model.config.problem_type
+    return problem_type == "multi_label_classification"
 
 
 def label_probabilities(
-    classifier: StyleClassifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
+    classifier: Classifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
 ) -> np.ndarray:
     """Return the probability of each label for each text, float32 (n, S) in [0, 1]; NaN for a blank text.
 
@@ -147,7 +155,7 @@ def label_probabilities(
 
 
 def classify_texts(
-    classifier: StyleClassifier, texts: Sequence[str], *, shard: WorkShard = ALL_ROWS
+    classifier: Classifier, texts: Sequence[str], *, shard: WorkShard = ALL_ROWS
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield parts of r texts: row indices (r,), label probabilities (r, S), and whether each text is truncated, (r,).
 
@@ -163,11 +171,15 @@ def classify_texts(
     if shard.unfinished_batches([blank[:1]]):
         undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), undefined, np.zeros(len(blank), dtype=bool)
-    distinct = list(groups)
-    parts = (distinct[start : start + TEXTS_PER_PART] for start in range(0, len(distinct), TEXTS_PER_PART))
+    distinct, size = list(groups), TEXTS_PER_PART
+    if isinstance(classifier, StyleJudge):
+        size = JUDGED_TEXTS_PER_PART
+        log_judge_costs(classifier, distinct)
+    parts = (distinct[start : start + size] for start in range(0, len(distinct), size))
     for part in shard.unfinished_batches(parts, lambda text: groups[text][0]):
         counts = [len(groups[text]) for text in part]
-        probabilities, is_truncated = _classify_part(classifier, part)
+        classify = judge_texts if isinstance(classifier, StyleJudge) else _classify_part
+        probabilities, is_truncated = classify(classifier, part)
         rows = np.concatenate([groups[text] for text in part])
         yield rows, probabilities.repeat(counts, axis=0), is_truncated.repeat(counts)
 
@@ -200,14 +212,16 @@ def _classify_batch(classifier: StyleClassifier, encoded: list[list[int]]) -> np
     return (logits.sigmoid() if is_multi_label(classifier) else logits.softmax(-1)).cpu().numpy()
 
 
-def warn_truncated(classifier: StyleClassifier, n_truncated: int, n: int) -> None:
+def warn_truncated(classifier: Classifier, n_truncated: int, n: int) -> None:
     """Log a warning that `n_truncated` of n texts are truncated, unless `n_truncated` is 0."""
     if n_truncated:
+        is_judge = isinstance(classifier, StyleJudge)
+        limit = f"{MAX_CHARACTERS} characters" if is_judge else f"{_max_tokens(classifier)} tokens"
         log.warning(
-            "%d of %d texts are longer than the %d tokens that %s reads; only their beginnings were classified",
+            "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
             n_truncated,
             n,
-            _max_tokens(classifier),
+            limit,
             classifier.name,
         )
 

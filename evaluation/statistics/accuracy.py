@@ -4,12 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import krippendorff
 import numpy as np
 from scipy import stats
 
 from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval
 from evenhand.evaluation.statistics.shares import share_score
+
+ALPHA, N_BINS = "krippendorff_alpha", 10
 
 
 def accuracy_scores(
@@ -68,8 +71,7 @@ def f1_scores(
     """
     predicted = probabilities >= threshold
     hits, wrong = (predicted & truth).astype(np.float64), (predicted != truth).astype(np.float64)
-    n = len(truth)
-    times = np.vstack([np.ones(n), np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=1000)])
+    n, times = len(truth), _bootstrap_counts(len(truth), seed)
     twice = 2 * times @ hits
     with np.errstate(invalid="ignore"):
         f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): all texts, then each sample
@@ -85,6 +87,58 @@ def f1_scores(
         low, high = np.nanquantile(means[1:], [0.025, 0.975])
         scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **common))
     return scores
+
+
+def calibration_error(
+    probabilities: np.ndarray, truth: np.ndarray, seed: int, signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return the expected calibration error of a classifier's most probable label, in [0, 1], ideal 0.
+
+    Source: Guo et al. (2017), equation 3: the mean over texts, in 10 bins of equal width, of the absolute difference
+    between the mean probability and the accuracy in the bin. With few texts it is biased upward. Interval: percentiles
+    of 1,000 bootstrap samples of texts.
+
+    Args:
+        probabilities: probability of each of L labels for each of n texts, (n, L).
+        truth: whether each text has each label, (n, L) bool; a text with several labels counts as right for each.
+        seed: seed of the bootstrap samples.
+        signature: as in BiasScore.
+    """
+    rows, confidence = np.arange(len(truth)), probabilities.max(axis=1)
+    gaps = np.zeros((len(truth), N_BINS))
+    bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+    gaps[rows, bins] = truth[rows, probabilities.argmax(axis=1)] - confidence
+    errors = np.abs(_bootstrap_counts(len(truth), seed) @ gaps).sum(axis=1) / len(truth)
+    interval = tuple(np.quantile(errors[1:], [0.025, 0.975]).tolist())
+    return BiasScore("calibration_error", float(errors[0]), 0.0, (0.0, 1.0), len(truth), interval, signature=signature)
+
+
+def label_agreement(
+    one: np.ndarray, other: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return Krippendorff's α of two coders' labels, (n,) integers: 1 is perfect agreement, 0 agreement by chance.
+
+    Source: Krippendorff (2004), Content Analysis, chapter 11, for nominal data. Interval: percentiles of 200 bootstrap
+    samples of texts. α is undefined if all labels are equal.
+    """
+    pairs, n = np.stack([one, other]), len(one)
+    rng = np.random.default_rng(seed)
+    samples = [pairs, *(pairs[:, rng.integers(n, size=n)] for _ in range(200))]
+    values = [
+        float(krippendorff.alpha(it, level_of_measurement="nominal")) if len(np.unique(it)) > 1 else math.nan
+        for it in samples
+    ]
+    if math.isnan(values[0]):
+        reason = "all labels are equal"
+        return BiasScore(ALPHA, math.nan, 1.0, (-1.0, 1.0), n, group=group, reason=reason, signature=signature)
+    low, high = np.nanquantile(values[1:], [0.025, 0.975])
+    interval = (float(low), float(high))
+    return BiasScore(ALPHA, values[0], 1.0, (-1.0, 1.0), n, interval, group=group, signature=signature)
+
+
+def _bootstrap_counts(n: int, seed: int) -> np.ndarray:
+    """Return how often each of n texts occurs in all texts, in the first row, and in each of 1,000 samples."""
+    return np.vstack([np.ones(n), np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=1000)])
 
 
 def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from evenhand.evaluation.settings import (
     ClassifierSettings,
     Count,
     DecodingSettings,
+    StyleClassifierSettings,
     option,
     strict_dataclass,
 )
@@ -46,9 +47,9 @@ class ResamplingSettings:
 class Settings:
     """Generation bias: do responses differ in style by descriptor?"""
 
-    style_classifier: CheckpointSettings = option(CheckpointSettings, "sequence classifier of the styles")
-    second_style_classifier: CheckpointSettings | None = option(
-        lambda: CheckpointSettings(name=AUTO),
+    style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "sequence classifier of the styles")
+    second_style_classifier: StyleClassifierSettings | None = option(
+        lambda: StyleClassifierSettings(name=AUTO),
         "confirms results, never labels; 'auto': the testbed's second with its first, else none; null: none",
     )
     style_clusters: str = option(TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file")
@@ -144,7 +145,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
+    from evenhand.evaluation.models.classifier_labels import find_label
+    from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
     from evenhand.evaluation.models.revisions import model_revision
     from evenhand.evaluation.runs.files import sha256_of
 
@@ -164,11 +166,11 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         fingerprints["model"] = config.model.name  # a run may continue with the server at another address
     elif config.loads_model:
         fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
-    fingerprints |= {name: model_revision(model.name, model.revision, model.base) for name, model in models.items()}
+    fingerprints |= {name: classifier_revision(model) for name, model in models.items()}
     if fingerprints[FIRST] == fingerprints.get(SECOND):
         name = models[SECOND].name
         raise InputError(f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another.")
-    labels = {name: classifier_labels(model.name, model.revision, model.base) for name, model in models.items()}
+    labels = {name: classifier_styles(model) for name, model in models.items()}
     load_style_clusters(settings.style_clusters, labels[FIRST])
     if OFFENSIVE in models:
         classifier = settings.offensiveness

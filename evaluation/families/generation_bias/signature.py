@@ -7,22 +7,31 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS
 from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers, named_classifiers
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
-from evenhand.evaluation.models.classifier_labels import classifier_labels, labels_sha256
+from evenhand.evaluation.models.classifier_labels import labels_sha256
+from evenhand.evaluation.models.judge_files import classifier_styles
+from evenhand.evaluation.models.judges import judge_facts
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import CheckpointSettings, as_settings
 
 
 def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Return the entries of a signature that identify a style classifier; `name` is its name in the settings."""
-    facts, checkpoint = as_settings(named_classifiers(config)[name]), classifiers(config)[name]
-    del facts["device"], facts["device_map"]  # runs on different devices can be compared
-    labels = classifier_labels(checkpoint.name, checkpoint.revision, checkpoint.base)
-    facts |= {"revision": run.inputs[name], "labels_sha256": labels_sha256(labels)}
+    named, resolved = named_classifiers(config)[name], classifiers(config)[name]
+    facts = classifier_signature(resolved, run.inputs[name]) | {"name": named.name}
     if name == FIRST:
         facts["clusters"] = config.settings.style_clusters
     return facts | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})
+
+
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+    """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
+    facts = as_settings(classifier)
+    del facts["device"], facts["device_map"]  # runs on different devices can be compared
+    if "judge" in facts:
+        facts = judge_facts(classifier)
+    return facts | {"revision": revision, "labels_sha256": labels_sha256(classifier_styles(classifier))}
 
 
 def score_signature(

@@ -1,5 +1,6 @@
 """Style vectors of responses, and the probability that each response is offensive, by sequence classifiers."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -19,9 +20,11 @@ from evenhand.evaluation.models.styles import (
     warn_truncated,
 )
 from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, RESPONSE
-from evenhand.evaluation.rows import Rows, blocks
+from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
+
+log = logging.getLogger("evenhand")
 
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 
@@ -52,6 +55,9 @@ def classify_in_parts(
     truncated, probabilities = parts.read_numbers()
     truncated = truncated.astype(bool)
     warn_truncated(classifier, int(truncated.sum()), len(texts))
+    n_undefined = len(texts) - int(finite_rows(probabilities).sum()) - sum(not text.strip() for text in texts)
+    if n_undefined:  # only of a judge
+        log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
 
 

@@ -1,0 +1,124 @@
+"""The command `judge`: agreement of an LLM judge, or of another style classifier, with human labels."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evenhand.evaluation.datasets.labelled_texts import read_labelled_texts
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.signature import classifier_signature
+from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.results import BiasScore, write_scores
+from evenhand.evaluation.runs.environment import package_versions
+from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.settings import TESTBED, StyleClassifierSettings
+from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
+from evenhand.evaluation.statistics.shares import share_score
+from evenhand.recipes.judge_settings import AgreementSettings
+from evenhand.recipes.measure import SCORES
+from evenhand.recipes.train_classifier import prediction_table, print_scores
+
+log = logging.getLogger("evenhand")
+
+JUDGED = "judged.parquet"
+JUDGE, OTHER = "judge", "other classifier"
+
+
+def judge(settings: AgreementSettings) -> None:
+    """Judge labelled texts, and write and print the agreement with the labels: macro-F1, calibration, and α.
+
+    Raises:
+        InputError: the file of texts cannot be read, or has labels that a classifier does not have; a classifier or
+            the judge's server cannot be used.
+    """
+    path = settings.data_dir / settings.texts
+    columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
+    texts, labels, n_blank = read_labelled_texts(path, *columns)
+    classifiers = {JUDGE: settings.style_classifier, OTHER: settings.other_classifier}
+    classifiers = {name: it for name, it in classifiers.items() if it is not None}
+    inputs = {"texts": sha256_of(path)}
+    for name, classifier in classifiers.items():
+        _check_labels(classifier, {label for names in labels for label in names})
+        inputs[name] = classifier_revision(classifier)
+    with stage("judge", settings, inputs) as run:
+        if run is None:
+            return
+        drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: settings.limit])
+        texts, labels = [texts[row] for row in drawn], [labels[row] for row in drawn]
+        styles = classifier_styles(settings.style_classifier)
+        truth = np.array([[name in names for name in styles] for names in labels])
+        vectors = {}
+        for name, classifier in classifiers.items():
+            with run.step(name), progress(len(texts), name, "texts") as advance:
+                found = style_vectors(load_style_classifier(classifier, name), texts, advance)
+                vectors[name] = found[:, [classifier_styles(classifier).index(style) for style in styles]]
+        signature = {"texts": inputs["texts"], "seed": settings.seed, "packages": package_versions()}
+        for name, classifier in classifiers.items():
+            signature[name] = classifier_signature(classifier, inputs[name])
+        scores = _scores(vectors, truth, styles, settings.seed, signature)
+        table = prediction_table(texts, truth, vectors[JUDGE], list(styles), ",")
+        write_table(settings.output_dir / JUDGED, table)
+        write_scores(settings.output_dir / SCORES, scores)
+        run.facts |= {"texts": len(texts), "left_out": n_blank}
+        print_scores([score for score in scores if "label" not in score.group])
+
+
+def _check_labels(classifier: StyleClassifierSettings, labels: set[str]) -> None:
+    if classifier.judge is None and classifier.name == TESTBED:
+        raise InputError(
+            "style_classifier: give a judge (--style_classifier MODEL --style_classifier.judge.server URL)."
+        )
+    if unknown := sorted(labels - set(styles := classifier_styles(classifier))):
+        raise InputError(
+            f"labels: the texts have {unknown[0]!r}, which {classifier.name} has not; its labels: {', '.join(styles)}."
+        )
+
+
+def _scores(
+    vectors: Mapping[str, np.ndarray],
+    truth: np.ndarray,
+    styles: Sequence[str],
+    seed: int,
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Return the agreement of each classifier's most probable label with people and with the other classifier.
+
+    Texts to which a classifier gives no style are left out of all its scores.
+
+    Args:
+        vectors: style vectors (n, S) of the judge and of the other classifier, by name; NaN without a style.
+        truth: whether people gave each text each label, (n, S) bool.
+    """
+    scores, top = [], {}
+    has_style = {name: np.isfinite(p).all(axis=1) for name, p in vectors.items()}
+    for name, probabilities in vectors.items():
+        used, group = has_style[name], {"by": name}
+        p, true = probabilities[used], truth[used]
+        top[name] = np.full(len(truth), -1)
+        top[name][used] = best = p.argmax(axis=1)
+        if not used.any():
+            raise InputError(f"{name}: it names no option for any text; give another model or API.")
+        f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed, signature)
+        reason = "no text has a style"
+        hits = share_score(
+            "top_label_accuracy", true[np.arange(len(true)), best], 1.0, reason=reason, signature=signature
+        )
+        single = used & (truth.sum(axis=1) == 1)
+        with_people = label_agreement(
+            top[name][single], truth[single].argmax(axis=1), seed, {"with": "people"}, signature
+        )
+        found = [f1[0], hits, calibration_error(p, true, seed, signature), with_people, *f1[1:]]
+        n_left_out = len(used) - int(used.sum())
+        scores += [replace(score, group={**group, **score.group}, n_left_out=n_left_out) for score in found]
+    if OTHER in vectors:
+        both = has_style[JUDGE] & has_style[OTHER]
+        group = {"by": JUDGE, "with": OTHER}
+        scores.append(label_agreement(top[JUDGE][both], top[OTHER][both], seed, group, signature))
+    return scores
