@@ -171,7 +171,11 @@ class StyleClassifierSettings(CheckpointSettings):
         CheckpointSettings.__post_init__(self)
         if self.judge is not None:
             if self.judge.server is None:
-                raise InputError("judge.server: a judge needs one; give http://HOST:PORT/v1, and the model's name.")
+                changed = [name for name, value in vars(self.judge).items() if value != getattr(JudgeSettings(), name)]
+                raise InputError(
+                    f"judge.{[*changed, 'server'][0]}: a judge needs a server; give judge.server http://HOST:PORT/v1, and "
+                    "the model's name."
+                )
             checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
             ModelSettings(**checkpoint, server=self.judge.server)
 
