@@ -171,11 +171,8 @@ class StyleClassifierSettings(CheckpointSettings):
         CheckpointSettings.__post_init__(self)
         if self.judge is not None:
             if self.judge.server is None:
-                changed = [name for name, value in vars(self.judge).items() if value != getattr(JudgeSettings(), name)]
-                raise InputError(
-                    f"judge.{[*changed, 'server'][0]}: a judge needs a server; give judge.server http://HOST:PORT/v1, and "
-                    "the model's name."
-                )
+                used = ", ".join(field.name for field in fields(JudgeSettings) if field.name != "server")
+                raise InputError(f"judge.server: a judge ({used}) needs one; give http://HOST:PORT/v1, and the model.")
             checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
             ModelSettings(**checkpoint, server=self.judge.server)
 
