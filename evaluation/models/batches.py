@@ -60,9 +60,12 @@ def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) ->
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
 
 
-def logits_bytes(model: PreTrainedModel, positions: int) -> int:
-    """Return the bytes of the logits at `positions` positions, including a float32 copy and a float32 log-softmax."""
-    return positions * model.config.get_text_config(decoder=True).vocab_size * (model.dtype.itemsize + 8)
+def logits_bytes(model: PreTrainedModel, positions: int, copies: int = 8) -> int:
+    """Return the bytes of the logits at `positions` positions, and of their copies: `copies` bytes for each logit.
+
+    The default is for a float32 copy and a float32 log-softmax.
+    """
+    return positions * model.config.get_text_config(decoder=True).vocab_size * (model.dtype.itemsize + copies)
 
 
 def activations_bytes(model: PreTrainedModel, length: int) -> int:

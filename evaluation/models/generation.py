@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import LogitsProcessorList, StoppingCriteriaList
+from transformers import LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
 from evenhand.evaluation.errors import InputError
@@ -31,6 +31,12 @@ from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.logits_processors import RefuseNaN, ReportTokens, ResponseNGramBlock, sample_rows
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
+
+NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
+SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
+# Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
+# at most 4. Measured with a vocabulary of 49,152 tokens (benchmarks.response_memory).
+COPIES = {"top_p": 17, "typical_p": 38, "eta_cutoff": 16, "epsilon_cutoff": 8, "repetition_penalty": 8}
 
 
 def prompt_seed(prompt_id: str, seed: int) -> int:
@@ -93,6 +99,26 @@ def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any],
     return batch_size if names <= ROW_ARGUMENTS else 1, mixes_lengths
 
 
+def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:
+    """Return the bytes of a row while `generate` responds to a context of `length` tokens.
+
+    `generate` keeps the scores of the token before (float32) next to new logits and their float32 copy. Sampling adds
+    probabilities and a one-hot row, beam search a log-softmax.
+    """
+    beams = decoding.get("num_beams") or 1
+    copies = (
+        8
+        + 4 * (beams > 1 or bool(decoding.get("do_sample")))
+        + sum(
+            COPIES.get(name, 4)
+            for name, value in decoding.items()
+            if name not in ("do_sample", "max_new_tokens", "num_beams") and value not in (None, NEUTRAL.get(name))
+        )
+    )
+    cache = cache_bytes(model, length + decoding["max_new_tokens"])
+    return int(SLACK * beams * (cache + logits_bytes(model, 1, copies) + activations_bytes(model, length)))
+
+
 def _is_relevant(record: logging.LogRecord) -> bool:
     """Return False for the log record about a missing attention mask, which `generate` drops if no row is padded."""
     return "recommend passing in an `attention_mask`" not in record.getMessage()
@@ -111,7 +137,7 @@ def _generate_batches(
 
     A job is an index into `encoded` and a seed; `rows` contains the row indices of each job.
     """
-    model, new_tokens, beams = dialogue_model.model, decoding["max_new_tokens"], decoding.get("num_beams") or 1
+    model = dialogue_model.model
     max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
     memory = memory_budget(model.device)
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
@@ -120,9 +146,7 @@ def _generate_batches(
         return len(encoded[job[0]])
 
     def max_jobs(job: tuple[int, int]) -> int:
-        row_bytes = cache_bytes(model, length(job) + new_tokens) + logits_bytes(model, 1)
-        row_bytes += activations_bytes(model, length(job))
-        return max(1, min(max_rows, memory // (beams * row_bytes)))
+        return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
         contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]

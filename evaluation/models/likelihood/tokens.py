@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
@@ -44,17 +45,24 @@ def conditional_log_likelihoods(
         InputError: A score is NaN.
     """
     network = dialogue_model.model
-
-    def row_bytes(length: int) -> int:
-        return logits_bytes(network, length) + activations_bytes(network, length) + cache_bytes(network, length)
-
-    limit = batch_size_limit(network, row_bytes)
+    unscored = min(map(len, heads), default=0) - 1 if dialogue_model.kind != "encoder_decoder" else 0
+    limit = batch_size_limit(network, lambda length: score_bytes(network, length, unscored))
 
     def compute(rows: np.ndarray) -> np.ndarray:
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
         return check_not_nan(sums, dialogue_model.name)
 
     return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute, shard=shard)
+
+
+def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0) -> int:
+    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits."""
+    n_logits = length - (unscored if _keeps_last_logits(network) else 0)
+    return logits_bytes(network, n_logits) + activations_bytes(network, length) + cache_bytes(network, length)
+
+
+def _keeps_last_logits(network: PreTrainedModel) -> bool:
+    return "logits_to_keep" in inspect.signature(network.forward).parameters
 
 
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
@@ -81,7 +89,7 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
         arguments: dict[str, Any] = {"use_cache": shared > 0}
         if shared:
             arguments["past_key_values"] = prefix_cache(model, heads[0][:shared], len(inputs))
-        if "logits_to_keep" in inspect.signature(model.forward).parameters:
+        if _keeps_last_logits(model):
             arguments["logits_to_keep"] = labels.shape[1] + 1
         # With padding on the right, no scored token of a causal model attends to it.
         logits = model(
