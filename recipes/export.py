@@ -6,7 +6,6 @@ for the export as for a measurement, in the same precision. Only the model's fol
 
 import json
 import logging
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -68,7 +67,6 @@ def export(settings: ExportSettings) -> None:
             with atomic_write_folder(run.folder / MODEL) as folder:
                 exported = _write(settings, measured.model, measured.decoding, folder)
                 write_text(folder / CARD, export_card(exported, settings.tuning, measured, comparison))
-                _make_readable(folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         push(settings.output_dir / MODEL, settings.push_to_hub)
@@ -198,12 +196,3 @@ def _write_generation_config(folder: Path, base_config: Path | None, settings: D
     fields = json.loads(source.read_text(encoding="utf-8")) if source.exists() else {}
     tokens = {name: value for name, value in fields.items() if name in SPECIAL_TOKENS}
     write_json(folder / GENERATION, {**tokens, **decoding(settings.preset, **settings.arguments)})
-
-
-def _make_readable(folder: Path) -> None:
-    """Give all files of a folder the default permissions; safetensors writes weights that only the owner can read."""
-    umask = os.umask(0)
-    os.umask(umask)
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(0o666 & ~umask)

@@ -98,10 +98,20 @@ def atomic_write_folder(path: Path) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
+        _make_readable(folder)
         shutil.rmtree(path, ignore_errors=True)
         folder.replace(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_readable(folder: Path) -> None:
+    """Give all files of a folder the default permissions; safetensors writes weights that only the owner can read."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)
 
 
 def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
