@@ -65,7 +65,8 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str = "10
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 
     Args:
-        run, against: folders of finished runs of `measure` over the same prompts: of the new model and the baseline.
+        run: folder of a finished run of `measure`, of the new model.
+        against: folder of such a run of the baseline, over the same prompts.
         max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%".
 
     Raises:
