@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.models.contexts import UNFINISHED_REASONING
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.manifest import read_config
-from evenhand.evaluation.settings import CheckpointSettings, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
@@ -52,7 +52,7 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
             prompts=PromptSettings(dataset=str(ruler / "taxonomy"), descriptors=None, per_cell=4),
             decoding=DecodingSettings(arguments={"max_new_tokens": 8}),
             generation_bias=Settings(
-                style_classifier=CheckpointSettings(name=str(ruler / "classifier")),
+                style_classifier=StyleClassifierSettings(name=str(ruler / "classifier")),
                 style_clusters=str(ruler / "clusters.json"),
                 neutral_dialogue=None,
                 permutations=9,
