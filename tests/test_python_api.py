@@ -14,7 +14,7 @@ import pytest
 import evenhand
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.results import read_scores
-from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
+from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
@@ -56,7 +56,7 @@ def test_the_steps_run_on_the_testbeds_responses(names):
 
 def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     folder = names["folder"]
-    classifier = CheckpointSettings(name=str(testbed.STYLE_CLASSIFIER))
+    classifier = StyleClassifierSettings(name=str(testbed.STYLE_CLASSIFIER))
     settings = MeasureSettings(
         model=ModelSettings(name="support-bot"),
         generation_bias=Settings(style_classifier=classifier),
