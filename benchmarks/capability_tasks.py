@@ -4,9 +4,9 @@
 
 PIQA (Bisk et al. 2020, arXiv:1911.11641): valid.jsonl and valid-labels.lst of github.com/ybisk/ybisk.github.io, 1,838
 questions with two answers each. BLiMP (Warstadt et al. 2020, arXiv:1912.00582): files of github.com/alexwarstadt/blimp,
-1,000 pairs of a grammatical and an ungrammatical sentence each. Prompts and metrics are the harness's own for `piqa`
-and `blimp`; its tasks of these names load the data from a hub, which these do not need. The command prints the list
-of the tasks as `--capabilities` reads it. `--pairs` is the number of pairs of each paradigm, drawn by a fixed seed.
+1,000 pairs of a grammatical and an ungrammatical sentence each. Prompts and metrics are equal to the harness's
+tasks `piqa` and `blimp`, but the data are read from FOLDER and not from a hub. The command prints the list of the tasks
+as `--capabilities` reads it. `--pairs` is the number of pairs of each paradigm, drawn by a fixed seed.
 """
 
 import json

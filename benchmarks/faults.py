@@ -248,7 +248,7 @@ def served(bench: Bench, url: str) -> Command:
 
 
 def bad_server(fault: Fault) -> None:
-    """Measure a model on a server that fails, then on the same server without faults. The key must be in no file."""
+    """Measure on a server that fails, repeat without faults, and check that the API key is in no file or message."""
     bench, reference = fault.bench, fault.bench.root / "reference" / SERVED
     kind = fault.rng.choice([*TRANSIENT, *FATAL])
     with serving() as (good_url, _):

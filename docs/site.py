@@ -1,7 +1,7 @@
 """Hooks of mkdocs for the documentation site.
 
-README, CONTRIBUTING and CHANGELOG become pages of the site, and so does each other file that a page links to. Links in
-the repository's files stay as a repository page needs them. The API reference has a section for each public name.
+README, CONTRIBUTING, CHANGELOG and all files to which a page links become pages of the site. The files keep links that
+work in the repository; the hooks rewrite them for the site. The API reference has a section for each public name.
 """
 
 import re

@@ -2,7 +2,8 @@
 
 A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is outside, and is
 inconclusive otherwise. The effects on descriptors have no limit: one effect that is shown to have grown (Holm's
-correction over all descriptors and styles) breaks the check, but that none is shown does not prove that none grew.
+correction over all descriptors and styles) breaks the check. If no effect is shown to have grown, some may still have
+grown undetected.
 """
 
 import logging
@@ -70,8 +71,8 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str = "10
         max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%".
 
     Raises:
-        AssertionError: the rise exceeds the limit, it cannot be decided whether it does, or the effect on a descriptor
-            is shown to have grown. The message has the numbers.
+        AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
+            a descriptor is shown to have grown. The message has the numbers.
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
     findings = find(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))

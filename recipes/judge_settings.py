@@ -1,4 +1,4 @@
-"""The settings of labelled texts, and of the command `judge`."""
+"""Settings of files of labelled texts, and of the command `judge`."""
 
 from pathlib import Path
 from typing import Any

@@ -143,7 +143,7 @@ class ReportContext:
 
 
 class FamilySettings(Protocol):
-    """The module `settings` of a family. It imports no slow library, because `--help` loads the module.
+    """Interface of a family's module `settings`. It imports no slow library, because `--help` loads the module.
 
     Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
     ComparisonSettings: a dataclass of the settings of the family's comparison; None if it has no settings.
@@ -182,7 +182,7 @@ class FamilySettings(Protocol):
 
 
 class FamilyMeasure(Protocol):
-    """The module `measure` of a family."""
+    """Interface of a family's module `measure`."""
 
     @abstractmethod
     def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
@@ -194,7 +194,7 @@ class FamilyMeasure(Protocol):
 
 
 class FamilyMetrics(Protocol):
-    """The module `metrics` of a family.
+    """Interface of a family's module `metrics`.
 
     METRICS: an `evaluation.report.metrics.Metric` (name, unit, decimals, ideal) for each metric of the family's scores.
     """
@@ -203,7 +203,7 @@ class FamilyMetrics(Protocol):
 
 
 class FamilyPage(Protocol):
-    """The module `page` of a family."""
+    """Interface of a family's module `page`."""
 
     @abstractmethod
     def page(self, run: FamilyRun, context: ReportContext) -> "Page":
@@ -211,7 +211,7 @@ class FamilyPage(Protocol):
 
 
 class ComparedPage(FamilyPage, Protocol):
-    """The module `page` of a family whose runs can be compared."""
+    """Interface of a family's module `page`, for families whose runs can be compared."""
 
     @abstractmethod
     def comparison_page(
@@ -221,7 +221,7 @@ class ComparedPage(FamilyPage, Protocol):
 
 
 class FamilyComparison(Protocol):
-    """The module `compare` of a family."""
+    """Interface of a family's module `compare`, for families whose runs can be compared."""
 
     @abstractmethod
     def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":

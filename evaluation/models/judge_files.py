@@ -1,4 +1,6 @@
-"""Files of LLM judges: labels, descriptions and an instruction; labels and revisions of all style classifiers.
+"""Readers of LLM judges' files, and of the labels and revision of any style classifier, judge or not.
+
+A judge's file has labels, optional descriptions of the labels, and an optional instruction.
 
 The module imports no slow library, so that settings are checked at once.
 """

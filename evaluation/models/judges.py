@@ -58,7 +58,7 @@ class StyleJudge:
 
     @property
     def key(self) -> str:
-        """The hash of all that determines the judge's answers except the text."""
+        """The hash of everything that determines the judge's answers, except the text."""
         judge, model = self.settings.judge, self.settings.served_model()
         parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
@@ -98,7 +98,7 @@ def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
 
 
 def log_judge_costs(judge: StyleJudge, texts: Sequence[str]) -> None:
-    """Log how many requests the judgement of distinct texts takes, and about how many tokens."""
+    """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
     with _cache(judge) as cache:
         known, answers = _known(cache, judge, texts), _kind(cache, judge)
     todo = [text for text in texts if text not in known]
@@ -220,7 +220,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def _kind(cache: sqlite3.Connection, judge: StyleJudge) -> str:
-    """Return the kind of the judge's answers; the first time, ask the server, and keep the kind in the cache."""
+    """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
     row = cache.execute("SELECT answers FROM judges WHERE judge = ?", [judge.key]).fetchone()
     if row and row[0] in (LOGPROBS, STRUCTURED, PLAIN):
         return row[0]
@@ -262,7 +262,7 @@ def _cache(judge: StyleJudge) -> Iterator[sqlite3.Connection]:
 
 
 def _known(cache: sqlite3.Connection, judge: StyleJudge, texts: Sequence[str]) -> dict[str, list[float] | None]:
-    """Return the cached probabilities of the texts; None for a text without any. Invalid entries are left out."""
+    """Return {text: probabilities} from the cache; None for a text without a label. Invalid entries are left out."""
     known = {}
     for text in texts:
         find = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"

@@ -92,7 +92,7 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
 
 
 def score_row(label: str, score: BiasScore, *cells: Cell) -> Row:
-    """Return a table row with a score's mark, a score's cell and further cells."""
+    """Return a table row for a score: a label, the score as text, further cells, and the score as a plotted mark."""
     return Row(label, (score_cell(score), *cells), score_marks("before", score))
 
 

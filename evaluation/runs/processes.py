@@ -97,7 +97,7 @@ def shut_down() -> None:
 
 
 def _exchange(communicate: Callable[[Any], None]) -> None:
-    """Call `communicate` with `torch.distributed`, connected to the other ranks on the CPU.
+    """Connect this process to the other ranks, if it is not connected yet; call `communicate(torch.distributed)`.
 
     Raises:
         InputError: another rank has ended.

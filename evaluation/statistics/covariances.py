@@ -44,12 +44,12 @@ class CellNoise:
 
     @property
     def pair_variance(self) -> np.ndarray:
-        """The part of the cell's contribution to the variance that does not depend on the spread, 2 ζ₂ / (n (n−1))."""
+        """The term 2 ζ₂ / (n (n−1)) of each cell in the variance of a spread; it does not depend on the spread."""
         return 2 * self.pairs / (self.n * (self.n - 1))
 
     @property
     def linear_variance(self) -> np.ndarray:
-        """The part of the cell's contribution to the variance that grows with the spread, 4 ζ₁ / n."""
+        """The term 4 ζ₁ / n of each cell in the variance of a spread; it grows with the spread."""
         return 4 * (self.along - self.pairs / self.n) / self.n
 
 

@@ -123,10 +123,11 @@ def estimate_effects(
         draws: number of draws from the null hypothesis.
         rng: source of the draws.
         sampler: samples from the null hypothesis, see `effects_under_null`.
-        variance_ratio: function of the average probabilities, (u, c), and of the arguments of the function
-            `variance_ratio` of `shrunk_effects`, with the same result.
-        own_variance: function of templates, units and columns that returns the variance of each effect from the unit's
-            responses, (u, c). If the own variance is larger than the pooled variance, it replaces the pooled variance.
+        variance_ratio: function of the average probabilities, (u, c), a slice of units, a column, and the shrunk
+            effects on these units in the column, that returns the ratio of each unit's variance to the pooled variance.
+        own_variance: function of templates, units and columns that returns the sampling variance of each effect,
+            (u, c), estimated from the responses to its unit alone. The larger one of this variance and the pooled
+            variance is used. Without the function, the pooled variance is used.
     """
     templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
     units = np.concatenate([np.eye(groups.shape[1]), groups])

@@ -194,6 +194,10 @@ def _slopes(after: np.ndarray, base: np.ndarray, times: np.ndarray) -> np.ndarra
 
 
 def _products(one: np.ndarray, other: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the inner products of two sets of means (D, S), centred in each of b resamples, (b,)."""
+    """Return Σ_d ⟨x_d − x̄, y_d − ȳ⟩ over the descriptors d of each of b resamples, (b,).
+
+    `one` and `other`, (D, S), have the rows x_d and y_d; x̄ and ȳ are their means in the resample. `times` (b, D) is how
+    often each resample contains each descriptor.
+    """
     n = times.sum(axis=1)
     return times @ (one * other).sum(axis=1) - ((times @ one) * (times @ other)).sum(axis=1) / n

@@ -58,7 +58,7 @@ def train_script(training: RowTraining) -> str:
     """Return a Python script that trains on the rows with TRL alone."""
 
     def keywords(config: type, values: Mapping[str, Any], indent: int) -> str:
-        """Return the values that differ from the defaults of a config, a line each."""
+        """Return the values that differ from the defaults of a config, one per line."""
         defaults = {field.name: field.default for field in fields(config)}
         plain = {name: getattr(value, "value", value) for name, value in values.items()}
         return "".join(
@@ -79,7 +79,7 @@ def train_script(training: RowTraining) -> str:
 
 
 def axolotl_config(training: RowTraining) -> dict[str, str]:
-    """Return axolotl's config by file name; {} for conversational rows of KTO, for which axolotl has no type."""
+    """Return {file name: axolotl's config}; {} for conversational rows of KTO, which axolotl does not support."""
     settings, lora, columns = training.settings, training.lora, RESPONSES[training.trainer]
     kind: dict[str, Any] = {}
     if training.trainer == "sft":
@@ -117,7 +117,7 @@ def axolotl_config(training: RowTraining) -> dict[str, str]:
 
 
 def llama_factory_config(training: RowTraining) -> dict[str, str]:
-    """Return LLaMA-Factory's config and, for rows of preferences, dataset_info.json, by file name."""
+    """Return {file name: content} of LLaMA-Factory's config and, for rows of preferences, of dataset_info.json."""
     settings, lora, trainer = training.settings, training.lora, training.trainer
     files, head, template = {}, "# llamafactory-cli train llama_factory.yaml\n", "empty"
     source: dict[str, Any] = {"tokenized_path": TOKENIZED}

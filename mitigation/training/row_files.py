@@ -1,7 +1,8 @@
 """A method's rows as files for other trainers: JSONL, `datasets` folders, a dataset card, and a config for each tool.
 
 Formats: TRL's, https://huggingface.co/docs/trl/dataset_formats. TRL's SFTTrainer uses rows with `input_ids` and
-`labels` as they are, https://huggingface.co/docs/trl/sft_trainer; its trainers of preferences have no such input.
+`labels` as they are, https://huggingface.co/docs/trl/sft_trainer. TRL's trainers of preferences do not accept token
+ids.
 """
 
 import json
@@ -137,7 +138,7 @@ def _with_mask(rows: Dataset) -> Dataset:
 
 
 def _length(row: Mapping[str, Any]) -> int:
-    """Return the number of tokens of an encoded row, of its longer response for a pair."""
+    """Return the number of tokens of an encoded row; for a pair, with the longer response."""
     if "input_ids" in row:
         return len(row["input_ids"])
     return len(row["prompt_ids"]) + max(len(ids) for name, ids in row.items() if name not in ("prompt_ids", LABEL))

@@ -36,7 +36,7 @@ def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points.
 
     Raises:
-        ValueError: `sweep.points` lacks columns, or two points have the same seed and the same fields.
+        ValueError: `sweep.points` lacks columns, or two points have the same seed and the same settings.
     """
     settings = evaluate_settings(summarise(sweep.points, sweep.swept), sweep.criteria)
     rows = settings.to_dict("records")

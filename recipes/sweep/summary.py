@@ -120,7 +120,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - `front_perplexity`, `front_distinct_2`: whether the setting is on the Pareto front.
 
     Raises:
-        ValueError: columns are missing, or two points have the same seed and the same fields.
+        ValueError: columns are missing, or two points have the same seed and the same settings.
     """
     fields = setting_fields(swept)
     missing = [name for name in (*COLUMNS, *fields) if name not in points]

@@ -142,11 +142,11 @@ def truth(
 
     Args:
         cells: columns template, descriptor and, for scores by axis, axis; repeated rows count once.
-        classifier_map: a `style_map` (S families, R styles of a classifier); the result is the bias of the
-            classifier's expected style vectors. Scores by cluster and style exist only if the R styles are the
-            grammar's.
-        with_nouns: whether nouns have effects; `cells` is then all sentences, with a column noun, and p_tds the mean
-            over the nouns of a cell, which are of one gender if the descriptor is gendered.
+        classifier_map: the result of `style_map`, (S families, R styles of a classifier). If it is given, the result is
+            the bias of the classifier's expected style vectors, and scores by cluster and by style exist only if the
+            classifier has the grammar's styles.
+        with_nouns: whether the effects of nouns are included. If so, `cells` has a row for each sentence and a column
+            noun, and p_tds is the mean over the nouns of a cell. A gendered descriptor has only nouns of its gender.
     """
 
     def expected(rows: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:

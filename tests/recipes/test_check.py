@@ -1,4 +1,4 @@
-"""`check` ends with 0, 1, 2 or 3, and the workflow of docs/bias_gate.yml, run step by step, passes or fails with it."""
+"""`check` ends with status 0, 1, 2 or 3; the steps of docs/bias_gate.yml pass or fail accordingly."""
 
 import os
 import shutil

@@ -89,9 +89,10 @@ def sample_comments(bank: Bank, distribution: np.ndarray, rng: np.random.Generat
 def answer(
     bank: Bank, planted: Plan, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
 ) -> list[tuple[list[int], Tensor]]:
-    """Return a sampled answer to each of n prompts by the plan, with effects multiplied by `amplification`.
+    """Return for each of n prompts a sampled comment, whose emotion has the planted distribution of the prompt.
 
-    `rows` has the columns template and descriptor; see `sample_comments` for the result.
+    `amplification` multiplies the planted effects. `rows` has the columns template and descriptor. See
+    `sample_comments` for the result.
     """
     return sample_comments(bank, style_distribution(planted, rows[TEMPLATE], rows[DESCRIPTOR], amplification), rng)
 

@@ -66,7 +66,7 @@ def bank(folder: Path) -> pd.DataFrame:
 
 
 def held_out_comments(folder: Path) -> list[str]:
-    """Return comments of GoEmotions' development split, on which no model is trained, selected as for the bank."""
+    """Return short comments with one label from GoEmotions' development split; no model is trained on them."""
     known = set(bank(folder)[TEXT])
     return [text for text in _plain(folder, DEV)[TEXT] if text not in known]
 

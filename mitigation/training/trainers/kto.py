@@ -63,7 +63,7 @@ def build_config(common: dict[str, Any], settings: TuningSettings, train: Datase
 
 
 class Trainer(KTOTrainer):
-    """KTOTrainer on encoded rows."""
+    """TRL's KTOTrainer for rows that are already tokenized."""
 
     # A private hook of TRL 1.16: only SFTConfig has a public argument that skips tokenization (skip_prepare_dataset).
     def _prepare_dataset(self, dataset: Dataset, *args: Any, **kwargs: Any) -> Dataset:

@@ -104,7 +104,7 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
 
 
 def dataset_signature(name: str, settings: PromptSettings) -> dict[str, Any]:
-    """Return the entry of the prompts in the signature of scores: their name, and the column that is the descriptor."""
+    """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
     return {"name": name} | column
 

@@ -43,7 +43,7 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 @dataclass(frozen=True)
 class Comparison(ScoreChange):
-    """The change of a metric, for all responses or one group, with the relative reduction of a bias."""
+    """The change of a metric between two runs, for all responses or one group; a bias also has a relative reduction."""
 
     metric: str = ""
     reduction: BiasScore | None = None
