@@ -34,8 +34,8 @@ def conditional_log_likelihoods(
     """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
     An encoder-decoder model encodes the head and scores the tail. A causal model reads head and tail as one sequence
-    and scores the tail. Each token is scored given all previous tokens. The common prefix of a batch, such as a system
-    prompt and the beginning of a chat template, is read once.
+    and scores the tail. Each token is scored given all previous tokens. If all heads have a common prefix, such as a
+    system prompt and the beginning of a chat template, each batch reads its common prefix once.
 
     Args:
         heads, tails: token ids of each row's context and of its scored text, (n,) lists.
@@ -46,19 +46,24 @@ def conditional_log_likelihoods(
     """
     network = dialogue_model.model
     unscored = min(map(len, heads), default=0) - 1 if dialogue_model.kind != "encoder_decoder" else 0
-    limit = batch_size_limit(network, lambda length: score_bytes(network, length, unscored))
+    shares = dialogue_model.kind != "encoder_decoder" and len(heads) > 1 and shared_tokens(network, heads) > 0
+    limit = batch_size_limit(network, lambda length: score_bytes(network, length, unscored, shares))
 
     def compute(rows: np.ndarray) -> np.ndarray:
-        sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows])
+        sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows], shares)
         return check_not_nan(sums, dialogue_model.name)
 
     return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute, shard=shard)
 
 
-def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0) -> int:
-    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits."""
+def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0, shares_prefix: bool = False) -> int:
+    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits.
+
+    Keys and values are kept only if `shares_prefix`.
+    """
     n_logits = length - (unscored if _keeps_last_logits(network) else 0)
-    return logits_bytes(network, n_logits) + activations_bytes(network, length) + cache_bytes(network, length)
+    cache = cache_bytes(network, length) if shares_prefix else 0
+    return logits_bytes(network, n_logits) + activations_bytes(network, length) + cache
 
 
 def _keeps_last_logits(network: PreTrainedModel) -> bool:
@@ -73,7 +78,9 @@ def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
 
 
 @torch.inference_mode()
-def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]) -> np.ndarray:
+def _score_batch(
+    dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]], shares_prefix: bool
+) -> np.ndarray:
     model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
     if dialogue_model.kind == "encoder_decoder":
         labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
@@ -82,7 +89,7 @@ def _score_batch(dialogue_model: DialogueModel, heads: list[list[int]], tails: l
         logits = model(input_ids=_pad_right(heads, filler).to(model.device), attention_mask=mask, labels=labels).logits
     else:
         inputs = [head + tail for head, tail in zip(heads, tails, strict=True)]
-        shared = shared_tokens(model, heads)
+        shared = shared_tokens(model, heads) if shares_prefix else 0
         labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
         first = max(1, min(map(len, heads)))  # no row scores an earlier position
         labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)

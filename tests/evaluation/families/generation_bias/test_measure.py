@@ -21,7 +21,7 @@ from evenhand.evaluation.families.generation_bias.settings import Settings, clas
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, embedded_files
 from tests.family_runs import measure_family
 
@@ -59,12 +59,12 @@ def names(**settings):
 
 def test_classifiers_and_neutral_dialogue_of_the_settings():
     first, second = "style_classifier", "second_style_classifier"
-    mine, another = ModelSettings(name="mine"), ModelSettings(name="another")
+    mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
     assert names() == {first: str(STYLE_CLASSIFIER), second: str(SECOND_STYLE_CLASSIFIER)}
     assert names(style_classifier=mine) == {first: "mine"}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
     assert second not in names(second_style_classifier=None)
-    mine = {"style_classifier": ModelSettings(name="mine")}
+    mine = {"style_classifier": StyleClassifierSettings(name="mine")}
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config(mine)) == neutral_dialogue(
         measure_config({"neutral_dialogue": "small_talk"})
@@ -87,7 +87,7 @@ def input_error(settings=SETTINGS, **prompts):
 
 
 def test_wrong_inputs_raise_with_the_field(offensiveness_classifier, tmp_path):
-    again = input_error({**SETTINGS, "second_style_classifier": ModelSettings(name=str(STYLE_CLASSIFIER))})
+    again = input_error({**SETTINGS, "second_style_classifier": StyleClassifierSettings(name=str(STYLE_CLASSIFIER))})
     assert again.startswith("second_style_classifier: ") and "is the first" in again
     unknown = input_error(
         {**SETTINGS, "offensiveness": ClassifierSettings(name=offensiveness_classifier, label="toxic")}
