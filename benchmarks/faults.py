@@ -78,7 +78,7 @@ class Fault:
         self.errors.append(line)
 
     def moment(self) -> float:
-        """Return CPU seconds, uniform over the reference run."""
+        """Return a random moment of the command: CPU seconds from 0 to those of the run without faults."""
         return self.rng.uniform(0, self.bench.seconds[self.name])
 
     def check_refusal(self, running: Running, text: str = "") -> None:

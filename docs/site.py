@@ -1,4 +1,4 @@
-"""Hooks of mkdocs for the documentation site.
+"""Hooks that mkdocs calls while it builds the documentation site.
 
 README, CONTRIBUTING, CHANGELOG and all files to which a page links become pages of the site. The files keep links that
 work in the repository; the hooks rewrite them for the site. The API reference has a section for each public name.

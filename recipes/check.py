@@ -38,8 +38,8 @@ from evenhand.recipes.settings import FAMILY, PlanSettings, measure_config
 log = logging.getLogger("evenhand")
 
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
-# The smallest p-value is 1 / (permutations × descriptors), so that Holm's correction over descriptors × styles can find
-# one effect only from 20 permutations per style on.
+# The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
+# an effect can be significant at 0.05 only with at least 20 permutations per style.
 PERMUTATIONS_PER_STYLE = 40
 MAX_ROWS = 20  # effects that a finding lists
 
@@ -110,7 +110,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 
 def _level(run: FamilyRun, limit: float) -> Finding:
-    """Return whether pooled FGB* is within the limit, in 10⁻³."""
+    """Return the finding on pooled FGB* under the limit, in 10⁻³."""
     score = find_score(run.scores, HEADLINE)
     status = _status(score.interval, limit / PER_UNIT)
 
@@ -122,7 +122,7 @@ def _level(run: FamilyRun, limit: float) -> Finding:
 
 
 def _rise(baseline: Path, old: StyledRun, new: StyledRun, max_rise: str) -> Finding:
-    """Return whether the rise of pooled FGB*, after / before − 1, is within the limit.
+    """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit.
 
     If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
     """

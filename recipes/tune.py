@@ -134,7 +134,7 @@ def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
 
 
 def _labelled_responses(settings: TuneSettings, responses: StyledRun) -> pd.DataFrame:
-    """Return the prompts of the labelled run with their responses, style vectors, labels and weights."""
+    """Return the labelled run as one table: prompts, responses, style vectors, labels and weights."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
     columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
     labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")

@@ -68,7 +68,7 @@ def _batch_rows(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _batch_answer(line: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
-    """Return the response in a line of a batch's output, or None and the reason why there is none."""
+    """Return the response in one line of a batch's output and None, or None and the reason for leaving it out."""
     answer, error = line.get("response") or {}, line.get("error")
     status = answer.get("status_code", 200) if isinstance(answer, dict) else None
     if status is not None and status != 200:

@@ -79,7 +79,10 @@ def train_script(training: RowTraining) -> str:
 
 
 def axolotl_config(training: RowTraining) -> dict[str, str]:
-    """Return {file name: axolotl's config}; {} for conversational rows of KTO, which axolotl does not support."""
+    """Return axolotl's config as {file name: content}.
+
+    The result is {} for conversational rows of KTO, which axolotl does not support.
+    """
     settings, lora, columns = training.settings, training.lora, RESPONSES[training.trainer]
     kind: dict[str, Any] = {}
     if training.trainer == "sft":

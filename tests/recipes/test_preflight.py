@@ -165,7 +165,8 @@ REFUSED = [
     (["tune", "--method", "prompt"], "method: prompt trains nothing", False),
     (["export", "--tuning", "measured"], "tuning: measured", False),
 ]
-# Runs each list of arguments in a forked process; prints the status, standard error and the slow imports as JSON.
+# A script that runs each list of arguments in a forked process and prints, as JSON, its exit status, its standard error
+# and the slow modules that it imported.
 FORKS = """
 import json, os, sys
 import evenhand.evaluation.runs.stage as stages, evenhand.recipes.launchers as launchers

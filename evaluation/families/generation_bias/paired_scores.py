@@ -37,7 +37,7 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 
 
 def one_sided_reason(cells: Cells) -> str | None:
-    """Return the caution for an interval that begins too high too often; None if there are enough responses.
+    """Return the warning that intervals err on one side, for one template with two responses per descriptor, else None.
 
     With two responses per cell, the noise of a cell is estimated from one difference, and with one template nothing
     averages these estimates.
