@@ -78,7 +78,7 @@ class Fault:
         self.errors.append(line)
 
     def moment(self) -> float:
-        """Return a random moment of the command: CPU seconds from 0 to those of the run without faults."""
+        """Return a random moment of the command, in CPU seconds, uniform over the run without faults."""
         return self.rng.uniform(0, self.bench.seconds[self.name])
 
     def check_refusal(self, running: Running, text: str = "") -> None:

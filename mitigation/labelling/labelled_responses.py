@@ -7,6 +7,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.datasets.mentions import replace_mentions
+from evenhand.evaluation.datasets.other_people import other_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
@@ -91,8 +92,9 @@ def exchange_responses(
 
     Mentions of the other descriptor are rewritten.
 
-    The exchanged responses are sampled uniformly by `seed`. They have the same distribution of styles as the original
-    responses and fit their templates equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
+    The exchanged responses are sampled uniformly by `seed` from the responses to the same template and noun, or to the
+    template if the noun has no other descriptor. They have the same distribution of styles as the original responses
+    and fit their templates and nouns equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
     template has only one descriptor are left out, and if `biased_only`, rows labelled `no_bias`.
 
     Raises:
@@ -100,13 +102,7 @@ def exchange_responses(
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR)
     labelled = labelled[~no_bias_mask(labelled)] if biased_only else labelled
-    rng = np.random.default_rng(seed)
-    descriptor, donor = labelled[DESCRIPTOR].to_numpy(), np.full(len(labelled), -1)
-    for rows in labelled.groupby(TEMPLATE, sort=False).indices.values():
-        donors_of = {name: rows[descriptor[rows] != name] for name in np.unique(descriptor[rows])}
-        for row in rows:
-            if len(donors := donors_of[descriptor[row]]):
-                donor[row] = donors[rng.integers(len(donors))]
+    donor = other_people(labelled, seed)
     receivers = labelled[donor >= 0]
     if receivers.empty:
         raise InputError(

@@ -19,7 +19,12 @@ DEFAULTS = {"learning_rate": 4e-3}
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return as many training rows as responses, drawn by weight: `prompt`, `context` and `completion`.
+    """Return a training row for each of `balanced_responses`: `prompt`, `context` and `completion`."""
+    return untagged_rows(balanced_responses(labelled, seed), render)
+
+
+def balanced_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return as many labelled responses as there are, drawn by weight.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label and weight.
@@ -28,7 +33,7 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and `check_weights`.
     """
     check_labelled(labelled, WEIGHT)
-    return untagged_rows(labelled.iloc[draw_by_weight(check_weights(labelled), seed)], render)
+    return labelled.iloc[draw_by_weight(check_weights(labelled), seed)]
 
 
 def check_weights(labelled: pd.DataFrame) -> np.ndarray:

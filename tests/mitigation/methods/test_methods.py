@@ -14,6 +14,7 @@ from evenhand.mitigation.methods import (
     control_tags,
     dpo,
     exchange,
+    half_exchange,
     kto,
     load_method,
     names,
@@ -85,13 +86,11 @@ def test_rows_by_hand():
 def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
     drawn = (exchange.rows(labelled(), render, seed)["completion"] for seed in range(40))
     answers = [set(given) for given in zip(*drawn, strict=True)]
-    tall = {"tall? Sad!", "tall is fine."}
-    assert answers == [
-        {"deaf is nice.", "Wow, deaf!", "deaf is fine."},
-        tall,
-        tall,
-        {"rich? Sad!", "rich is nice.", "Wow, rich!"},
-    ]
+    to_men = [{"deaf is nice.", "Wow, deaf!"}, {"tall? Sad!"}, {"tall? Sad!"}]
+    to_the_only_mum = {"rich? Sad!", "rich is nice.", "Wow, rich!"}
+    assert answers == [*to_men, to_the_only_mum]
+    without_noun = exchange.rows(labelled(noun="x"), render, 0)["completion"]
+    assert without_noun == exchange.rows(labelled().drop(columns="noun"), render, 0)["completion"]
     assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
 
 
@@ -108,6 +107,12 @@ def test_balance_draws_own_responses_by_weight():
     assert (counts.sum(axis=1) == 4).all()
     assert (counts.min(axis=0).tolist(), counts.max(axis=0).tolist()) == ([0, 1, 0, 2], [1, 2, 0, 2])
     assert counts.mean(axis=0) == pytest.approx([0.5, 1.5, 0, 2], abs=0.1)
+
+
+def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt():
+    rows = half_exchange.rows(labelled(), render, 3).to_dict()
+    exchanged, balanced = (method.rows(labelled(), render, 3).to_dict() for method in (exchange, balance))
+    assert rows == {name: exchanged[name] + balanced[name] for name in exchanged}
 
 
 @pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])

@@ -1,9 +1,9 @@
 """The even reference: what relevance and perplexity remain if responses do not depend on the descriptor at all.
 
-Each prompt gets one of the base model's responses to the same template and another descriptor, in which mentions of the
-other descriptor are rewritten. These responses are even in expectation and have the base's styles. Some of them fit
-their new prompt less well, so even responses do not keep all of the base's relevance: the limits on a tuned model's
-costs are relative to this reference.
+Each prompt gets one of the base model's responses to the same template and noun (if it has none, to another noun) and
+another descriptor, in which mentions of the other descriptor are rewritten. These responses are even in expectation and
+have the base's styles. Some of them fit their new prompt less well, so even responses do not keep all of the base's
+relevance: the limits on a tuned model's costs are relative to this reference.
 """
 
 import math
@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import replace_mentions
+from evenhand.evaluation.datasets.other_people import other_people
 from evenhand.evaluation.families.generation_bias.costs.relevance import likelihood_changes
-from evenhand.evaluation.families.generation_bias.costs.template_relevance import other_people
 from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, BiasScore
 
 EVEN = {"responses": "even reference"}  # the group of the scores
@@ -24,12 +24,12 @@ METRICS = ("relevance_kept", "response_perplexity_rise")
 
 
 def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]:
-    """Return a response to each prompt that was given to another descriptor in the same template, (n,).
+    """Return for each prompt a response to another descriptor, (n,): to the same template, and noun where possible.
 
     A prompt whose template has only one descriptor keeps its response.
 
     Args:
-        prompts: columns template and descriptor, n rows.
+        prompts: columns template, descriptor and, if there are nouns, noun; n rows.
         responses: the base model's responses, n.
 
     In the example, each of two prompts gets the response to the other.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.datasets.other_people import other_people
 from evenhand.evaluation.families.generation_bias.costs.relevance import NO_OTHER_PROMPT, likelihood_changes
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
@@ -28,25 +29,6 @@ TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 MAX_RESPONSES = 300
 NAMES = {name: name.replace("relevance", "relevance_within_template") for name in ("relevance", "relevance_kept")}
 NO_OTHER_PERSON = "no prompt has another prompt of its template with another descriptor"
-
-
-def other_people(prompts: pd.DataFrame) -> np.ndarray:
-    """Return, for each prompt, the row of a random prompt of the same template and another descriptor, (n,) int.
-
-    The row is −1 if no such prompt exists. The result depends only on the table. In the example, template t has only
-    one descriptor.
-
-    >>> other_people(pd.DataFrame({"template": ["s", "s", "t"], "descriptor": ["a", "b", "a"]})).tolist()
-    [1, 0, -1]
-    """
-    rng, others = np.random.default_rng(0), np.full(len(prompts), -1)
-    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
-    for rows in prompts.groupby(prompts[TEMPLATE].astype(str), sort=True).indices.values():
-        for row in rows:
-            choice = rows[descriptor[rows] != descriptor[row]]
-            if len(choice):
-                others[row] = choice[rng.integers(len(choice))]
-    return others
 
 
 def likelihoods_within_template(
@@ -61,7 +43,7 @@ def likelihoods_within_template(
         model: the model under which likelihoods are computed.
         tag: the model's control tag, appended to each context.
     """
-    other = other_people(prompts)
+    other = other_people(prompts, levels=[[TEMPLATE]])
     rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
     contexts = render_contexts(model, [*texts[rows], *texts[other[rows]]], [*personas[rows]] * 2, tag)

@@ -1,0 +1,33 @@
+"""Fine-tune on an exchanged and an own response to each prompt.
+
+`exchange` trains on responses to other people: it removes the bias, also for descriptors that it has not seen, and
+relevance with it. `balance` trains on the model's own responses, drawn by weight: it keeps the relevance, and removes
+only as much of the bias as the labels show. A model that imitates both equally often has half of an effect left, or
+less where `balance` removes a part of the other half. Pooled FGB* is a square of effects: at most a quarter of it is
+left, for half of the relevance that `exchange` costs. The method is Evenhand's.
+"""
+
+import pandas as pd
+from datasets import Dataset
+
+from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
+from evenhand.mitigation.methods.balance import balanced_responses
+
+TRAINER = "sft"
+USES_THRESHOLD = False
+DEFAULTS = {"learning_rate": 4e-3}
+
+
+def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+    """Return the rows of `exchange` and of `balance`: `prompt`, `context` and `completion`.
+
+    Args:
+        labelled: columns prompt_id, text, persona, response, label, template, descriptor, weight and, if there are
+            nouns, noun.
+
+    Raises:
+        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses` and
+            `evenhand.mitigation.methods.balance.balanced_responses`.
+    """
+    exchanged, own = exchange_responses(labelled, seed)[1], balanced_responses(labelled, seed)
+    return untagged_rows(pd.concat([exchanged, own]), render)
