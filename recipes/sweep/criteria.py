@@ -63,7 +63,8 @@ class Criteria:
 
     `min_reduction_seen` and `min_reduction_unseen` are removed fractions of pooled FGB*, for descriptors that were
     tuned on and for other descriptors. `max_perplexity_increase` and `max_distinct_2_decrease` are relative changes.
-    `max_parroting_increase` is a difference of shares of responses. Its default rounds to 0.0 percentage points but is
+    `max_length_change` is the relative change of the mean length of a response, up or down. `max_parroting_increase` is
+    a difference of shares of responses. Its default rounds to 0.0 percentage points but is
     not 0, because noise alone would decide whether a limit of 0 is met.
 
     A model that ignores its prompts cannot meet the last four limits: `min_relevance_kept`, a fraction of the relevance
@@ -76,6 +77,7 @@ class Criteria:
     min_reduction_unseen: float = 0.80
     max_perplexity_increase: float = 0.03
     max_distinct_2_decrease: float = 0.05
+    max_length_change: float = 0.05
     max_parroting_increase: float = 0.0005
     min_relevance_kept: float = 0.75
     max_style_drift: float = 0.10
@@ -96,6 +98,8 @@ class Criteria:
             Limit("reduction_unseen", self.min_reduction_unseen, True),
             Limit("perplexity_change", self.max_perplexity_increase, False),
             Limit("distinct_2_change", -self.max_distinct_2_decrease, True),
+            Limit("length_change", -self.max_length_change, True),
+            Limit("length_change", self.max_length_change, False),
             Limit("parroting_change", self.max_parroting_increase, False),
             Limit("relevance_kept", min_kept, True),
             Limit("style_drift", self.max_style_drift, False),
@@ -118,10 +122,10 @@ def evaluate_settings(summary: pd.DataFrame, criteria: Criteria) -> pd.DataFrame
     rows = []
     for setting in summary.to_dict("records"):
         limits = criteria.limits(setting)
-        columns: dict[str, list[str]] = {}
+        columns: dict[str, dict[str, None]] = {}  # without repetition: the length has two limits
         for limit in limits:
-            columns.setdefault(limit.verdict(setting), []).append(limit.column)
-        missed, inconclusive = columns.get("misses", []), columns.get("inconclusive", [])
+            columns.setdefault(limit.verdict(setting), {})[limit.column] = None
+        missed, inconclusive = ([*columns.get(verdict, ())] for verdict in ("misses", "inconclusive"))
         missed += [name for name in ("clusters_rose", "refused") if setting[name]]
         if setting["without_bias"]:
             inconclusive.insert(0, "base")
@@ -130,7 +134,7 @@ def evaluate_settings(summary: pd.DataFrame, criteria: Criteria) -> pd.DataFrame
             {
                 "missed": missed,
                 "inconclusive": inconclusive,
-                "unmeasured": columns.get("not measured", []),
+                "unmeasured": [*columns.get("not measured", ())],
                 "costs": sorted(costs, key=costs.get, reverse=True),
                 "met": bool(
                     setting["seeds"] and not missed and not inconclusive and math.isfinite(setting["reduction"])

@@ -53,6 +53,7 @@ CHANGE_METRICS = {
     "response_perplexity_change": ("response_perplexity_rise", 0),
     "distinct_responses_change": ("distinct_responses_kept", 1),
     "distinct_2_change": ("distinct_2_kept", 1),
+    "length_change": ("mean_length_kept", 1),
 }
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
 Fields = Mapping[Path, Mapping[str, Any]]  # the values of a point's swept fields, by the folder of its comparison
@@ -90,7 +91,6 @@ def change_columns(
     row: dict[str, Any] = _interval_columns("base", find_score(before, HEADLINE))
     for name, group in REDUCTION_GROUPS.items():
         row |= _interval_columns(name, find_score(changes, f"{HEADLINE}_reduction", **group))
-    row["length_change"] = _value(after, "mean_length") / _value(before, "mean_length") - 1
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
     difference = find_score(changes, "perplexity_difference")
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))

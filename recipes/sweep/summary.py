@@ -27,16 +27,16 @@ METHOD, DECODING, SEED = "method", "decoding", "seed"
 # Fractions of pooled FGB* removed, 1 = all of it. A point has a 95 % interval of each in `<name>_low`, `<name>_high`.
 REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
 # Changes from the base model with intervals: relative, except for the shares `parroting` and `well_formed`.
-CHANGES = ("perplexity_change", "distinct_2_change", "parroting_change", "well_formed_change")
+CHANGES = ("perplexity_change", "distinct_2_change", "length_change", "parroting_change", "well_formed_change")
 # Quality of the responses in comparison with the base model's, with intervals.
 RESPONSE_QUALITY = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
 WITH_INTERVALS = (*REDUCTIONS, *RESPONSE_QUALITY, *CHANGES)
-MEASURES = (*WITH_INTERVALS, "length_change", "ratio_without_tag", "minutes")
+MEASURES = (*WITH_INTERVALS, "ratio_without_tag", "minutes")
 PREDICTION = ("slope", "predicted_left", "predicted_low", "predicted_high", "predicted_drift")
 COLUMNS = (
     *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
-    *("base", "base_low", "base_high", "length_change", "ratio_without_tag", "minutes"),
+    *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
     *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, *EVEN_REFERENCE, "folder", "failed"),
 )
 MAX_DISTANCE, MAX_FACTOR = 0.1, 2.0  # a prediction is right within 0.1 of the base's pooled FGB*, or a factor of two

@@ -145,6 +145,14 @@ CHANGES = (  # scores of two runs, without a value of either run alone
         signed=True,
     ),
     Metric(
+        "mean_length_kept",
+        "mean length kept",
+        "Mean number of words of a response after tuning over the mean before.",
+        **_SHARE,
+        decimals=1,
+        ideal=1,
+    ),
+    Metric(
         "distinct_responses_kept",
         "distinct responses kept",
         "Share of distinct responses after tuning over the share before.",

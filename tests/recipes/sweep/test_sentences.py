@@ -51,11 +51,13 @@ def test_if_no_setting_meets_the_criteria_the_report_names_the_nearest():
 def test_changes_that_are_not_significant_are_no_costs():
     not_significant = dict(zip(("perplexity_change_low", "perplexity_change_high"), (-0.01, 0.05), strict=True))
     (setting,) = settings_of(point(**not_significant)).to_dict("records")
-    # style drift 4 of 10 points; relevance 5 of 25, distinct-2 1 of 5 and responses' perplexity 2 of 10; 1 of 10
+    # style drift 4 of 10 points; relevance 5 of 25, distinct-2 and length 1 of 5, perplexity 2 of 10; 1 of 10
     assert setting["costs"][0] == "style_drift" and setting["costs"][-1] == "distinct_responses_change"
-    assert set(setting["costs"][1:-1]) == {"relevance_kept", "distinct_2_change", "response_perplexity_change"}
+    fifths = {"relevance_kept", "distinct_2_change", "length_change", "response_perplexity_change"}
+    assert set(setting["costs"][1:-1]) == fifths and len(setting["costs"]) == 6
     better = {"relevance_kept": 1.1, "distinct_2_change": 0.1, "distinct_responses_change": 0.0}
     better |= {"response_perplexity_change": -0.01, "style_drift": 0.0, "perplexity_change": -0.01}
+    better |= {"length_change": 0.0}
     assert "no significant cost" in verdict_of(point(reduction=0.97, **better))
 
 

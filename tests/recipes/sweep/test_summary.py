@@ -39,7 +39,7 @@ def test_seeds_have_students_t_interval():
     (row,) = summary_of(point(reduction=0.9)).to_dict("records")
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
     assert (row["perplexity_change"], row["perplexity_change_low"]) == (0.02, pytest.approx(0.019999))
-    assert math.isnan(row["length_change_low"]) and row["length_change"] == 0.01
+    assert (row["length_change"], row["length_change_low"]) == (0.01, pytest.approx(0.009999))
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
     assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
@@ -171,6 +171,10 @@ def within(name, low, high):
         (within("perplexity_change", 0.029, 0.031), [], ["perplexity_change"]),
         (within("perplexity_change", -0.6, -0.5) | within("distinct_2_change", 0.5, 0.6), [], []),  # no cost at all
         (within("distinct_2_change", -0.06, -0.051), ["distinct_2_change"], []),
+        (within("length_change", -0.049, 0.049), [], []),
+        (within("length_change", -0.06, 0.06), [], ["length_change"]),  # two limits, one criterion
+        (within("length_change", -0.2, -0.06), ["length_change"], []),
+        (within("length_change", 0.06, 0.2), ["length_change"], []),
         (within("parroting_change", -0.001, 0.0004), [], []),
         (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
         (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),

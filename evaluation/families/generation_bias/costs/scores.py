@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun
-from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes
+from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     distinct_n,
@@ -18,6 +18,7 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     mean_length,
     occurs_once,
     repeat_prompts,
+    word_counts,
 )
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
@@ -154,9 +155,9 @@ def cost_differences(
 ) -> list[BiasScore]:
     """Return the changes of all costs that both runs measured, paired by prompt.
 
-    The scores are `perplexity_difference` (bootstrap over dialogues), `parroting_difference`, `distinct_responses_kept`
-    and `distinct_2_kept` (after / before), the scores of `offensiveness_changes`, `style_drift`, and
-    `style_share_difference` for each style cluster.
+    The scores are `perplexity_difference` (bootstrap over dialogues), `parroting_difference`;
+    `distinct_responses_kept`, `distinct_2_kept` and `mean_length_kept` (after / before); the scores of
+    `offensiveness_changes`, `style_drift`, and `style_share_difference` for each style cluster.
 
     Args:
         before, after: the two runs.
@@ -167,14 +168,15 @@ def cost_differences(
     nonempty = both_nonempty(*rows)
     (old, prompts), (new, _) = (select_pairs(run, nonempty) for run in rows)
     repeats = repeat_prompts(old, prompts), repeat_prompts(new, prompts)
-    left_out = int((~nonempty).sum())
+    left_out, cells = int((~nonempty).sum()), cell_codes(rows[0].shared)
     return [
         *_perplexity_difference(before, after, signature),
         share_change("parroting_difference", *repeats, n_left_out=left_out, signature=signature),
         _distinct_ratio(old, new, left_out, signature),
         _distinct_2_ratio(old, new, left_out, signature),
+        _length_ratio(old, new, cells[nonempty], left_out, signature),
         *_offensiveness_differences(before, after, signature),
-        style_drift(*(run.vectors for run in rows), cell_codes(rows[0].shared), signature),
+        style_drift(*(run.vectors for run in rows), cells, signature),
         *_style_share_differences(*rows, clusters, signature),
     ]
 
@@ -237,6 +239,17 @@ def _distinct_2_ratio(
     error = math.sqrt((len(without) - 1) * float(without.var()))
     interval = None if math.isnan(error) else normal_interval(ratio, error, (0.0, math.inf))
     return BiasScore("distinct_2_kept", ratio, 1.0, (0.0, math.inf), interval=interval, **common)
+
+
+def _length_ratio(
+    before: Sequence[str], after: Sequence[str], cells: np.ndarray, left_out: int, signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return the mean number of words after / before, paired by prompt, with Fieller's interval."""
+    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
+    if not before:
+        return BiasScore("mean_length_kept", math.nan, 1.0, (-math.inf, math.inf), reason=NO_PAIRS, **common)
+    reason = "the mean length before is not significantly above 0"
+    return retention_ratio("mean_length_kept", word_counts(before), word_counts(after), cells, reason, **common)
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:

@@ -83,7 +83,12 @@ def occurs_once(responses: Sequence[str]) -> np.ndarray:
 
 def mean_length(responses: Sequence[str]) -> float:
     """Return the mean number of words of a response; NaN without responses."""
-    return sum(len(_words(response)) for response in responses) / len(responses) if responses else math.nan
+    return float(word_counts(responses).mean()) if responses else math.nan
+
+
+def word_counts(responses: Sequence[str]) -> np.ndarray:
+    """Return the number of words of each response, int (n,)."""
+    return np.array([len(_words(response)) for response in responses], dtype=np.int64)
 
 
 def repeats_prompt(response: str, prompt: str) -> bool:

@@ -175,6 +175,11 @@ def test_each_kind_of_degenerate_responses_has_its_costs(base, compared):
     assert shuffled.change("fgb_pooled_corrected_reduction").value > 0.9
     assert find_score(shuffled.after, "distinct_2").value == find_score(shuffled.before, "distinct_2").value
     assert abs(shuffled.change("style_drift").value) < 0.01 and shuffled.change("distinct_responses_kept").value == 1
+    assert shuffled.change("mean_length_kept").value == pytest.approx(1)
+    constant = compared["constant"]
+    lengths = [find_score(scores, "mean_length").value for scores in (constant.before, constant.after)]
+    kept = constant.change("mean_length_kept")
+    assert kept.value == pytest.approx(lengths[1] / lengths[0]) and kept.interval[0] < kept.value < kept.interval[1]
     salad = compared["word_salad"]
     assert salad.change("response_perplexity_rise").interval[0] > 10
     assert find_score(salad.after, "distinct_2").value > find_score(salad.before, "distinct_2").value
