@@ -11,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
 from evenhand.evaluation.results import BiasScore
-from evenhand.evaluation.statistics.intervals import ANY, mean_interval
+from evenhand.evaluation.statistics.intervals import ANY, mean_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import mean_change
 
 CAPABILITIES = "capabilities"
@@ -23,12 +23,15 @@ def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[
 
     Higher is better; the score has no ideal value.
 
-    The standard error of the mean has ddof = 1; the 95 % interval covers the variation between samples of documents.
+    The standard error of the mean has ddof = 1; the 95 % interval covers the variation between samples of documents. It
+    is Wilson's for an accuracy, whose values are 0 and 1.
     """
     scores = []
     for task, values in _by_task(rows):
-        n, interval = len(values), mean_interval(values.to_numpy())
-        score = BiasScore("capability", float(values.mean()), None, ANY, n, interval, group={TASK: task})
+        n, is_accuracy = len(values), values.isin((0, 1)).all()
+        interval = share_interval(int(values.sum()), n) if is_accuracy else mean_interval(values.to_numpy())
+        bounds = (0.0, 1.0) if is_accuracy else ANY
+        score = BiasScore("capability", float(values.mean()), None, bounds, n, interval, group={TASK: task})
         scores.append(replace(score, standard_error=_standard_error(values.to_numpy()), signature=signature))
     return scores
 
