@@ -39,35 +39,37 @@ def resample(
 
     The first candidate is the response that the run would have without resampling. The candidates are written as a
     table with the columns of `respond` and `candidate`, its number from 0. Empty candidates are drawn only if all
-    candidates of a prompt are empty.
+    candidates of a prompt are empty. A prompt whose λ is 0 has one candidate.
 
     Raises:
         InputError: see `read_exponents` and `prompt_exponents`.
     """
     k = config.settings.resampling.candidates
-    exponents = read_exponents(config.settings.resampling.exponents)
+    classifier = load_style_classifier(classifiers(config)[FIRST])
+    exponents = prompt_exponents(read_exponents(config.settings.resampling.exponents), prompts, classifier.labels)
+    counts = np.where(exponents.any(axis=1), k, 1)  # λ = 0 keeps the first candidate
+    row, number = np.repeat(np.arange(len(prompts)), counts), np.concatenate(list(map(np.arange, counts)))
     if not run.has(CANDIDATES):
-        repeated = prompts.loc[prompts.index.repeat(k)].reset_index(drop=True)
-        number = np.tile(np.arange(k), len(prompts))
+        repeated = prompts.iloc[row].reset_index(drop=True)
         ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
         sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
         answered = respond(model, repeated.assign(**{PROMPT_ID: ids}), tag, arguments, **sampling)
         run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
     candidates = run.read(CANDIDATES)
-    classifier = load_style_classifier(classifiers(config)[FIRST])
-    texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].repeat(k))
+    texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])
     vectors = to_style_vectors(
         classifier, np.asarray(classify_in_parts(run, "candidate_styles", classifier, texts)[0][:])
     )
     free_gpu_memory()
-    of_prompts = prompt_exponents(exponents, prompts, classifier.labels)
-    scores = k / (k - 1) * np.einsum("nks,ns->nk", vectors.reshape(len(prompts), k, -1), of_prompts)
+    scores = np.full((len(prompts), k), np.nan)
+    scores[row, number] = k / (k - 1) * np.einsum("cs,cs->c", vectors, exponents[row])
     draws = np.array(
         [np.random.default_rng(prompt_seed(f"{it}/draw", config.seed)).random(2) for it in prompts[PROMPT_ID]]
     )
     drawn = draw_candidates(scores, draws)
     log.info("resampling: %.0f %% of the responses are another candidate than the first", 100 * (drawn > 0).mean())
-    return candidates.iloc[np.arange(len(prompts)) * k + drawn].drop(columns="candidate").reset_index(drop=True)
+    first = np.cumsum(counts) - counts
+    return candidates.iloc[first + drawn].drop(columns="candidate").reset_index(drop=True)
 
 
 def read_exponents(path: Path) -> pd.DataFrame:
