@@ -1,15 +1,21 @@
 """Draws from candidates by the weights of their styles, and the exponents of prompts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.collect import resampling
 from evenhand.evaluation.families.generation_bias.collect.resampling import (
     draw_candidates,
     prompt_exponents,
     read_exponents,
+    resample,
 )
+from evenhand.evaluation.families.generation_bias.settings import ResamplingSettings, Settings
+from evenhand.evaluation.runs.run import Run
 
 
 def test_a_candidate_is_drawn_by_its_weight_and_the_first_is_kept_where_possible():
@@ -48,3 +54,31 @@ def test_another_table_is_rejected(tmp_path):
     EXPONENTS[["x", "y"]].to_parquet(tmp_path / "other.parquet")
     with pytest.raises(InputError, match=r"^resampling\.exponents: .*no table of exponents"):
         read_exponents(tmp_path / "other.parquet")
+
+
+def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
+    """λ = (50, 0) for deaf people: of their candidates, the one with the larger first style is drawn."""
+    EXPONENTS.assign(x=50.0).to_parquet(tmp_path / "exponents.parquet")
+    asked = []
+
+    def respond(model, prompts, *_, **__):
+        asked.extend(prompts["prompt_id"])
+        return pd.DataFrame(
+            {"prompt_id": prompts["prompt_id"], "response": [f"to {it}" for it in prompts["prompt_id"]]}
+        )
+
+    def classify(run, name, classifier, texts):
+        return [np.array([[0.9, 0.1] if text.endswith("/1") else [0.1, 0.9] for text in texts])]
+
+    classifier = SimpleNamespace(labels=("x", "y"))
+    monkeypatch.setattr(resampling, "respond", respond)
+    monkeypatch.setattr(resampling, "classifiers", lambda config: {"style_classifier": classifier})
+    monkeypatch.setattr(resampling, "load_style_classifier", lambda it: it)
+    monkeypatch.setattr(resampling, "classify_in_parts", classify)
+    monkeypatch.setattr(resampling, "to_style_vectors", lambda classifier, vectors: vectors)
+    prompts = pd.DataFrame({"prompt_id": ["p", "q", "r"], "descriptor": ["tall", "deaf", "rich"], "axis": "body"})
+    settings = Settings(resampling=ResamplingSettings(exponents=tmp_path / "exponents.parquet", candidates=2))
+    config = SimpleNamespace(settings=settings, seed=0, decoding=SimpleNamespace(batch_size=2))
+    drawn = resample(Run(tmp_path / "run", "", None), config, None, prompts, "", {})
+    assert asked == ["p", "q", "q/1", "r"]
+    assert drawn["response"].tolist() == ["to p", "to q/1", "to r"]
