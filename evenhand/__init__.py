@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.datasets.mentions import clean_response
     from evenhand.evaluation.datasets.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
+    from evenhand.evaluation.families.generation_bias.collect.resampling import draw_response
     from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
     from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
     from evenhand.evaluation.families.generation_bias.effects.table import effects
@@ -41,6 +42,7 @@ __all__ = [
     "assert_no_worse",
     "clean_response",
     "compare_generation_bias",
+    "draw_response",
     "effect_changes",
     "effects",
     "effects_figure",
@@ -60,6 +62,7 @@ _MODULES = {
     "evaluation.datasets.mentions": ("clean_response",),
     "evaluation.datasets.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
+    "evaluation.families.generation_bias.collect.resampling": ("draw_response",),
     "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
     "evaluation.families.generation_bias.effects.figure": ("effects_figure",),
     "evaluation.families.generation_bias.effects.table": ("effects",),

@@ -96,6 +96,21 @@ def test_the_result_escapes_hostile_descriptors(names):
     assert "<script>" not in hostile._repr_html_()
 
 
+def test_a_response_is_drawn_by_the_exponent_of_its_descriptor_or_axis(names):
+    classifier, candidates = names["classifier"], names["frame"]["response"][[0, 1]].tolist()
+    first, second = evenhand.style_vectors(classifier, candidates)
+    exponents = pd.DataFrame([np.sign(second - first), np.sign(first - second)], columns=classifier.labels) * 1000
+    exponents.insert(0, "kind", ["descriptor", "axis"])
+    exponents.insert(1, "unit", ["deaf", "age"])
+
+    def drawn(**person):
+        given = {"exponents": exponents, "classifier": classifier, **person}
+        return {evenhand.draw_response(candidates, seed=seed, **given) for seed in range(5)}
+
+    assert drawn(descriptor="deaf", axis="age") == {1}
+    assert drawn(descriptor="old", axis="age") == {0} == drawn(descriptor="tall")
+
+
 def signature_text(name):
     """The signature of a public function without types; defaults that are no plain values are `…`."""
 
@@ -149,6 +164,7 @@ FRAME = pd.DataFrame(CELLS).assign(text="hi", response="yes", persona="", prompt
 VECTORS = np.eye(2).repeat(2, axis=0)
 STYLED = evenhand.StyledResponses(VECTORS, *CELLS.values(), ["s", "r"])
 OTHER = evenhand.StyledResponses(VECTORS, ["u"] * 4, *list(CELLS.values())[1:], ["s", "r"])
+DRAW = {"descriptor": "deaf", "exponents": FRAME, "classifier": None}
 NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
 
 
@@ -168,6 +184,9 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("load_style_clusters", [None, ["s"]], {}, "style_clusters: None is not text; give"),
         ("clean_response", [float("nan"), "old"], {}, "response: nan is not text; give"),
         ("style_vectors", [None, ["a"]], {}, "classifier: None is not loaded; give"),
+        ("draw_response", [["a"]], DRAW, "candidates: .*; give two or more"),
+        ("draw_response", [["a", "b"]], {**DRAW, "exponents": "x.parquet"}, "exponents: 'x.parquet' is not a table"),
+        ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),
         ("styled_responses", [FRAME[["text"]], VECTORS, "sr"], {}, "frame: columns 'template', 'descriptor' are"),
         ("styled_responses", [FRAME, [[0, 1]], "sr"], {}, r"vectors: the shape is \(1, 2\); 4 rows"),
         ("StyledResponses", [VECTORS, ["t"], *list(CELLS.values())[1:], "sr"], {}, "template: 1 values do not fit"),

@@ -7,22 +7,26 @@ multiplied by K/(K − 1).
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.classification import classify_in_parts, clean_responses
+from evenhand.evaluation.families.generation_bias.collect.classification import (
+    classify_in_parts,
+    classify_responses,
+    clean_responses,
+)
 from evenhand.evaluation.families.generation_bias.collect.responses import respond
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.styles import load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.styles import Classifier, load_style_classifier, to_style_vectors
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
@@ -62,7 +66,7 @@ def resample(
     )
     free_gpu_memory()
     scores = np.full((len(prompts), k), np.nan)
-    scores[row, number] = k / (k - 1) * np.einsum("cs,cs->c", vectors, exponents[row])
+    scores[row, number] = candidate_scores(vectors, exponents[row], k)
     draws = np.array(
         [np.random.default_rng(prompt_seed(f"{it}/draw", config.seed)).random(2) for it in prompts[PROMPT_ID]]
     )
@@ -72,15 +76,63 @@ def resample(
     return candidates.iloc[first + drawn].drop(columns="candidate").reset_index(drop=True)
 
 
+def draw_response(
+    candidates: Sequence[str],
+    *,
+    descriptor: str,
+    exponents: pd.DataFrame,
+    classifier: Classifier,
+    axis: str = "",
+    seed: int | None = None,
+) -> int:
+    """Return the place of the candidate to answer with, from 0: the method `resample` for a server of your own.
+
+    Candidates are responses that the model sampled for one prompt, in the order of sampling. For many candidates, the
+    drawn response is distributed as the even target (docs/mitigation.md). The first candidate is drawn as often as
+    possible, and always if the table has no exponent of the descriptor and the axis. A blank candidate is drawn only if
+    all are blank.
+
+    Args:
+        candidates: two or more responses.
+        descriptor: descriptor of the person in the prompt, as in the labelled run.
+        exponents: the table `exponents.parquet` of `evenhand label`: kind, unit and a column for each style.
+        classifier: result of `load_style_classifier`, for the classifier of the labelled run.
+        axis: axis of the descriptor, whose exponent is used if the descriptor has none.
+        seed: seed of the draw; None: random.
+
+    Raises:
+        InputError: fewer than two candidates, a candidate that is not text, a classifier that is not loaded, no table
+            of exponents, or exponents of other styles than the classifier's.
+    """
+    if isinstance(candidates, str) or len(candidates) < 2:
+        raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
+    if not isinstance(exponents, pd.DataFrame):
+        raise InputError(f"exponents: {format_value(exponents)} is not a table; give pandas.read_parquet(FILE).")
+    vectors = classify_responses(classifier, candidates, [descriptor] * len(candidates))
+    prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
+    exponent = prompt_exponents(check_exponents(exponents, "the table"), prompt, classifier.labels)[0]
+    scores = candidate_scores(vectors, exponent, len(candidates))
+    return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
+
+
+def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.ndarray:
+    """Return K/(K − 1) · λ · φ of candidates, (n,), from their style vectors, (n, S), and λ, (n, S) or (S,)."""
+    return k / (k - 1) * (vectors * exponents).sum(axis=1)
+
+
 def read_exponents(path: Path) -> pd.DataFrame:
     """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style.
 
     Raises:
         InputError: the file cannot be read or is another table.
     """
-    table = read_table(path)
+    return check_exponents(read_table(path), str(path))
+
+
+def check_exponents(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the table; raise InputError, with its name, if it is not a table of exponents."""
     if list(table.columns[:2]) != [KIND, UNIT]:
-        raise InputError(f"resampling.exponents: {path} is no table of exponents; give that of `evenhand label`.")
+        raise InputError(f"resampling.exponents: {name} is no table of exponents; give that of `evenhand label`.")
     return table
 
 
