@@ -1,4 +1,4 @@
-"""Prompts that differ from a prompt in the person: whose responses are exchanged, and whose prompts are compared."""
+"""For each prompt, a random prompt with another descriptor, to exchange or compare the responses."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ def other_people(
 ) -> np.ndarray:
     """Return, for each prompt, the row of a random prompt with another descriptor, (n,) int.
 
-    The other prompt has the same values in the columns of the first of `levels` for which such a prompt exists. Prompts
-    of the same template and noun differ in nothing but the descriptor: a response to one is relevant to the other,
-    except for its words about the descriptor. The row is −1 if no level has such a prompt. The result depends only on
-    the table and `seed`. Levels with a column that the table lacks are left out.
+    A level is a sequence of columns in which both prompts must have the same values. The first level for which another
+    prompt exists is used; if none exists for any level, the row is −1. Levels with a column that the table lacks are
+    skipped. Prompts of the same template and noun differ only in the descriptor: a response to one prompt is relevant
+    to the other, except for its words about the descriptor. The result depends only on the table and `seed`.
 
     In the example, only the prompts of row 0 and row 2 have both the template and the noun in common, and no prompt has
     the same template as row 3.

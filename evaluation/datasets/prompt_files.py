@@ -136,7 +136,7 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
 def read_columns(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
     """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
 
-    With a `descriptor_column`, its values are the column `descriptor`, as text.
+    If `descriptor_column` is given, its values as text become the column `descriptor`.
 
     Raises:
         InputError: the file cannot be read, has another suffix, or has no descriptor column of this name.
@@ -145,7 +145,7 @@ def read_columns(path: Path, content: str, descriptor_column: str | None = None)
 
 
 def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
-    """Return the columns of a file with the values of `descriptor_column`, if it is given, as column `descriptor`.
+    """Copy the values of `descriptor_column`, if it is given, as text to the column `descriptor`; return the columns.
 
     Raises:
         InputError: the file has no column of this name.

@@ -221,14 +221,14 @@ def compute_prompt_ids(
 ) -> list[str]:
     """Return the id of each prompt, a hash of 16 hexadecimal digits.
 
-    The hash covers the `REQUIRED_COLUMNS` in `keys`, the persona, the number of earlier occurrences (`cumcount`) and
-    the variations in `bits`.
+    The hash covers all arguments: `keys`, the values of the `REQUIRED_COLUMNS`; `personas`; `occurrences`, how often
+    the same prompt occurs earlier (`cumcount`); and `bits`, the stylistic variations of each prompt.
     """
     return [f"{stable_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
 
 
 def cumcount(values: Iterable[Hashable]) -> list[int]:
-    """Return for each value the number of its earlier occurrences.
+    """Return, for each value, how often the same value occurs before it.
 
     >>> cumcount("abaa")
     [0, 0, 1, 2]
@@ -269,7 +269,7 @@ def _table(prompts: Prompts) -> pa.Table:
 
 
 def _like(prompts: Prompts, table: pa.Table) -> Prompts:
-    """Return a table of prompts as the type of `prompts`."""
+    """Return a table converted to the type of `prompts`."""
     return table if isinstance(prompts, pa.Table) else type(prompts)(table)
 
 

@@ -16,7 +16,7 @@ def stable_hash(*parts: Any) -> int:
 def allocate(
     sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, in proportion to its size, from `minimum` to `maximum`."""
+    """Return how many of n values to take from each stratum, in proportion to its size, within the given limits."""
     counts, total = dict(minimum), sum(sizes.values())
     while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
         counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1

@@ -74,8 +74,8 @@ def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
     Raises:
-        InputError: The path is not a folder, the folder has no safetensors, a file of the model is a folder, a pipe or
-            a broken link, or the name is of a GGUF file, which only a causal model can be.
+        InputError: The path is not a folder; the folder has no safetensors; a file of the model is a folder, a pipe or
+            a broken link; or the path is a GGUF file, which is supported only for the measured model.
     """
     path = local_path(name)
     if is_gguf(name):

@@ -103,7 +103,9 @@ class Parts:
         return pd.DataFrame(values or {name: np.empty(self.n, dtype=object) for name in self.columns})
 
     def read_numbers(self) -> tuple[np.ndarray, np.ndarray | RowFile]:
-        """Return the first column, (n,), and the other columns as float32, (n, c), in a file if they are large.
+        """Return the first column, (n,), and an array of the other columns, float32 (n, c).
+
+        A large array is stored in a temporary file in the folder of the parts (`new_rows`).
 
         Raises:
             InputError: the parts do not contain exactly the rows 0 … n−1, or a part is damaged.

@@ -1,7 +1,7 @@
 """Progress of long computations: a bar in a terminal, or a line every 15 seconds in a log.
 
-A thread writes the lines, so that a computation is never silent for longer, also within a batch. The innermost step is
-shown. `planned_work` adds the time left of a whole command to the lines.
+A thread writes the lines, so that they appear also while one batch takes long. If steps are nested, only the innermost
+step is shown. `planned_work` adds the time left of a whole command to the lines.
 """
 
 import logging
@@ -28,9 +28,9 @@ SECONDS_BETWEEN_CHECKS = 1.0
 
 @dataclass
 class _Step:
-    """A step that is computed now: `done` of its `total` units were finished earlier, and `count` since its start.
+    """A running step: an earlier run finished `done` of the `total` units, and this run has finished `count`.
 
-    `part` is the number of units that the unfinished batch is worth. A step without a unit is not counted.
+    `part` is the progress of the unfinished batch, in units. A step without a unit has only a duration.
     """
 
     description: str
@@ -139,7 +139,7 @@ def planned_work(costs: Mapping[str, float]) -> Iterator[None]:
 
 
 def _cost(description: str) -> float:
-    """Return the planned cost of a step; infinity if the step is not planned, and says nothing about later steps."""
+    """Return the planned cost of a step; infinity if it is not planned, so that it predicts no time of later steps."""
     return next((costs[description] for costs in reversed(_plans) if costs.get(description)), math.inf)
 
 

@@ -50,7 +50,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 
 
 def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the columns of a table that are in `columns`, with texts as categories.
+    """Return the given columns of a Parquet file, with texts as categories.
 
     Each distinct text is in memory only once.
 
@@ -118,7 +118,7 @@ def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray | RowFile, tuple[str, ...]]:
-    """Return the columns of a table that are not in `leave_out`, as float32 (n, c), and the names of these columns.
+    """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names.
 
     Large arrays are stored in a temporary file in the table's folder (`new_rows`).
 

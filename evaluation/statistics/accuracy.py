@@ -158,7 +158,7 @@ def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Return the probability that a number of `one` is above a number of `other`, and the 95 % interval.
+    """Return the probability that a random value of `one` exceeds a random value of `other`, and its 95 % interval.
 
     Ties count one half. The probability is NaN and the interval None if `one` or `other` is empty.
     """

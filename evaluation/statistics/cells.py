@@ -55,7 +55,7 @@ class Block:
         return np.subtract(self.rows, means, out=means)
 
     def split(self, sizes: Sequence[int]) -> Iterator["Block"]:
-        """Yield consecutive parts of the block, as views, with the numbers of cells in `sizes`."""
+        """Yield consecutive parts of the block, as views; `sizes` contains the number of cells of each part."""
         start_row, first = np.append(0, np.cumsum(self.count)), 0
         for size in sizes:
             last = first + size
@@ -64,11 +64,11 @@ class Block:
             first = last
 
     def per_row(self, values: np.ndarray) -> np.ndarray:
-        """Return the value of each row's cell, (r, …), from the values of all cells, (k, …)."""
+        """Return, for each row, the value of its cell, (r, …); `values` has a value for each of all k cells, (k, …)."""
         return np.repeat(values[self.cells], self.count, axis=0)
 
     def sum_by_cell(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums over the rows of each cell, (m, …), of values of rows, (r, …)."""
+        """Return the sum of `values`, (r, …), over the rows of each cell, (m, …)."""
         return np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=0)
 
 
@@ -150,7 +150,7 @@ def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, m
 
 
 def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
-    """Return a copy of the cells whose columns are, for each group of columns, the group's columns and their sum."""
+    """Return a copy of the cells with, for each group of columns, the columns of the group followed by their sum."""
 
     def with_sum(rows: np.ndarray) -> np.ndarray:
         parts = (rows[:, group] for group in groups)
@@ -160,12 +160,12 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
 
 
 def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells with some of the columns, so that reading a block does not read other columns."""
+    """Return a copy of the cells that stores only `columns`, so that reading a block does not read other columns."""
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 
 def paired_differences(cells: Cells) -> Cells:
-    """Return a copy of the cells in which the columns are the second half of the columns minus the first half."""
+    """Return a copy of the cells whose columns are the differences second half − first half of the columns."""
     n = len(cells.columns) // 2
     return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
 
@@ -180,9 +180,9 @@ def _map_rows(cells: Cells, function: Callable[[np.ndarray], np.ndarray], width:
 def _store_rows(
     parts: Iterable[np.ndarray], count: np.ndarray, width: int, origin: Rows
 ) -> tuple[np.ndarray | RowFile, np.ndarray]:
-    """Return the concatenation of `parts`, rows sorted by cell, (n, width), and the means of the cells, (k, width).
+    """Return the concatenation of `parts`, (n, width), and the mean of each cell, (k, width); rows are sorted by cell.
 
-    A large concatenation is stored in a file, in the folder of the rows `origin` if they are in a file.
+    A large result is stored in a file, in the folder of `origin` if `origin` is in a file.
     """
     n, ends = int(count.sum()), np.cumsum(count)
     rows = new_rows(n, width, origin.dtype, getattr(origin, "folder", None))

@@ -75,7 +75,7 @@ def no_bias_mask(labelled: pd.DataFrame) -> np.ndarray:
 
 
 def rewrite_mentions(donors: pd.DataFrame, descriptors: Sequence[str]) -> list[str]:
-    """Return the donors' responses, in which `descriptors`, one per row, replace mentions of the donor's descriptor.
+    """Return the responses in `donors`, with mentions of each row's descriptor replaced by the one in `descriptors`.
 
     "I never met a deaf man!" → "I never met an autistic man!"
     """
@@ -95,7 +95,7 @@ def exchange_responses(
     The exchanged responses are sampled uniformly by `seed` from the responses to the same template and noun, or to the
     template if the noun has no other descriptor. They have the same distribution of styles as the original responses
     and fit their templates and nouns equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
-    template has only one descriptor are left out, and if `biased_only`, rows labelled `no_bias`.
+    template has only one descriptor are left out. With `biased_only`, rows labelled `no_bias` are left out, too.
 
     Raises:
         InputError: see `check_labelled`; no row remains.

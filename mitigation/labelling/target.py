@@ -1,4 +1,4 @@
-"""The target of an even model: for each descriptor, the distribution nearest to the model's own with the average style.
+"""The even target: for each descriptor, the distribution with the average style that is nearest to the model's.
 
 Let p(x | c) be the model's responses x to context c of template t and descriptor d, φ(x) the style vector of x, and M_t
 the mean style vector of template t over descriptors. Of all distributions whose mean style is the average, the mean of
@@ -165,11 +165,11 @@ def _compared_cells(responses: StyledResponses, descriptor: np.ndarray) -> Cells
 
 
 def shrink_effects(cells: Cells, axis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shrunk effects on axes, (A, S), and on descriptors, (D, S).
+    """Return the shrunk effects on A axes, (A, S), and on D descriptors, (D, S), in S styles.
 
-    The effect on a descriptor is the shrunk effect on its axis, plus the shrunk difference of its effect from its
-    axis's effect. If no cell has several responses, the variance within templates contains bias, and effects are shrunk
-    more.
+    The difference between the effects on a descriptor and on its axis is shrunk, and added to the shrunk effect on the
+    axis. If all cells have one response, the noise is estimated by the variance within templates. This variance
+    includes bias, so effects are shrunk more.
 
     Args:
         cells: responses by cell; descriptors are numbered from 0 without gaps.

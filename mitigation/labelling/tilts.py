@@ -1,4 +1,4 @@
-"""Exponential tilts of responses, by template: the smallest change, in KL, that gives them another mean style.
+"""Exponential tilts: the weights of responses, nearest to equal weights in KL, that give a required mean style.
 
 Let p̄(x | t) be the distribution of responses to template t, and φ(x) the style vector of x. Of all distributions whose
 mean style, averaged over templates, has a given value, the nearest to p̄ is its I-projection (Csiszár 1975,
@@ -119,7 +119,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Tilt:
-    """The exponent λ, (S,), that removes an effect on the mean style, and how far it does.
+    """The exponent λ, (S,), that removes an effect on the mean style, wholly or in part.
 
     fraction: the share of the effect that is removed, in [0, 1]. kl: KL(p̄ ‖ tilted p̄), mean over templates, in nats.
     """

@@ -1,8 +1,8 @@
 """Fine-tune on the model's own responses, drawn by their weights.
 
-Each response is to the very prompt. A weight is the ratio of the even target's probability of a response to the model's
-(`evenhand.mitigation.labelling.target`): styles that the prompt's descriptor gets more often than others are drawn less
-often. No response moves to another prompt, so that responses stay as relevant as they were.
+The weight of a response is its probability under the even target divided by its probability under the model
+(`evenhand.mitigation.labelling.target`): responses in styles that are more frequent for the prompt's descriptor than
+for others are drawn less often. Every response stays with its prompt, and is therefore as relevant as before.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
 
 
 def balanced_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return as many labelled responses as there are, drawn by weight.
+    """Return a sample of the labelled responses, drawn by weight, with the same number of rows.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label and weight.

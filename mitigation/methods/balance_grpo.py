@@ -3,7 +3,7 @@
 The optimal model for a reward r and the penalty β × KL is proportional to p_base · exp(r / β). With the reward λ_d · φ
 of a response with style vector φ and with β = 1, the optimum is the even target itself
 (`evenhand.mitigation.labelling.target`; Korbak, Perez and Buckley 2022, "RL with KL penalties is better viewed as
-Bayesian inference"). Every response is the model's own response to the very prompt, so relevance is not rewarded.
+Bayesian inference"). Relevance is not rewarded, because the model generates every response for its prompt.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
 """Fine-tune on an exchanged and an own response to each prompt.
 
-`exchange` trains on responses to other people: it removes the bias, also for descriptors that it has not seen, and
-relevance with it. `balance` trains on the model's own responses, drawn by weight: it keeps the relevance, and removes
-only as much of the bias as the labels show. A model that imitates both equally often has half of an effect left, or
-less where `balance` removes a part of the other half. Pooled FGB* is a square of effects: at most a quarter of it is
-left, for half of the relevance that `exchange` costs. The method is Evenhand's.
+`exchange` trains on responses to other descriptors. It removes the bias, also for unseen descriptors, but lowers the
+relevance. `balance` trains on the responses to the same prompt, drawn by weight. It keeps the relevance, but removes
+only the bias that the labels show. A model that imitates both equally often retains half of an effect, or less if
+`balance` reduces the effect. It loses half of the relevance that `exchange` loses. Pooled FGB* is quadratic in the
+effects, so at most a quarter of it remains. The method is Evenhand's.
 """
 
 import pandas as pd

@@ -135,10 +135,10 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
 
 @cache
 def lexicon() -> tuple[str, ...]:
-    """Return all phrases that are one token of the language model, in alphabetical order.
+    """Return the words and phrases that are single tokens of the language model, in alphabetical order.
 
-    Tokens are the parts of templates around noun phrases, articles, nouns and whole descriptors, with plurals; so all
-    sentences of a template have the same number of tokens.
+    They are articles, nouns, whole descriptors, and the parts of a template before and after its noun phrase.
+    Plurals are separate tokens. All sentences of a template therefore have the same number of tokens.
     """
     table = sentences()
     rows = table.drop_duplicates(DESCRIPTOR)

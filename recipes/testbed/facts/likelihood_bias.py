@@ -1,4 +1,4 @@
-"""Likelihood Bias of the testbed's language model: the planted frequencies."""
+"""The planted Likelihood Bias of the testbed's language model."""
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.results import BiasScore

@@ -1,4 +1,4 @@
-"""Sentence pairs of the testbed: the planted stereotype."""
+"""The planted stereotype in the testbed's sentence pairs."""
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.results import BiasScore
@@ -24,6 +24,6 @@ def true_scores(measured: FamilyRun) -> list[BiasScore]:
 
 
 def notes(measured: FamilyRun) -> list[str]:
-    """Return a note if the model or the pairs are the testbed's, but not both."""
+    """Return a note if only the model or only the pairs are from the testbed."""
     is_testbed = measured.config.model.name == TESTBED
     return [WORDS_NOTE if is_testbed else PAIRS_NOTE] * (is_testbed != (measured.config.settings.pairs == TESTBED))

@@ -161,11 +161,11 @@ def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tup
 
 
 def draw_candidates(scores: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Return the drawn candidate of each prompt, (n,), by probabilities proportional to exp(score).
+    """Return the index of the drawn candidate of each prompt, (n,), with probabilities p_j proportional to exp(score).
 
-    Candidates are exchangeable, so the draw may depend on their order: the first is kept with the largest possible
-    probability, min(1, K p_0), so that a response changes only where it must (a maximal coupling with the uniform
-    distribution). Otherwise candidate j is drawn with a probability proportional to max(0, p_j − 1/K).
+    Candidate 0 is kept with the largest possible probability, min(1, K p_0), so that as few responses as possible
+    change (a maximal coupling with the uniform distribution). Otherwise candidate j is drawn with a probability
+    proportional to max(0, p_j − 1/K). This preference for candidate 0 is valid because candidates are exchangeable.
 
     Args:
         scores: logarithms of weights, (n, K); NaN for a candidate that is drawn only if all are NaN.

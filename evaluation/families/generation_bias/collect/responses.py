@@ -71,9 +71,10 @@ def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.Dat
 
 
 def check_repeated_prompts(prompts: pd.DataFrame, arguments: Mapping[str, Any], config: MeasureConfig) -> None:
-    """Raise InputError if deterministic decoding would count one response to a repeated prompt of a file several times.
+    """Raise InputError if decoding is deterministic and a prompts file repeats a prompt.
 
-    Prompts that `sample_cells` repeats are allowed, because the contexts of a cell are independent draws.
+    The same response would count several times. Prompts that `sample_cells` repeats are allowed, because the contexts
+    of a cell are independent draws.
     """
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
     if repeated and config.prompts.file and not arguments.get("do_sample"):

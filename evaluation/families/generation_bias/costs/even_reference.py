@@ -1,9 +1,9 @@
-"""The even reference: what relevance and perplexity remain if responses do not depend on the descriptor at all.
+"""The even reference: the relevance and perplexity of responses that do not depend on the descriptor.
 
-Each prompt gets one of the base model's responses to the same template and noun (if it has none, to another noun) and
-another descriptor, in which mentions of the other descriptor are rewritten. These responses are even in expectation and
-have the base's styles. Some of them fit their new prompt less well, so even responses do not keep all of the base's
-relevance: the limits on a tuned model's costs are relative to this reference.
+Each prompt gets a response of the base model to another descriptor and the same template, and the same noun if
+possible; mentions of the other descriptor are rewritten. In expectation these responses have no bias, and they have the
+base's styles. Some fit their new prompt less well, so that even unbiased responses lose a part of the base's relevance.
+The limits on a tuned model's costs are therefore relative to this reference.
 """
 
 import math
@@ -24,7 +24,7 @@ METRICS = ("relevance_kept", "response_perplexity_rise")
 
 
 def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]:
-    """Return for each prompt a response to another descriptor, (n,): to the same template, and noun where possible.
+    """Return, for each prompt, a response to another descriptor and the same template (and noun, if possible), (n,).
 
     A prompt whose template has only one descriptor keeps its response.
 
@@ -54,7 +54,7 @@ def even_reference(
     Args:
         prompts: all prompts.
         before: `likelihoods_of_responses` of the base's responses under the base model.
-        even: the same for `even_responses`.
+        even: `likelihoods_of_responses` of `even_responses` under the base model.
     """
     alone = prompts[PROMPT_ID][other_people(prompts) < 0]
     even = even.assign(log_likelihood=even["log_likelihood"].mask(even[PROMPT_ID].isin(alone)))
@@ -63,7 +63,7 @@ def even_reference(
 
 
 def relative_limit(limit: float, is_minimum: bool, reference: float) -> float:
-    """Return a limit relative to the even reference: a share of what the reference keeps, or a rise above its rise.
+    """Return a minimum multiplied by the even reference, or a maximum plus the even reference.
 
     The reference never makes a limit stricter. If it is NaN, the limit is unchanged.
 
