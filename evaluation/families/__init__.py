@@ -78,7 +78,7 @@ class MeasureConfig:
         return {"model": model_revision(self.resolved_model.name, self.model.revision, self.model.base)}
 
     def resolve_name(self, name: str, field_name: str) -> str:
-        """Return a name, or the path of the testbed's file or folder for a field if the name is "testbed".
+        """Return the name; if it is "testbed", return the path of the testbed's file or folder for the field instead.
 
         Raises:
             InputError: the name is "testbed", and the testbed has nothing for this field.
@@ -128,7 +128,7 @@ class FamilyRun:
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
     def signature_lines(self, *metrics: str) -> list[str]:
-        """Return the signature of the run's first score with one of these metrics as one line in a list, else []."""
+        """Return a list with the signature line of the run's first score with one of these metrics, else []."""
         from evenhand.evaluation.results import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
@@ -147,7 +147,7 @@ class FamilySettings(Protocol):
 
     Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
     ComparisonSettings: a dataclass of the settings of the family's comparison; None if it has no settings.
-    RECOMPUTABLE: setting or input of the family → the table that alone depends on it. If only such settings differ from
+    RECOMPUTABLE: setting or input of the family → the only table that depends on it. If only such settings differ from
         the settings of an unfinished run, `measure` deletes their tables and continues the run.
     SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
     TESTBED_FILES: setting, or "model" → the name of the testbed's file or folder for the value "testbed".
@@ -189,7 +189,7 @@ class FamilyMeasure(Protocol):
         """Return the scores, and write the tables of their rows. A table on disk is not computed again."""
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
-        """Write the prompts that a file of responses answers, and return their number. See READS_RESPONSES."""
+        """Write the prompts to which a file of responses must respond; return their number. See READS_RESPONSES."""
         raise NotImplementedError
 
 

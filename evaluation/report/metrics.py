@@ -59,11 +59,11 @@ class Metric:
         return f"{self.reported_ideal:g}"
 
     def text(self, value: float) -> str:
-        """Return the text of a value in natural units: a number in the reported unit, without the unit."""
+        """Convert a value from natural units to the reported unit; return the number as text, without the unit."""
         return number(self.factor * value, self.decimals, self.signed)
 
     def interval_text(self, bounds: tuple[float, float] | None) -> str:
-        """Return the text "[1.23, 4.56]", in the reported unit, of an interval in natural units; "" for None."""
+        """Convert an interval from natural units to the reported unit; return "[1.23, 4.56]", or "" for None."""
         return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
 
 

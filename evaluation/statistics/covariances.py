@@ -166,14 +166,15 @@ def linear_variance_without_cell(
 def with_small(
     cells: Cells, variances: tuple[np.ndarray, np.ndarray], linear: np.ndarray, small: CellNoise
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each cell's contribution to the variance of the corrected and of the plain spread.
+    """Return each cell's contribution to the variances of the corrected and of the plain spread.
 
-    Cells of two or three responses get estimates from other cells (`covariances`). For the square of a mean of n normal
-    deviations, pairs of responses contribute (n − 1) 2 ζ₂ / n³ and squares of single responses contribute 2 ζ₂ / n³.
+    Cells of two or three responses get estimates from other cells (`covariances`). The plain spread includes the square
+    of a mean of n responses. To the variance of this square, if deviations are normal, pairs of responses contribute
+    (n − 1) 2 ζ₂ / n³ and single responses contribute 2 ζ₂ / n³.
 
     Args:
         cells: responses by cell.
-        variances: contributions (corrected, plain) estimated from the cell alone, valid from four responses.
+        variances: contributions (corrected, plain) estimated from the cell alone, for cells of at least four responses.
         linear: 4 ζ₁ / n of each cell, estimated with other cells.
         small: noise of each cell, estimated with other cells.
     """

@@ -1,4 +1,4 @@
-"""Jackknife: standard errors of statistics and intervals of spreads from leaving out one unit at a time.
+"""Jackknife standard errors and intervals, computed by leaving out one unit at a time.
 
 The intervals of `u_statistics` are for new responses to the same prompts, with fixed descriptors and templates. The
 jackknife intervals treat the descriptors or the templates as a sample from a larger set. Leaving out one descriptor or
@@ -22,7 +22,10 @@ ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """Standard error of a statistic and its degrees of freedom; 0 if leaving out no unit changes the statistic."""
+    """Standard error of a statistic, and its degrees of freedom.
+
+    The error is 0 if the statistic has the same value whichever unit is left out.
+    """
 
     value: float
     freedom: int
@@ -32,7 +35,7 @@ class JackknifeError:
         return interval_around(value, float(student_quantile(self.freedom)) * self.value, bounds)
 
     def p_value(self, value: float) -> float:
-        """Return the two-sided p-value of a true value of 0 for the statistic `value`, by Student's t."""
+        """Return the two-sided p-value, by Student's t, of the null hypothesis that the true value is 0."""
         return 2 * float(stats.t.sf(abs(value) / self.value, self.freedom))
 
 

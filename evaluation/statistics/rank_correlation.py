@@ -32,8 +32,8 @@ def rank_correlation(
     Interval: Fisher's transformation with the standard error √((1 + ρ²/2) / (n − 3)) of Bonett and Wright (2000),
     "Sample size requirements for estimating Pearson, Kendall and Spearman correlations"; none for |ρ| = 1 or n < 4.
     Pairs with a NaN are left out and counted in `n_left_out`. ρ is undefined for fewer than three pairs, and if all x
-    or all y are equal. The score's `reason` then contains `names`, the names of x and y, and `of`, the noun for one
-    pair.
+    or all y are equal. The score's `reason` then contains `names` (the names of x and y) and `of` (the noun for a
+    pair).
 
     >>> rank_correlation("rho", np.array([1, 2, 3]), np.array([10, 20, 15])).value
     0.5

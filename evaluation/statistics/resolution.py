@@ -74,7 +74,7 @@ def smallest_detectable_spread(noise: float, slope: float, freedom: float = math
 
 
 def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[float, float]:
-    """Return the noise and slope that the design `new` has if its covariance within cells is that of `design`.
+    """Return the noise and slope of the design `new` from the noise and slope of `design`.
 
     >>> rescale(1.0, 1.0, Design(11, 5, 2), Design(11, 10, 2))[1]
     0.5

@@ -68,7 +68,10 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval, by a shifted χ² for a spread, else by Student's t; None if nothing varies within cells."""
+        """The 95 % interval; None if nothing varies within cells.
+
+        The interval of a spread is by a shifted χ² distribution (`spread_interval`), other intervals by Student's t.
+        """
         if not self._known:
             return None
         if self.slope is None:
@@ -77,7 +80,7 @@ class Estimate:
 
     @property
     def p_value(self) -> float | None:
-        """The two-sided p-value of a true value of 0 by Student's t; None if nothing varies within cells."""
+        """The two-sided p-value, by Student's t, of the true value 0; None if nothing varies within cells."""
         return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self._known else None
 
     @property

@@ -1,11 +1,10 @@
 """Fine-tune on the responses labelled `no_bias` alone.
 
-The model learns its own distribution without the biased responses. With a reward in place of labels, the method is
-known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
+The model learns its distribution of responses without the biased responses. With a reward in place of labels, the
+method is known as rejection-sampling fine-tuning (Touvron et al. 2023, Llama 2, §3.2.3).
 
-The mean style of the rejected responses differs from the mean style of all responses. The tuned model's mean style
-therefore drifts about as far as the remaining responses' mean style: on the testbed 7 % at the 0.7 quantile, and 3 % at
-the 0.5 quantile, which also removes more bias.
+The mean style of the training responses differs from the mean style of all responses, and the tuned model's mean style
+drifts about as far: on the testbed 7 % at the 0.7 quantile, and 3 % at the 0.5 quantile, which also removes more bias.
 """
 
 import pandas as pd

@@ -13,5 +13,5 @@ PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl
 
 
 def embedded_files(family: str) -> dict[str, Path]:
-    """Return {setting: file or folder} of a family, for settings with the value "testbed"."""
+    """Return the file or folder that the value "testbed" stands for, by setting of a family."""
     return {setting: FOLDER / name for setting, name in families.settings_of(family).TESTBED_FILES.items()}

@@ -225,10 +225,10 @@ def compare_generation_bias(
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
-    For each corrected metric M: `M_difference` = after − before (ideal −before) with the p-value of no difference, and
-    `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`). Both are paired by prompt; a reduction has a
-    `jackknife_interval` over TEMPLATES or DESCRIPTORS (`over`). A prompt with an empty response in one run is left out
-    of both runs. In the example, the bias 1 before falls to 0.
+    For each corrected metric M: `M_difference` = after − before, with the p-value of the null hypothesis of no
+    difference (ideal: minus the value before); and `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`).
+    Both are paired by prompt. A reduction has a `jackknife_interval` over the units `over`, TEMPLATES or DESCRIPTORS. A
+    prompt with an empty response in one run is left out of both runs. In the example, the bias falls from 1 to 0.
 
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.

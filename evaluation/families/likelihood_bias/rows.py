@@ -47,7 +47,7 @@ def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd
 
     Only sentences of one group are compared, so each group stays complete. The sample is stratified by axis: the
     numbers of templates of two axes differ by at most one as long as the limit allows, and each axis has at least one
-    template, even if that exceeds the limit. Templates are drawn by `seed`, apart for each axis.
+    template, even if that exceeds the limit. Templates are drawn by `seed`, separately for each axis.
 
     Args:
         sentences: columns axis and template.

@@ -67,7 +67,7 @@ def _names() -> dict[str, str]:
 
 @styled
 def gender_chart(title: str, rows: Sequence[GenderRow], *, decimals: int, ideal: float | None = None) -> Figure:
-    """Return a chart with a row for each language: ○ masculine above ● feminine, and ◇ both between, on one scale.
+    """Return a chart with a row for each language: masculine (○) above, both (◇) in the middle, feminine (●) below.
 
     Args:
         decimals: decimals of the numbers in the text alternative and the tooltips.

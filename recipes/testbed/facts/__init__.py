@@ -47,7 +47,7 @@ def facts_of(name: str) -> FamilyFacts:
 
 
 def report_context(family: str, measured: FamilyRun) -> ReportContext:
-    """Return what a report on a run of the testbed adds: the planted bias of the measured rows, and notes for readers.
+    """Return the planted bias of the measured rows, and notes for readers, for a report on a run of the testbed.
 
     The list of planted biases is empty if another model was measured.
     """

@@ -85,7 +85,7 @@ def draw_response(
     axis: str = "",
     seed: int | None = None,
 ) -> int:
-    """Return the place of the candidate to answer with, from 0: the method `resample` for a server of your own.
+    """Return the index of the candidate to use as the response: the method `resample` for your own server.
 
     Candidates are responses that the model sampled for one prompt, in the order of sampling. For many candidates, the
     drawn response is distributed as the even target (docs/mitigation.md). The first candidate is drawn as often as

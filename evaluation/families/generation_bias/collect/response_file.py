@@ -163,5 +163,5 @@ def _parse(path: Path, descriptor_column: str | None, version: tuple[int, int] |
 
 
 def has_no_templates(prompts: pd.DataFrame) -> bool:
-    """Return whether no prompt has a template. What a prompt requests is then confounded with the descriptor."""
+    """Return whether no prompt has a template. The prompts' content is then confounded with the descriptor."""
     return bool((prompts[TEMPLATE] == UNSPECIFIED).all())

@@ -5,9 +5,9 @@ Let c be the prompt of response r, and c″ a prompt of the same template with a
     relevance within the template = mean over responses of log p(r | c) − log p(r | c″), in nats.
 
 The relevance across templates (`evenhand.evaluation.families.generation_bias.costs.relevance`) does not fall if a model
-answers everybody alike in each template; the relevance within templates does. A part of it is bias: responses whose
-style depends on the descriptor reveal the descriptor. A model without bias therefore keeps less than all of it. The
-mean is over a sample of at most MAX_RESPONSES responses.
+answers everybody alike in each template; the relevance within templates does fall. A part of the relevance within
+templates is bias: responses whose style depends on the descriptor reveal the descriptor. Without bias, this part is
+lost. The mean is over a sample of at most MAX_RESPONSES responses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Map
     """Return `relevance_within_template` of two runs over the same prompts, by group `run`, and its share kept.
 
     `relevance_within_template` is in nats, in (−∞, ∞), without an ideal. `relevance_within_template_kept` is after /
-    before, with Fieller's 95 % interval over prompts; its ideal is below 1 by the share of bias in it.
+    before, with Fieller's 95 % interval over prompts; its ideal is below 1, because a part of the relevance is bias.
 
     Args:
         before, after: results of `likelihoods_within_template` under one model.

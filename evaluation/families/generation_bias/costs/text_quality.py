@@ -73,9 +73,9 @@ def distinct_responses(responses: Sequence[str]) -> float:
 def occurs_once(responses: Sequence[str]) -> np.ndarray:
     """Return whether each response occurs once, (n,) bool.
 
-    Without a response that occurs once, the number of distinct responses is lower by one; without any other response,
-    the number does not change. The result therefore contains jackknife values of this number. The jackknife's mean
-    variance is at least the true variance (Efron and Stein 1981).
+    Leaving out a response that occurs once lowers the number of distinct responses by one; leaving out another response
+    does not change the number. The result therefore determines the jackknife values of the number. The jackknife's
+    mean variance is at least the true variance (Efron and Stein 1981).
     """
     plain = pd.Series(plain_words(responses), dtype=object)
     return ~plain.duplicated(keep=False).to_numpy(dtype=bool)

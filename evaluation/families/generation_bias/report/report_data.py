@@ -120,7 +120,7 @@ class ReportData:
         return self.model_after is not None
 
     def comparisons(self, metric: str, breakdown: str | None = None) -> list[Comparison]:
-        """Return the overall comparison of a metric, or one per group of a breakdown ("axis"), largest first."""
+        """Return a metric's overall comparison, or one for each group of a breakdown such as "axis", largest first."""
         groups = dict.fromkeys(
             tuple(score.group.items())
             for score in (*self.scores_before, *self.scores_after)

@@ -50,7 +50,7 @@ def check_table(data: ReportData) -> Table:
 
 
 def main_tables(data: ReportData, breakdown: str, name: str) -> list[Table]:
-    """Return a table for each of a breakdown's MAIN_METRICS, in the form pooled over templates if it was measured."""
+    """Return a table for each of a breakdown's MAIN_METRICS, pooled over templates if this form was measured."""
     metrics = (measured_metric(data, names, breakdown) for names in MAIN_METRICS[breakdown])
     return [_table_by(data, metric, breakdown, name) for metric in metrics if metric]
 
@@ -63,7 +63,7 @@ def other_tables(data: ReportData, breakdown: str) -> list[Table]:
 
 
 def measured_metric(data: ReportData, metrics: Sequence[str], breakdown: str) -> str | None:
-    """Return the first of the given metrics that was measured by the breakdown; None if none was measured."""
+    """Return the first of the metrics that has scores for the groups of a breakdown; None if no metric has."""
     return next((metric for metric in metrics if data.comparisons(metric, breakdown)), None)
 
 
