@@ -13,7 +13,7 @@ from evenhand.evaluation.models import batches, generation, logits_processors
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
-from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 from tests.work_shards import shard_after
 
@@ -345,3 +345,23 @@ def test_broken_weights_are_an_error(arguments):
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
         generate_in_order(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
+
+
+def test_frozen_output_weights_are_not_copied_for_each_row():
+    """Frozen weights, as of a merged adapter, which `torch.matmul` would expand to (rows, hidden, vocabulary)."""
+    frozen = tiny("llama")
+    frozen.model.requires_grad_(False)
+
+    def expanded(model):
+        contexts = random_contexts(model, 8)
+        with torch.profiler.profile(record_shapes=True) as profile:
+            list(
+                generate_responses(model, contexts, list(range(8)), decoding("sample", max_new_tokens=2), batch_size=8)
+            )
+        products = [event.input_shapes for event in profile.events() if event.name == "aten::bmm"]
+        return [shapes for shapes in products if shapes[1][-1] == len(WORDS)]
+
+    assert expanded(frozen)  # not loaded by us
+    with loaded_dialogue_model(frozen.model, frozen.tokenizer) as loaded:
+        assert not expanded(loaded)
+    assert expanded(frozen)
