@@ -22,7 +22,7 @@ class InputError(ValueError):
 
 
 class TuningRejected(InputError):
-    """The error for a tuning that its data or a check rules out, while other tunings of an experiment go on.
+    """The error for a tuning that is impossible or fails a check. Other tunings of an experiment continue.
 
     The threshold labels all or no responses, no row can be trained on, or the tuned model equals its base or has become
     worse in language modelling.
@@ -31,7 +31,7 @@ class TuningRejected(InputError):
 
 @contextmanager
 def rejects_tuning() -> Iterator[None]:
-    """Raise an InputError of the block as TuningRejected."""
+    """Convert an InputError that the block raises to TuningRejected."""
     try:
         yield
     except InputError as error:

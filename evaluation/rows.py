@@ -125,7 +125,7 @@ def rows_per_block(width: int) -> int:
 
 
 def blocks(rows: Rows, positions: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield rows in blocks: pairs of a slice and of the rows in this slice of all yielded rows.
+    """Yield rows in blocks: the slice of each block in all yielded rows, and the rows of the block.
 
     Args:
         rows: the rows, (n, c).

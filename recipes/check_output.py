@@ -42,7 +42,7 @@ def write_outputs(folder: Path, title: str, status: str, findings: Sequence[Find
 
 
 def junit_xml(title: str, findings: Sequence[Finding]) -> str:
-    """Return the findings as JUnit XML: a test case each; a broken one is a failure, an inconclusive one an error.
+    """Return the findings as JUnit XML test cases; "broken" is a failure, and "inconclusive" is an error.
 
     Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
     """

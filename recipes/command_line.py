@@ -68,7 +68,7 @@ def select_settings(
         topic: the dotted name of the group; "" for the whole command.
         sources: settings from flags or a file. The settings of a family of metrics are listed only if `sources` or
             `topic` contains the family's name.
-        limit: the number of settings from which groups are folded.
+        limit: the largest number of settings that are listed without folding groups.
 
     Returns:
         The settings, the groups that are folded to one line each, and whether settings of families are hidden.

@@ -109,7 +109,7 @@ def _reasons_to_stop(plans: Iterable[Plan]) -> dict[Path, str]:
 
 
 def check_stages(plans: Iterable[Plan]) -> None:
-    """Raise InputError if an unfinished stage would fail with any results of the stages before it.
+    """Raise InputError if an unfinished stage would fail, whatever the results of the stages before it are.
 
     Raises:
         InputError: a decoding, candidates of responses, a style cluster to exclude or a tuning cannot be used.

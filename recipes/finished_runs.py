@@ -68,7 +68,7 @@ def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
 
 
 def split_warnings(measured: MeasureSettings, folder: Path) -> list[str]:
-    """Return one warning, as a list, if responses to be trained on may be of prompts that models are measured on."""
+    """Return a list with a warning if the responses for training may be to prompts for measurement; else []."""
     if measured.split == "train" or measured.responses:
         return []
     return [

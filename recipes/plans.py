@@ -109,8 +109,8 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
     """Return the stages of one method, from the measurement of the base to the comparison.
 
     Raises:
-        InputError: the prompts cannot be split into two sides, the metrics do not begin with generation bias, or the
-            method is unknown.
+        InputError: a prompts file has no train split, the metrics do not begin with generation bias, or the method is
+            unknown.
     """
     check_experiment(loop)
     stages: list[Stage] = []

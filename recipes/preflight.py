@@ -40,7 +40,7 @@ THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile", "label.cros
 
 
 def check_before_loading(command: str, settings: Any) -> None:
-    """Check everything that needs only settings, manifests and small files; warn about a run that is not for training.
+    """Run the checks that need only settings, manifests and small files; log a warning as in `split_warnings`.
 
     Raises:
         InputError: a command, or a later stage of a loop or an ablation, would fail.
@@ -68,7 +68,7 @@ def _check_ablation(settings: AblateSettings) -> None:
 
 
 def _check_measurements(experiment: Experiment, seed: int) -> None:
-    """Check the measurements of the base model: of the prompts that are measured and of the prompts for training."""
+    """Check the two measurements of the base model, on the prompts of the splits "train" and "measure"."""
     for split, per_cell in (("train", experiment.train_per_cell), ("measure", experiment.measure.prompts.per_cell)):
         prompts = replace(experiment.measure.prompts, per_cell=per_cell)
         settings = MeasureSettings(**{**vars(experiment.measure), "prompts": prompts}, split=split, seed=seed)
@@ -79,7 +79,7 @@ def _check_measurements(experiment: Experiment, seed: int) -> None:
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Raise InputError if the metrics do not begin with generation bias, or own prompts have no train split."""
+    """Raise InputError if the metrics do not begin with generation bias, or a prompts file has no train split."""
     if experiment.measure.metrics[0] != FAMILY:
         metrics = experiment.measure.metrics
         raise InputError(f"measure.metrics: {metrics} must begin with {FAMILY}: the loop reduces it.")

@@ -61,7 +61,7 @@ def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) ->
 
 
 def logits_bytes(model: PreTrainedModel, positions: int, copies: int = 8) -> int:
-    """Return the bytes of the logits at `positions` positions, and of their copies: `copies` bytes for each logit.
+    """Return the bytes of the logits at `positions` positions and of copies, which have `copies` bytes for each logit.
 
     The default is for a float32 copy and a float32 log-softmax.
     """

@@ -244,7 +244,7 @@ def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
 
 
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
-    """Return the network in evaluation mode on its device; a device_map or quantization has placed it already."""
+    """Return the network in evaluation mode on its device; do not move it if device_map or quantization is set."""
     is_placed = model.device_map is not None or model.quantization is not None
     return (network if is_placed else network.to(resolve_device(model.device))).eval()
 

@@ -28,9 +28,10 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
-    """Return how many first tokens of all rows the model can read once for the batch, 0 if that does not pay.
+    """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is left, because its logits are needed. `sliding_windows`: see `has_attention_only`.
+    At least one token of each row is not part of the prefix, because its logits are needed. The result is 0 for a
+    single row, for a short prefix, and if `has_attention_only`, with the same `sliding_windows`, is false.
     """
     # The first and the last row in lexicographic order differ no later than any other two.
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)

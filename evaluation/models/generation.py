@@ -102,8 +102,8 @@ def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any],
 def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:
     """Return the bytes of a row while `generate` responds to a context of `length` tokens.
 
-    `generate` keeps the scores of the token before (float32) next to new logits and their float32 copy. Sampling adds
-    probabilities and a one-hot row, beam search a log-softmax.
+    `generate` keeps the float32 scores of the previous token, new logits, and a float32 copy of them. Sampling also
+    needs probabilities and a one-hot row, and beam search needs a log-softmax.
     """
     beams = decoding.get("num_beams") or 1
     copies = (

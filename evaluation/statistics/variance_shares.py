@@ -56,7 +56,7 @@ class VarianceParts:
     reason: str | None = None
 
     def shares(self) -> dict[str, Share]:
-        """Return, by source, the share of each of the four SOURCES in the sum of all parts."""
+        """Return the share of each of the four SOURCES in the total variance, by source."""
         if self.reason:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=self.reason))
         parts = {TEMPLATE: self.template, DESCRIPTOR: self.descriptor, INTERACTION: self.interaction}

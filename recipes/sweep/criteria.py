@@ -37,10 +37,10 @@ class Limit:
         return "meets" if worse >= -TOLERANCE else "inconclusive"
 
     def cost(self, setting: Mapping[str, Any]) -> float | None:
-        """Return how much of the allowed change a setting uses: 0 without a change, 1 at the limit.
+        """Return the fraction of the allowed change that a setting uses: 0 without a change, 1 at the limit.
 
-        The result is None for a reduction of bias, which is no cost, and unless the whole 95 % interval is worse than
-        no change.
+        The result is None for a reduction of bias, which is not a cost, and for a change whose 95 % interval includes
+        no change or an improvement.
         """
         unchanged = 1.0 if self.column == "relevance_kept" else 0.0
         _, better = self._margins(setting, unchanged)

@@ -129,9 +129,9 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
 
 
 def likelihoods_under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
-    """Return a run's scores, but with the likelihood scores that `changes` has for the run, under the base model.
+    """Return a run's scores, with its likelihood scores replaced by the scores under the base model in `changes`.
 
-    `run` is "before" or "after", the group of the likelihood scores in `changes`.
+    `run`, "before" or "after", is the group of these scores in `changes`.
     """
     under_base = [score for score in changes if score.metric in LIKELIHOOD_METRICS and score.group == {"run": run}]
     other_scores = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]

@@ -259,7 +259,7 @@ def _cut_section(
     make_table: Callable[[str, str, Sequence[str]], Table],
     sentences: Sequence[str] = (),
 ) -> Section:
-    """Return the section with a table of each metric by the values of one cut; only the main metrics are unfolded."""
+    """Return a section with a table of each metric by the values of the column `cut`; main metrics are unfolded."""
     by_metric = {metric: make_table(metric, cut, _sorted_values(scores, cut)) for metric in METRICS}
     unfolded, folded = (
         [table for metric, table in by_metric.items() if table.rows and (metric in UNFOLDED) == is_unfolded]

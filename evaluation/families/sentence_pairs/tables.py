@@ -42,7 +42,7 @@ def headline_table(scores: Scores) -> Table:
 
 
 def cut_table(metric: str, cut: str, values: Iterable[str], scores: Scores, truth: Scores) -> Table:
-    """Return a table of one metric with a row and chart marks for each value of a cut, without empty columns."""
+    """Return a table of a metric with a row and chart marks for each value of the column `cut`; omit empty columns."""
     by_value = {value: it for value in values if (it := formatted_score(scores, metric, **{cut: value}))}
     rows = {value: _cells(scores, metric, **{cut: value}) for value in by_value}
     marks = {
@@ -113,7 +113,7 @@ def headline_change_table(runs: Sequence[Scores], sides: tuple[str, str]) -> Tab
 def cut_change_table(
     metric: str, cut: str, values: Iterable[str], runs: Sequence[Scores], sides: tuple[str, str]
 ) -> Table:
-    """Return a table of one metric by the values of a cut: the values of both models and the paired difference."""
+    """Return a table of a metric of both models, and the paired difference, for each value of the column `cut`."""
     labels = {sanitize(value, MAX_NAME_LENGTH): (metric, {cut: value}) for value in values}
     ideal, column = metric_of(metric).reported_ideal, cut.replace("_", " ")
     changes = score_changes(labels, runs)

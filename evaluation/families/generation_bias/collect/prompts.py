@@ -44,9 +44,10 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
 
 
 def check_prompts(config: MeasureConfig) -> None:
-    """Raise InputError if `measurement_prompts` would; without a file of prompts, within a fraction of a second.
+    """Raise InputError if `measurement_prompts` would raise it.
 
-    Filters and numbers of descriptors are checked on one template of each kind, unless a setting selects templates.
+    The prompts of a dataset are checked within a fraction of a second, on one template of each kind unless a setting
+    selects templates. A file of prompts is read completely.
 
     Raises:
         InputError: see `measurement_prompts`.
