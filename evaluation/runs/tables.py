@@ -52,7 +52,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 def read_categorical(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Return the given columns of a Parquet file, with texts as categories.
 
-    Each distinct text is in memory only once.
+    Each distinct text is in memory only once. Names in `columns` that the file does not have are ignored.
 
     Raises:
         InputError: the file is absent, not Parquet, or damaged.

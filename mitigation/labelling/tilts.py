@@ -1,4 +1,4 @@
-"""Exponential tilts: the weights of responses, nearest to equal weights in KL, that give a required mean style.
+"""Exponential tilts: of all distributions of responses with a given mean style, the nearest to the original in KL.
 
 Let p̄(x | t) be the distribution of responses to template t, and φ(x) the style vector of x. Of all distributions whose
 mean style, averaged over templates, has a given value, the nearest to p̄ is its I-projection (Csiszár 1975,

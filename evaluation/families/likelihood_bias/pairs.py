@@ -54,7 +54,7 @@ class Comparison:
 
 
 def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
-    """Yield the tests of all pairs of descriptors for each axis and template, in sorted order, also without a pair.
+    """Yield the tests of all pairs of descriptors for each axis and template, in sorted order. Some may have no pairs.
 
     p-values equal `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections for
     continuity and ties, or the exact distribution if a sample has at most 8 perplexities and there are no ties. Paired
