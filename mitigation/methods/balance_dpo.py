@@ -1,4 +1,4 @@
-"""DPO on the model's own responses: the heavier of two is preferred.
+"""DPO on the model's own responses: the larger weight is preferred.
 
 The two responses are to one descriptor and template. Weights w are the ratios of the even target to the model
 (`evenhand.mitigation.labelling.target`). If response i is preferred to response j with the probability w_i / (w_i +

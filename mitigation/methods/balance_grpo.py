@@ -1,4 +1,4 @@
-"""GRPO with the weights in the even target as rewards.
+"""GRPO; the reward is the log weight in the even target.
 
 The optimal model for a reward r and the penalty β × KL is proportional to p_base · exp(r / β). With the reward λ_d · φ
 of a response with style vector φ and with β = 1, the optimum is the even target itself
