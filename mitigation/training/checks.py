@@ -75,13 +75,13 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 def default_methods(model: ModelSettings) -> list[str]:
     """Return the methods that docs/mitigation.md advises for a model; `tune` uses the first one.
 
-    A chat model loses relevance if it is trained on responses to other people. TRL's DPO trainer does not support
+    A chat model loses relevance if it is trained only on responses to other people. TRL's DPO trainer does not support
     encoder-decoder models.
 
     Raises:
         InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
     """
-    kinds = {"chat": ["balance"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
+    kinds = {"chat": ["half_exchange", "resample"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
     return kinds[model_kind(model)]
 
 

@@ -49,7 +49,12 @@ def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "methods"), [("llama", ["balance"]), ("blenderbot", ["exchange"]), ("dialogpt", ["exchange", "dpo"])]
+    ("checkpoint", "methods"),
+    [
+        ("llama", ["half_exchange", "resample"]),
+        ("blenderbot", ["exchange"]),
+        ("dialogpt", ["exchange", "dpo"]),
+    ],
 )
 def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):
     folder = getattr(tiny_checkpoints, checkpoint)(tmp_path / "model")
