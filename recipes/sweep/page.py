@@ -28,7 +28,7 @@ from evenhand.recipes.sweep.tables import Setting, text
 MAX_IN_VERDICT = 3  # settings; if more were not refused, the verdict describes only the best one
 COST_CHARTS = {
     "perplexity": "Pooled FGB* removed, against perplexity",
-    "distinct_2": "Pooled FGB* removed, against distinct-2",
+    "relevance": "Pooled FGB* removed, against relevance",
 }
 
 
@@ -86,9 +86,9 @@ def _effect_section(best: Setting | None, sweep: Sweep) -> Section:
 
 
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
-    """Return a section with one chart of the reductions against each measured cost (perplexity, distinct-2)."""
+    """Return a section with one chart of the reductions against each measured cost (perplexity, relevance)."""
     has_reduction = settings["reduction"].notna()
-    costs = [cost for cost in COST_CHARTS if settings.loc[has_reduction, f"{cost}_change"].notna().any()]
+    costs = [cost for cost in COST_CHARTS if settings.loc[has_reduction, plots.COSTS[cost]].notna().any()]
     figures = [
         Figure(
             COST_CHARTS[cost],

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from evenhand.evaluation.families.generation_bias.costs.even_reference import relative_limit
 from evenhand.evaluation.report.figures import (
     AFTER,
     BEFORE,
@@ -29,7 +30,7 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.numbers import number, percent, sanitize
-from evenhand.recipes.sweep.criteria import Criteria
+from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
 
 FEW_SETTINGS = 8  # up to so many settings are named in the chart; of more, the numbers point to the table
@@ -37,6 +38,8 @@ FENCE = 3.0  # interquartile ranges beyond the quartiles at which a point is "fa
 MARKERS = "os^Dv<"  # one for each method; a seventh method gets the first marker again
 BY_PILOT, PILOT = "filled: predicted by its method’s pilot", "hollow: a pilot, at the prediction before tuning"
 MEETS, MISSES = "filled: meets all measured criteria", "hollow: misses a criterion, or is inconclusive"
+
+COSTS = {"perplexity": "perplexity_change", "relevance": "relevance_kept"}  # columns of `summarise`
 
 Limits = tuple[float, float]
 
@@ -61,10 +64,12 @@ def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
 
     Args:
         settings: from `evaluate_settings`.
-        cost: "perplexity" or "distinct_2"; a low perplexity and a high distinct-2 are better.
+        cost: "perplexity" or "relevance"; a low perplexity and a high relevance are better.
     """
     column, is_upper = f"{cost}_change", cost == "perplexity"
-    limit = criteria.max_perplexity_increase if is_upper else -criteria.max_distinct_2_decrease
+    min_kept = relative_limit(criteria.min_relevance_kept, True, settings[EVEN_REFERENCE[0]].mean())
+    limit = criteria.max_perplexity_increase if is_upper else min_kept - 1
+    settings = settings.assign(**{column: settings[COSTS[cost]] - (0 if is_upper else 1)})
     rows = settings[settings[column].notna() & settings["reduction"].notna()]
 
     def tooltip(row: Mapping[str, Any]) -> str:
@@ -72,7 +77,7 @@ def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
 
     dots = _dots(rows, settings, {"x": column, "y": "reduction"}, tooltip, "met")
     front = rows[rows[f"front_{cost}"]].sort_values(column, ascending=is_upper)
-    name, numbers = f"change of {cost.replace('_', '-')}", ", ".join(str(it) for it in front["number"])
+    name, numbers = f"change of {cost}", ", ".join(str(it) for it in front["number"])
     label = f"Pooled FGB* removed against the {name}, {len(dots)} settings; on the Pareto front: {numbers or 'none'}"
     figure, axes = new_chart(label, WIDE, 420)
     x, y = _limits([dot.x for dot in dots], limit), _limits([dot.y for dot in dots], 1.0)

@@ -117,7 +117,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
         - EVEN_REFERENCE: means;
         - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds;
-        - `front_perplexity`, `front_distinct_2`: whether the setting is on the Pareto front.
+        - `front_perplexity`, `front_relevance`: whether the setting is on the Pareto front.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same settings.
@@ -139,7 +139,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     summary.insert(0, "number", np.arange(1, len(rows) + 1))
     summary.insert(1, "label", [setting_label(row, summary, swept) for row in rows])
     summary["front_perplexity"] = pareto_front(summary["perplexity_change"], summary["reduction"])
-    summary["front_distinct_2"] = pareto_front(-summary["distinct_2_change"], summary["reduction"])
+    summary["front_relevance"] = pareto_front(-summary["relevance_kept"], summary["reduction"])
     return summary
 
 

@@ -138,7 +138,7 @@ def test_a_sweep_without_numbers_is_still_shown(rows):
 
 def cost_charts(sweep):
     settings = settings_of(*sweep.points.to_dict("records"), swept=sweep.swept)
-    return settings, [sweep_plots.cost_chart(settings, Criteria(), cost) for cost in ("perplexity", "distinct_2")]
+    return settings, [sweep_plots.cost_chart(settings, Criteria(), cost) for cost in ("perplexity", "relevance")]
 
 
 def dots_and_labels(chart):
@@ -159,12 +159,15 @@ def test_every_measured_setting_is_plotted_once_and_filled_if_it_meets_the_crite
 
 def test_dots_lie_at_their_numbers():
     rows = point("a", reduction=0.5, perplexity_change=0.03), point("b", reduction=1.0, perplexity_change=0.0)
-    _, (chart, _) = cost_charts(sweep_of(*rows))
+    _, (chart, of_relevance) = cost_charts(sweep_of(*rows))
     dots, labels = dots_and_labels(chart)
     assert {name: (*dot.get_xdata(), *dot.get_ydata()) for name, dot in dots.items()} == {"1": (0.03, 0.5), "2": (0, 1)}
     assert {"1 a", "2 b", "criterion"} <= set(labels)  # so few are named
     (limit,) = [line for line in chart.axes[0].lines if line.get_color() == BEFORE]
     assert limit.get_xdata() == [0.03, 0.03]  # the maximum increase of perplexity
+    assert [dot.get_xdata() for dot in dots_and_labels(of_relevance)[0].values()] == [pytest.approx([-0.05])] * 2
+    (limit,) = [line for line in of_relevance.axes[0].lines if line.get_color() == BEFORE]
+    assert limit.get_xdata() == [-0.25, -0.25]  # three quarters, without an even reference
 
 
 @pytest.mark.parametrize("kind", ["wide", "two"])

@@ -104,11 +104,11 @@ def test_fronts_by_hand_and_by_brute_force():
 
     assert [not beaten(i) for i in range(30)] == list(front)
     summary = summary_of(
-        point("a", reduction=0.8, perplexity_change=0.01, distinct_2_change=-0.1),
-        point("b", reduction=0.9, perplexity_change=0.02, distinct_2_change=0.0),
+        point("a", reduction=0.8, perplexity_change=0.01, relevance_kept=0.8),
+        point("b", reduction=0.9, perplexity_change=0.02, relevance_kept=0.9),
     )
     assert list(summary["front_perplexity"]) == [True, True]
-    assert list(summary["front_distinct_2"]) == [False, True]
+    assert list(summary["front_relevance"]) == [False, True]
 
 
 def plan_points():
