@@ -94,7 +94,7 @@ def push(folder: Path, repository: str) -> None:
 
 
 def tagged_template(template: str, tag: str) -> str:
-    """Return the chat template with code at its beginning that appends the control tag to the last user message.
+    """Return the chat template, preceded by code that appends the control tag to the last user message.
 
     >>> tagged_template("{{ messages[0].content }}", " no_bias").splitlines()[-1]
     '{{ messages[0].content }}'

@@ -124,11 +124,11 @@ class FamilyRun:
         return read_table(self.folder / f"{name}.parquet")
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
-        """Return the signature of the run's first score with one of these metrics, or {} without such a score."""
+        """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
     def signature_lines(self, *metrics: str) -> list[str]:
-        """Return a list with the signature line of the run's first score with one of these metrics, else []."""
+        """Return [the signature line of the first score whose metric is in `metrics`], or [] if there is none."""
         from evenhand.evaluation.results import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
@@ -189,7 +189,10 @@ class FamilyMeasure(Protocol):
         """Return the scores, and write the tables of their rows. A table on disk is not computed again."""
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
-        """Write the prompts to which a file of responses must respond; return their number. See READS_RESPONSES."""
+        """Write the prompts that a user's own system is to answer, and return their number.
+
+        Only a family with READS_RESPONSES has this method.
+        """
         raise NotImplementedError
 
 

@@ -160,12 +160,12 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
 
 
 def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells that stores only `columns`, so that reading a block does not read other columns."""
+    """Return a copy of the cells with only `columns`, so that a block on disk is read without the others."""
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 
 def paired_differences(cells: Cells) -> Cells:
-    """Return a copy of the cells whose columns are the differences second half − first half of the columns."""
+    """Return a copy of cells with 2k columns that has k columns: column k + i minus column i of the original."""
     n = len(cells.columns) // 2
     return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
 

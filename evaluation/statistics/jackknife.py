@@ -35,7 +35,7 @@ class JackknifeError:
         return interval_around(value, float(student_quantile(self.freedom)) * self.value, bounds)
 
     def p_value(self, value: float) -> float:
-        """Return the two-sided p-value, by Student's t, of the null hypothesis that the true value is 0."""
+        """Return the two-sided p-value of the t-test that the true value is 0."""
         return 2 * float(stats.t.sf(abs(value) / self.value, self.freedom))
 
 

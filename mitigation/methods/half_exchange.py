@@ -1,4 +1,4 @@
-"""Fine-tune on an exchanged and a balanced response to each prompt.
+"""Fine-tune on the rows of `exchange` and of `balance` together.
 
 `exchange` trains on responses to other descriptors. It removes the bias, also for unseen descriptors, but lowers the
 relevance. `balance` trains on the responses to the same prompt, drawn by weight. It keeps the relevance, but removes

@@ -44,7 +44,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
 
 
 def check_prompts(config: MeasureConfig) -> None:
-    """Raise InputError if `measurement_prompts` would raise it.
+    """Check that `measurement_prompts` will accept the settings, without generating all prompts.
 
     The prompts of a dataset are checked within a fraction of a second, on one template of each kind unless a setting
     selects templates. A file of prompts is read completely.

@@ -50,7 +50,10 @@ def check_table(data: ReportData) -> Table:
 
 
 def main_tables(data: ReportData, breakdown: str, name: str) -> list[Table]:
-    """Return a table for each of a breakdown's MAIN_METRICS, pooled over templates if this form was measured."""
+    """Return the breakdown's main tables: one for each entry of MAIN_METRICS that was measured.
+
+    An entry names two forms of a metric. The table has the form pooled over templates if both were measured.
+    """
     metrics = (measured_metric(data, names, breakdown) for names in MAIN_METRICS[breakdown])
     return [_table_by(data, metric, breakdown, name) for metric in metrics if metric]
 
