@@ -133,6 +133,8 @@ def interrupt(fault: Fault, sent: Signals) -> bool:
     with suppress(psutil.NoSuchProcess):
         command = psutil.Process(running.pid)
         children = command.children(recursive=True) if sent == SIGKILL else []
+        # Python starts its resource tracker again, which then prints a traceback for each semaphore that it lost.
+        children = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
         target = fault.rng.choice([command, *children])
         if running.status() is None:
             target.send_signal(sent)
@@ -160,14 +162,18 @@ def damaged(damage: Callable[[bytes, random.Random], bytes]) -> Callable[[Fault]
 
     def apply(fault: Fault) -> None:
         shutil.copytree(fault.bench.root / "reference" / fault.name, fault.folder)
-        files = sorted(path for path in fault.folder.rglob("*") if path.is_file() and path.stat().st_size)
-        files = [path for path in files if not path.name.endswith(NOT_DAMAGED) and "parts" not in path.parts]
-        file = fault.rng.choice(files)
+        file = fault.rng.choice(hashed_files(fault.folder))
         file.write_bytes(damage(file.read_bytes(), fault.rng))
         fault.repeat(may_refuse=True)
         fault.errors = [f"{line} (damaged: {file.relative_to(fault.folder)})" for line in fault.errors]
 
     return apply
+
+
+def hashed_files(folder: Path) -> list[Path]:
+    """Return the files of a finished run that manifests have hashes of, sorted; not empty files, not parts."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    return [path for path in files if not path.name.endswith(NOT_DAMAGED) and "parts" not in path.parts]
 
 
 def flip_bit(content: bytes, rng: random.Random) -> bytes:
@@ -320,6 +326,8 @@ def draw(bench: Bench, kinds: list[str], rng: random.Random) -> Iterator[tuple[s
     """Yield (kind, name of the command) without end: all pairs in random order, again and again."""
     names = list(bench.seconds)
     own = {"server": [SERVED], "lost process": [name for name in names if name == TWO_PROCESSES]}
+    hashed = [name for name in bench.chosen if hashed_files(bench.root / "reference" / name)]
+    own |= dict.fromkeys(("bit", "truncated"), hashed)
     pairs = [(kind, name) for kind in kinds for name in own.get(kind, [name for name in names if name in bench.chosen])]
     while pairs:
         yield from rng.sample(pairs, len(pairs))

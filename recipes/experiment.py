@@ -94,7 +94,9 @@ def expected_costs(stages: Iterable[Stage]) -> dict[str, float]:
             n = UNKNOWN if settings.prompts.file else cells * settings.prompts.per_cell
             cost = sum(cost for _, _, cost in expected_steps(measure_config(settings, FAMILY), n))
         elif stage.command == "tune":
-            cost = TRAINING_COST * (settings.training.max_rows or UNKNOWN) * (settings.training.epochs or 1)
+            method = load_trained_method(settings.method)
+            rows = settings.training.max_rows or method.DEFAULTS.get("max_rows") or UNKNOWN
+            cost = TRAINING_COST * method.ROW_COST * rows * (settings.training.epochs or 1)
         if not (stage.folder / MANIFEST).exists():
             costs[str(stage.folder)] = cost
     return costs

@@ -100,7 +100,7 @@ def tune(settings: TuneSettings) -> None:
             callbacks.append(_bias_callback(base, responses, method.INFERENCE_TAG, config, settings))
         neutral = _neutral_dialogue(config)
         n_checked = len(data.validation if neutral is None else neutral[0])
-        costs = {"tuning": TRAINING_COST * len(data.train) * training.epochs}
+        costs = {"tuning": TRAINING_COST * method.ROW_COST * len(data.train) * training.epochs}
         costs |= {f"perplexity of the {model}": LIKELIHOOD_COST * n_checked for model in ("base", "tuned model")}
         with run.step("training"), planned_work(costs):
             result = train(

@@ -32,6 +32,7 @@ class Method(Protocol):
     USES_THRESHOLD: whether the rows depend on the labels. If not, the points of an ablation that differ only in their
         threshold are one point.
     DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
+    ROW_COST: expected time to train on a row, relative to a row of SFT; only for the time left that is shown.
     rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
         responses; None for other trainers.
     """
@@ -44,6 +45,7 @@ class Method(Protocol):
     THRESHOLD_PLAN_APPLIES: bool = False
     USES_THRESHOLD: bool = True
     DEFAULTS: Mapping[str, Any] = {}
+    ROW_COST: float = 1.0
     rewards: Callable[..., list[RewardFunction]] | None = None
 
 

@@ -38,7 +38,7 @@ LOSS_FIELDS = {"discopop_tau", "f_alpha_divergence_coef", "f_divergence_type", "
 LOSS_FIELDS |= {"label_smoothing", "ld_alpha", "loss_type", "loss_weights", "sync_ref_model"}
 LOSS_FIELDS |= {"train_sampling_strategy", "use_weighting"}
 ROWS = {"prompt": ["a", "b"], "context": ["a", "b"], "completion": ["c", "d"], "label": [True, False]}
-ROWS |= {"chosen": ["c", "d"], "rejected": ["d", "c"]}
+ROWS |= {"chosen": ["c", "d"], "rejected": ["d", "c"], "others": [["b"], ["a"]]}
 WITHOUT_FILES = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
 
 

@@ -66,7 +66,9 @@ def write_rows(
     """
     trainer, folder = load_trainer(data.trainer), folder.resolve()
     if data.trainer not in RESPONSES or base.kind == "encoder_decoder":
-        reason = f"the model is {base.kind}" if data.trainer in RESPONSES else f"{data.method} samples in training"
+        reason = (
+            f"the model is {base.kind}" if data.trainer in RESPONSES else f"{data.method} has a trainer of Evenhand's"
+        )
         raise InputError(f"write_rows: {reason}, so other trainers cannot use the rows; tune without write_rows.")
     if folder.exists():
         raise InputError(f"write_rows: {folder} exists; give another folder.")

@@ -12,6 +12,7 @@ from evenhand.mitigation.methods import (
     balance,
     balance_dpo,
     control_tags,
+    distill,
     dpo,
     exchange,
     half_exchange,
@@ -113,6 +114,16 @@ def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt()
     rows = half_exchange.rows(labelled(), render, 3).to_dict()
     exchanged, balanced = (method.rows(labelled(), render, 3).to_dict() for method in (exchange, balance))
     assert rows == {name: exchanged[name] + balanced[name] for name in exchanged}
+
+
+def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_noun():
+    rows = distill.rows(labelled(), render).to_dict()
+    others = rows.pop("others")
+    assert rows == self_chat.rows(labelled(), render).to_dict()
+    assert others[:3] == [[B] * 7, [A] * 7, [A] * 7]
+    assert set(others[3]) == {A, B}  # nobody else has the noun "mum"
+    with pytest.raises(InputError, match="^labelled responses: no template has two descriptors"):
+        distill.rows(labelled(template=list("abcd")), render)
 
 
 @pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
