@@ -50,6 +50,7 @@ from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresh
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.mitigation.training.fit import last_checkpoint
+from evenhand.mitigation.training.trainers.sft import LengthGroupedSampler
 from evenhand.recipes.classifier_card import Texts, classifier_card
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
@@ -192,7 +193,7 @@ def _fit(
     steps = math.ceil(len(rows) / settings.batch_size) * settings.epochs
     last = last_checkpoint(checkpoints)
     with progress(steps, "training", "steps", int(last.name.split("-")[1]) if last else 0) as advance:
-        trainer = Trainer(
+        trainer = _Trainer(
             model=model,
             args=_arguments(settings, checkpoints),
             optimizers=(_optimizer(model, settings), None),
@@ -205,6 +206,18 @@ def _fit(
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     return model, tokenizer
+
+
+class _Trainer(Trainer):
+    """Trainer that repeats the order of rows when training resumes.
+
+    The sampler of transformers depends on the global random state: an epoch that resumes in its middle would have
+    another order.
+    """
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:
+        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
+        return LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed)
 
 
 def _optimizer(model: PreTrainedModel, settings: TrainClassifierSettings) -> torch.optim.AdamW | None:
@@ -264,7 +277,6 @@ def _arguments(settings: TrainClassifierSettings, checkpoints: Path) -> Training
         per_device_train_batch_size=settings.batch_size,
         lr_scheduler_type="cosine",
         warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
         save_strategy="steps",
         save_steps=0.1,  # share of all steps
         save_total_limit=1,

@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from evenhand.evaluation.models.styles import label_probabilities, load_style_cl
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, word_tokenizer
 
@@ -101,6 +103,26 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     before = weights.stat().st_mtime_ns
     train_classifier(settings)  # finished: nothing to do
     assert weights.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("stopped_at", [9, 21])
+def test_training_that_stops_within_an_epoch_resumes_to_the_same_weights(texts, tmp_path, monkeypatch, stopped_at):
+    settings = make_settings(texts, tmp_path / "whole", test_fraction=0.25, epochs=3)
+    train_classifier(settings)  # 30 steps of 10 an epoch, saved every 3
+
+    def stop(self, arguments, state, control, **_):
+        if state.global_step == stopped_at:
+            raise KeyboardInterrupt
+
+    resumed = replace(settings, output_dir=tmp_path / "resumed")
+    with monkeypatch.context() as patch:
+        patch.setattr(StepCallback, "on_step_begin", stop, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            train_classifier(resumed)
+    assert list((tmp_path / "resumed" / "checkpoints").glob("checkpoint-*"))
+    train_classifier(resumed)
+    hashes = {sha256_of(tmp_path / name / "classifier" / "model.safetensors") for name in ("whole", "resumed")}
+    assert len(hashes) == 1
 
 
 @pytest.fixture
