@@ -133,7 +133,7 @@ def interrupt(fault: Fault, sent: Signals) -> bool:
     with suppress(psutil.NoSuchProcess):
         command = psutil.Process(running.pid)
         children = command.children(recursive=True) if sent == SIGKILL else []
-        # Python starts its resource tracker again, which then prints a traceback for each semaphore that it lost.
+        # Python replaces a killed resource tracker, and the new one prints a traceback for each semaphore it lacks.
         children = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
         target = fault.rng.choice([command, *children])
         if running.status() is None:
@@ -171,7 +171,7 @@ def damaged(damage: Callable[[bytes, random.Random], bytes]) -> Callable[[Fault]
 
 
 def hashed_files(folder: Path) -> list[Path]:
-    """Return the files of a finished run that manifests have hashes of, sorted; not empty files, not parts."""
+    """Return the sorted files of a finished run whose hashes are in a manifest, except empty files and parts."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     return [path for path in files if not path.name.endswith(NOT_DAMAGED) and "parts" not in path.parts]
 

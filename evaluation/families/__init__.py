@@ -189,7 +189,7 @@ class FamilyMeasure(Protocol):
         """Return the scores, and write the tables of their rows. A table on disk is not computed again."""
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
-        """Write the prompts that a user's own system is to answer, and return their number.
+        """Write the prompts to a file, for a system of the user to answer, and return the number of prompts.
 
         Only a family with READS_RESPONSES has this method.
         """

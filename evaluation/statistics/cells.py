@@ -160,12 +160,12 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
 
 
 def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells with only `columns`, so that a block on disk is read without the others."""
+    """Return a copy of the cells that has only `columns`; reading it from disk reads no other column."""
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 
 def paired_differences(cells: Cells) -> Cells:
-    """Return a copy of cells with 2k columns that has k columns: column k + i minus column i of the original."""
+    """Return the k differences between the two halves of 2k columns: column k + i minus column i, for each row."""
     n = len(cells.columns) // 2
     return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
 
