@@ -337,7 +337,11 @@ def run_faults(bench: Bench, n: int, kinds: list[str], rng: random.Random) -> No
     """Apply n faults, and add each to the bench's table, by kind."""
     for number, (kind, name) in zip(range(n), draw(bench, kinds, rng), strict=False):
         fault = Fault(bench, name, bench.root / "reference" / f"{name} fault {number}", rng)
-        KINDS[kind](fault)
+        try:
+            KINDS[kind](fault)
+        except AssertionError:
+            fault.add_error(f"a command did not end within {PATIENCE:g} seconds")
+            fault.count_orphans()
         bench.add(kind, f"{number} {kind}: {name}", fault.counts, fault.errors)
         if not fault.errors:
             shutil.rmtree(fault.folder, ignore_errors=True)

@@ -141,6 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         for _ in range(100):
             self.wfile.write(b" ")
             time.sleep(0.05)
+        self.close_connection = True
 
     def _surrogate(self, answer):
         choice = answer["choices"][0]
