@@ -171,9 +171,10 @@ def damaged(damage: Callable[[bytes, random.Random], bytes]) -> Callable[[Fault]
 
 
 def hashed_files(folder: Path) -> list[Path]:
-    """Return the sorted files of a finished run whose hashes are in a manifest, except empty files and parts."""
+    """Return the sorted files of a finished run whose hashes are in a manifest, except empty files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-    return [path for path in files if not path.name.endswith(NOT_DAMAGED) and "parts" not in path.parts]
+    hashed = [path for path in files if not {"parts", "checkpoints"} & {*path.parts}]
+    return [path for path in hashed if not path.name.endswith(NOT_DAMAGED)]
 
 
 def flip_bit(content: bytes, rng: random.Random) -> bytes:

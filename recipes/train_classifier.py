@@ -59,6 +59,7 @@ CLASSIFIER, CHECKPOINTS, HELD_OUT = "classifier", "checkpoints", "held_out.parqu
 PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 VOCABULARY_SIZE, MAX_LENGTH = 8000, 128
 FILES = ("texts", "test_texts", "dev_texts")
+SAVED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
 # Nearly a bag of words: one layer with mean pooling.
 BAG_OF_WORDS = {
@@ -169,7 +170,7 @@ def _read(settings: TrainClassifierSettings) -> Texts:
 def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
     """Return the folder of the trained classifier; training resumes from the last checkpoint, if any."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
-    if not folder.exists():
+    if not all((folder / name).exists() for name in SAVED):  # damaged files of a finished run have been deleted
         with atomic_write_folder(folder) as partial:
             for part in _fit(settings, data, checkpoints):
                 part.save_pretrained(partial)

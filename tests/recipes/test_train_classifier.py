@@ -24,7 +24,7 @@ from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.training.callbacks import StepCallback
 from evenhand.recipes.settings import TrainClassifierSettings
-from evenhand.recipes.train_classifier import train_classifier, word_tokenizer
+from evenhand.recipes.train_classifier import SAVED, train_classifier, word_tokenizer
 
 RUDE, KIND = ("awful", "stupid", "horrid", "nasty"), ("lovely", "bright", "gentle", "sunny")
 
@@ -123,6 +123,18 @@ def test_training_that_stops_within_an_epoch_resumes_to_the_same_weights(texts, 
     train_classifier(resumed)
     hashes = {sha256_of(tmp_path / name / "classifier" / "model.safetensors") for name in ("whole", "resumed")}
     assert len(hashes) == 1
+
+
+def test_a_damaged_classifier_is_trained_again_to_the_same_files(texts, tmp_path):
+    settings = make_settings(texts, tmp_path / "run", epochs=1)
+    train_classifier(settings)
+    folder = tmp_path / "run" / "classifier"
+    files = {folder / name: sha256_of(folder / name) for name in SAVED}
+    assert {path.name for path in folder.iterdir()} == {*SAVED, "README.md"}
+    for damaged in files:
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        train_classifier(settings)
+        assert {path: sha256_of(path) for path in files} == files, damaged.name
 
 
 @pytest.fixture
