@@ -159,6 +159,13 @@ def fetch_answers(
                 done.append((row, await task))
             return done
 
+        async def stop() -> None:
+            tasks = [task for _, task in pending]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # a task that retries needs an open client
+            await client.close()
+
         try:
             while done := runner.run(next_answers()):
                 answers = list(takewhile(lambda pair: not isinstance(pair[1], InputError), done))
@@ -167,7 +174,7 @@ def fetch_answers(
                 if len(answers) < len(done):
                     raise done[len(answers)][1]
         finally:
-            runner.run(client.close())
+            runner.run(stop())
 
 
 def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:

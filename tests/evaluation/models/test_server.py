@@ -1,5 +1,6 @@
 """Requests to a server and its answers: faults and retries, request bodies, and the key, which no error contains."""
 
+import gc
 from types import SimpleNamespace
 
 import numpy as np
@@ -125,6 +126,14 @@ def test_first_failures_and_answers_before_one(monkeypatch):
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
     with serving("reset", share=1) as (url, record):
         assert "Connection error" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
+
+
+@pytest.mark.parametrize("fault", ["bad", "elsewhere", "compressed"])
+def test_after_an_error_the_waiting_requests_end_without_a_traceback(caplog, fault):
+    with serving(fault, share=1) as (url, _):
+        fetch_error(url, n=40, concurrency=8)
+    gc.collect()
+    assert not caplog.records, caplog.text
 
 
 def test_invalid_keys_and_missing_clients_are_errors(monkeypatch):
