@@ -12,7 +12,7 @@ loop: $(VENV)/ready
 
 # The loop on a real chat model. GOEMOTIONS is a folder with train.tsv, dev.tsv and test.tsv, whose source is in
 # recipes/configs/goemotions.yaml. The same command continues after a kill. docs/results.md has the numbers of
-# DESCRIPTORS=200 METHODS='[resample, distill]', which takes about three hours.
+# DESCRIPTORS=200 METHODS='[resample, distill]', about 2½ hours.
 GOEMOTIONS := ../shared/data/goemotions/original
 DESCRIPTORS := 60
 METHODS := [distill]
