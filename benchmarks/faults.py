@@ -133,7 +133,7 @@ def interrupt(fault: Fault, sent: Signals) -> bool:
     with suppress(psutil.NoSuchProcess):
         command = psutil.Process(running.pid)
         children = command.children(recursive=True) if sent == SIGKILL else []
-        # Python replaces a killed resource tracker, and the new one prints a traceback for each semaphore it lacks.
+        # Python replaces a killed resource tracker; the replacement prints a traceback for each unknown semaphore.
         children = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
         target = fault.rng.choice([command, *children])
         if running.status() is None:
@@ -171,7 +171,7 @@ def damaged(damage: Callable[[bytes, random.Random], bytes]) -> Callable[[Fault]
 
 
 def hashed_files(folder: Path) -> list[Path]:
-    """Return the sorted files of a finished run whose hashes are in a manifest, except empty files."""
+    """Return the files of a finished run that are not empty and have a hash in a manifest, sorted."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     hashed = [path for path in files if not {"parts", "checkpoints"} & {*path.parts}]
     return [path for path in hashed if not path.name.endswith(NOT_DAMAGED)]

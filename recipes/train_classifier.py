@@ -170,7 +170,7 @@ def _read(settings: TrainClassifierSettings) -> Texts:
 def _train(settings: TrainClassifierSettings, data: Texts) -> Path:
     """Return the folder of the trained classifier; training resumes from the last checkpoint, if any."""
     folder, checkpoints = settings.output_dir / CLASSIFIER, settings.output_dir / CHECKPOINTS
-    if not all((folder / name).exists() for name in SAVED):  # damaged files of a finished run have been deleted
+    if not all((folder / name).exists() for name in SAVED):  # a file is missing if it was damaged
         with atomic_write_folder(folder) as partial:
             for part in _fit(settings, data, checkpoints):
                 part.save_pretrained(partial)
@@ -210,10 +210,9 @@ def _fit(
 
 
 class _Trainer(Trainer):
-    """Trainer that repeats the order of rows when training resumes.
+    """Trainer that keeps the order of the rows of an epoch when training resumes in the middle of the epoch.
 
-    The sampler of transformers depends on the global random state: an epoch that resumes in its middle would have
-    another order.
+    The sampler of transformers draws another order then, because it depends on the global random state.
     """
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:

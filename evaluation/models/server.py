@@ -159,11 +159,11 @@ def fetch_answers(
                 done.append((row, await task))
             return done
 
-        async def stop() -> None:
+        async def stop() -> None:  # the tasks first: a waiting task would use the closed client
             tasks = [task for _, task in pending]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # a task that retries needs an open client
+            await asyncio.gather(*tasks, return_exceptions=True)
             await client.close()
 
         try:

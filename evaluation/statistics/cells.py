@@ -160,7 +160,7 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
 
 
 def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells that has only `columns`; reading it from disk reads no other column."""
+    """Return a copy of the cells with only these columns. If the cells are on disk, no other column is read."""
     return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
 
 

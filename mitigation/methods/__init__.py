@@ -32,7 +32,7 @@ class Method(Protocol):
     USES_THRESHOLD: whether the rows depend on the labels. If not, the points of an ablation that differ only in their
         threshold are one point.
     DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
-    ROW_COST: expected time to train on a row, relative to a row of SFT; only for the time left that is shown.
+    ROW_COST: expected time to train on a row, relative to a row of SFT; used only to estimate the time left.
     rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
         responses; None for other trainers.
     """

@@ -26,7 +26,9 @@ ROW_COST = 4 / 3 * (1 + N_OTHERS)  # a forward pass of the base in addition to a
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a row for each labelled response: `prompt`, `context`, `completion` and `others`, N_OTHERS prompts.
+    """Return rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
+
+    There is one row for each labelled response, except responses to a template that has only one descriptor.
 
     Args:
         labelled: columns prompt_id, text, persona, response, label, template, descriptor and, if there are nouns, noun.

@@ -1,4 +1,4 @@
-"""Sixty faults drawn by seed, on a small command; `benchmarks.faults` draws more, over all commands."""
+"""Sixty random faults of one small command. `benchmarks.faults` draws more faults, of all commands."""
 
 import random
 

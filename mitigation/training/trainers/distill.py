@@ -43,7 +43,7 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
 
 
 def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Return the function that collates b rows of n prompts into a batch of b · n sequences; `labels` are (b, n, k)."""
+    """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
     collate = sft.data_collator(base, pad_token_id)
 
     def collate_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
