@@ -42,6 +42,11 @@ class _Step:
     part: float = 0.0
     start: float = field(default_factory=time.monotonic)
 
+    @property
+    def planned_name(self) -> str:
+        """The description without the name of the process, as in a plan."""
+        return self.description.removesuffix(processes.rank_label())
+
     def advance(self, n: float) -> None:
         """Add n finished units, which end the unfinished batch."""
         self.count, self.part = self.count + n, 0.0
@@ -62,7 +67,7 @@ class _Step:
             return f"{self.description}: {finished}, {rate:.3g} {self.unit}/s"
         left = max(0.0, self.total - self.done - worked) / rate
         line = f"{self.description}: {finished} of {self.total}, {rate:.3g} {self.unit}/s, {left:.0f} s left"
-        later = _later_cost() * seconds * self.total / worked / _cost(self.description)
+        later = _later_cost() * seconds * self.total / worked / _cost(self.planned_name)
         return f"{line}; about {_duration(left + later)} left in all" if later else line
 
 
@@ -145,7 +150,7 @@ def _cost(description: str) -> float:
 
 def _later_cost() -> float:
     """Return the cost of all planned steps after the steps that are shown."""
-    shown, later = {step.description for step in _steps}, 0.0
+    shown, later = {step.planned_name for step in _steps}, 0.0
     for costs in _plans:
         if current := [place for place, name in enumerate(costs) if name in shown]:
             later += sum(list(costs.values())[current[-1] + 1 :])

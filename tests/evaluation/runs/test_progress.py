@@ -53,10 +53,12 @@ def test_the_innermost_step_is_shown(lines):
         assert wait_for(lines, "measure: ")
 
 
-def test_the_time_left_of_the_command_includes_later_steps(lines):
+@pytest.mark.parametrize("label", ["", " (process 0 of 2)"])
+def test_the_time_left_of_the_command_includes_later_steps(lines, monkeypatch, label):
+    monkeypatch.setattr(module.processes, "rank_label", lambda: label)
     outer, inner = {"first": 10.0, "second": 90.0}, {"responses": 8.0, "styles": 2.0}
     with planned_work(outer), working("first"), planned_work(inner):
-        with progress(100, "responses", "responses") as advance:
+        with progress(100, f"responses{label}", "responses") as advance:
             time.sleep(1.0)
             advance(50)
             line = wait_for(lines, "left in all")
