@@ -1,4 +1,4 @@
-"""Sixty random faults of one small command. `benchmarks.faults` draws more faults, of all commands."""
+"""Thirty random faults of one small command. `benchmarks.faults` draws more faults, of all commands."""
 
 import random
 
@@ -16,8 +16,8 @@ FORKED = ("SIGKILL", "SIGTERM", "SIGINT", "bit", "truncated", "moved")  # the ot
 def test_a_command_survives_faults_or_names_the_damage(commands, tmp_path):
     made = make_commands(tmp_path)
     bench = Bench(tmp_path, made, [COMMAND], commands, run_references(commands, tmp_path, made, [COMMAND]), {}, [])
-    run_faults(bench, 10 * len(FORKED), list(FORKED), random.Random(0))
+    run_faults(bench, 5 * len(FORKED), list(FORKED), random.Random(0))
     assert bench.errors == [] and {*bench.table} == {*FORKED} <= {*KINDS}
     for kind, counts in bench.table.items():
-        assert counts["faults"] == 10 == counts["same results"] + counts["one line"], (kind, counts)
+        assert counts["faults"] == 5 == counts["same results"] + counts["one line"], (kind, counts)
         assert kind in ("bit", "truncated") or not counts["one line"]
