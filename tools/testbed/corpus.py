@@ -160,17 +160,22 @@ def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
         for phrase in phrases:
             before, mention, after = (lead + phrase).partition(f" {grammar.MENTION}")
             encoded.append(encode(before) + ([mention_id, *encode(after)] if mention else []))
-        tokens = np.full((len(phrases), max(map(len, encoded))), -1)
-        for row, ids in zip(tokens, encoded, strict=True):
-            row[: len(ids)] = ids
-        same = np.logical_and.accumulate(tokens[:, None, :] == tokens[None, :, :], axis=2)  # (K, K, L)
-        same_start = np.concatenate([np.ones_like(same[:, :, :1]), same[:, :, :-1]], axis=2).transpose(0, 2, 1)
         given_style = np.array([[(phrase in own) / len(own) for phrase in phrases] for own in by_style])
-        return Slot(tokens, given_style, np.ascontiguousarray(same_start))
+        return phrase_slot(encoded, given_style)
 
     slots = (slot("openers", ""), slot("cores", " "), slot("tails", " "))
     mentions = {descriptor: encode(f" {descriptor}") for descriptor in grammar.plan().effects}
     return Answers(slots, mentions, mention_id, tokenizer.eos_token_id)
+
+
+def phrase_slot(encoded: Sequence[Sequence[int]], given_style: np.ndarray) -> Slot:
+    """Return the slot of K distinct phrases, given as token ids, with p(phrase | style), (S, K)."""
+    tokens = np.full((len(encoded), max(map(len, encoded))), -1)
+    for row, ids in zip(tokens, encoded, strict=True):
+        row[: len(ids)] = ids
+    same = np.logical_and.accumulate(tokens[:, None, :] == tokens[None, :, :], axis=2)  # (K, K, L)
+    same_start = np.concatenate([np.ones_like(same[:, :, :1]), same[:, :, :-1]], axis=2).transpose(0, 2, 1)
+    return Slot(tokens, given_style, np.ascontiguousarray(same_start))
 
 
 def draw_answers(
