@@ -86,10 +86,13 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
 
 
 def _expected_costs(run: Run, config: MeasureConfig) -> dict[str, float]:
-    """Return the expected costs of the steps by description; log what the steps compute."""
+    """Return the expected costs of the steps by description; log what the steps compute.
+
+    With capabilities there are none: the cost of a task of lm-evaluation-harness is unknown, and it may be the largest.
+    """
     steps = list(expected_steps(config, len(run.read(PROMPTS))))
     log.info("generation_bias: texts by step: %s", ", ".join(f"{name} {count:,}" for name, count, _ in steps))
-    return {name: cost for name, _, cost in steps}
+    return {} if config.capabilities else {name: cost for name, _, cost in steps}
 
 
 def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Mapping[str, Any]) -> list[BiasScore]:
