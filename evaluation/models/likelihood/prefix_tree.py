@@ -20,13 +20,13 @@ import torch
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, memory_budget, run_batches
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, sequence_log_likelihoods
-from evenhand.evaluation.models.likelihood.tokens import check_not_nan
+from evenhand.evaluation.models.likelihood.tokens import check_not_nan, log_normalizers
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Nodes of one sequence. In longer sequences, attention dominates, because its cost is quadratic in the number of nodes;
 # in shorter sequences, paths are repeated more often. Measured on a CPU.
-NODES_PER_PASS = {"cpu": 768, "cuda": 2048}
+NODES_PER_PASS = {"cpu": 256, "cuda": 2048}
 PROBE_SENTENCES = 8
 MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
@@ -166,7 +166,7 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
     counts = np.diff(tree.first_child[nodes.start : nodes.stop + 1])
     row = torch.from_numpy(np.repeat(np.arange(len(nodes)), counts)).to(network.device)
     token = torch.from_numpy(tree.token[children].astype(np.int64)).to(network.device)
-    log_p = logits[row, token].double() - logits.float().logsumexp(-1).double()[row]
+    log_p = logits[row, token].double() - log_normalizers(logits)[row]
     return log_p.cpu().numpy()
 
 

@@ -22,6 +22,7 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
+CACHED_NUMBERS = 2**18  # 1 MiB of float32
 
 
 def conditional_log_likelihoods(
@@ -104,10 +105,20 @@ def _score_batch(
             attention_mask=_pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
             **arguments,
         ).logits[:, -1 - labels.shape[1] : -1]
-    losses = torch.nn.functional.cross_entropy(
-        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="none"
-    )
-    return -losses.view(labels.shape).double().sum(1).cpu().numpy()
+    is_scored = labels != IGNORED_LABEL
+    logits = logits[is_scored]
+    log_p = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
+    log_p[is_scored] = logits.gather(1, labels[is_scored][:, None])[:, 0].double() - log_normalizers(logits)
+    return log_p.sum(1).cpu().numpy()
+
+
+def log_normalizers(logits: torch.Tensor) -> torch.Tensor:
+    """Return log Σ exp of each row of logits (r, vocabulary), float64 (r,), computed in float32.
+
+    On a CPU a few rows are computed at once: temporary arrays that fit in the cache are four times as fast.
+    """
+    rows = max(1, CACHED_NUMBERS // logits.shape[1]) if logits.device.type == "cpu" else max(1, len(logits))
+    return torch.cat([part.float().logsumexp(-1) for part in logits.split(rows)]).double()
 
 
 def _pad_right(rows: Sequence[list[int]], filler: int) -> torch.Tensor:
