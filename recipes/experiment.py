@@ -39,7 +39,8 @@ def run(
         InputError: a stage has invalid settings (checked before the first stage runs), or a stage fails; see also
             `start_launcher`.
     """
-    processes.on_rank_zero(lambda: check_stages(plans))
+    with working("checking settings"):
+        processes.on_rank_zero(lambda: check_stages(plans))
     waiting = {stage.folder: stage for plan in plans for stage in plan.stages}
     started, total = 0, len(waiting)
     unfinished = list(plans)
@@ -117,6 +118,7 @@ def check_stages(plans: Iterable[Plan]) -> None:
         InputError: a decoding, candidates of responses, a style cluster to exclude or a tuning cannot be used.
     """
     checked: set[Path] = set()
+    checked_tunings = []  # points of a sweep over labels have equal tunings, and a check takes seconds
     for plan in plans:
         for stage in plan.stages:
             if stage.folder in checked or (stage.folder / MANIFEST).exists():
@@ -132,5 +134,9 @@ def check_stages(plans: Iterable[Plan]) -> None:
             elif stage.command == "label":
                 check_exclusions(plan.stages[0].settings, settings)
             else:
+                tuning = (base.resolved_model, settings.method, settings.training, len(plan.tunings))
+                if tuning in checked_tunings:
+                    continue
+                checked_tunings.append(tuning)
                 method, model = load_trained_method(settings.method), base.resolved_model
                 check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes import experiment
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import check_stages
@@ -98,6 +99,18 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any(tmp_path):
     with pytest.raises(InputError, match=r"training\.peft\.use_rslra: .*did you mean"):
         ablate(checked(AblateSettings, settings, "test"))
     assert not (tmp_path / "run").exists()
+
+
+def test_equal_tunings_of_an_ablation_are_checked_once(tmp_path, monkeypatch):
+    checks = []
+    monkeypatch.setattr(experiment, "check_tuning", lambda model, method, settings, rounds: checks.append(settings))
+    plans = []
+    for quantile, rows in ((0.5, 64), (0.7, 64), (0.7, 32)):
+        parts = {"label": {"quantile": quantile}, **training(max_rows=rows)}
+        settings = loop_settings(tmp_path, "rejection", **parts)
+        plans.append(plan_method(settings, "rejection", named_folders(tmp_path / f"{quantile}-{rows}")))
+    check_stages(plans)
+    assert [settings.max_rows for settings in checks] == [64, 32]
 
 
 def test_a_model_that_the_trainer_does_not_take(tmp_path):
