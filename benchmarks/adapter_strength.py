@@ -1,8 +1,8 @@
-"""A benchmark of the strength of a tuning: what an adapter removes and costs if its change is scaled.
+"""A benchmark of the strength of a tuning: the effect and the costs of a scaled adapter.
 
     python -m benchmarks.adapter_strength runs/smollm2/60_descriptors_seed_0/distill --folder FOLDER
 
-The weights of LoRA are multiplied by `lora_alpha` / rank. Copies of a loop's adapter with a smaller or larger
+PEFT multiplies the weights of LoRA by `lora_alpha` / rank. Copies of a loop's adapter with a smaller or larger
 `lora_alpha` make a curve without another training. Each copy is measured and compared like the adapter itself.
 """
 

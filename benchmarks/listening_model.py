@@ -1,12 +1,11 @@
-"""A benchmark of the methods on a testbed whose responses take up who the person is, as a real model's do.
+"""A benchmark of the methods on a testbed whose responses depend on the person in style and in topic.
 
-    python -m benchmarks.listening_model --folder FOLDER       # about an hour of one core
+    python -m benchmarks.listening_model --folder FOLDER       # about 40 minutes of one core
 
-The shipped dialogue model answers each template with the same contents, whoever asks, so a method that exchanges
-responses between people costs no relevance. Here a response ends with a topic, as in "… I am sorry. About pasta.". Each
-axis has four topics, which have nothing to do with styles: a share OWN_TOPIC of the responses has a topic of the
-prompt's axis, and the others have any topic. The planted bias of styles is the same. The model is trained by the same
-steps, tokenizer and seed as the shipped one.
+The responses of the shipped dialogue model depend on the person in style only, so a method that exchanges responses
+between people costs no relevance. Here each response ends with a topic, as in "… I am sorry. About pasta.". Each axis
+has four topics, which do not depend on the style. A share OWN_TOPIC of the responses has a topic of the prompt's axis;
+the others have any topic. The planted bias of styles, the training, the tokenizer and the seed are the shipped model's.
 """
 
 import json
@@ -46,7 +45,7 @@ def topics() -> list[str]:
 
 
 def with_topics(tokenizer: PreTrainedTokenizerFast) -> Answers:
-    """Return the tokenized grammar with a fourth slot, the topic. Its S · A styles are pairs of style and axis."""
+    """Return the tokenized grammar with a fourth slot, the topic. A style is then a pair of style and axis (S · A)."""
     answers = tokenized_grammar(tokenizer)
     slots = [replace(slot, given_style=np.repeat(slot.given_style, len(AXES), axis=0)) for slot in answers.slots]
     encoded = [tokenizer(topic, add_special_tokens=False)["input_ids"] for topic in topics()]

@@ -44,7 +44,7 @@ class _Step:
 
     @property
     def planned_name(self) -> str:
-        """The description without the name of the process, as in a plan."""
+        """Return the name of the step in a plan: the description without the label of the process."""
         return self.description.removesuffix(processes.rank_label())
 
     def advance(self, n: float) -> None:
