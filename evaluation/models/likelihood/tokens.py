@@ -115,7 +115,7 @@ def _score_batch(
 def log_normalizers(logits: torch.Tensor) -> torch.Tensor:
     """Return log Σ exp of each row of logits (r, vocabulary), float64 (r,), computed in float32.
 
-    On a CPU, few rows are computed at once, so that temporary arrays fit in the cache. This takes a quarter of the time.
+    On a CPU, few rows are computed at once: temporary arrays then fit in the cache, which quarters the time.
     """
     rows = max(1, CACHED_NUMBERS // logits.shape[1]) if logits.device.type == "cpu" else max(1, len(logits))
     return torch.cat([part.float().logsumexp(-1) for part in logits.split(rows)]).double()
