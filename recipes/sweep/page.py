@@ -15,6 +15,7 @@ from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.criteria import best_setting, evaluate_settings, inconclusive_settings, settings_that_meet
+from evenhand.recipes.sweep.setting_effects import setting_effects
 from evenhand.recipes.sweep.summary import (
     DECODING,
     Sweep,
@@ -62,7 +63,7 @@ def page(sweep: Sweep) -> Page:
             _number_section(rows, sweep),
             _plan_section(settings, sweep),
         ],
-        lead=[section for section in [_effect_section(best, sweep)] if section.has_content],
+        lead=[part for part in (_setting_section(sweep), _effect_section(best, sweep)) if part.has_content],
         glossary=list(text.glossary.items()),
         limits=text.limits,
         links=sweep.links,
@@ -98,6 +99,21 @@ def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
         for cost in costs
     ]
     return Section("Reduction against cost", [text.front_note] if figures else [], figures=figures)
+
+
+def _setting_section(sweep: Sweep) -> Section:
+    """Return a section on the mean outcomes for each value of each swept field, if there are points to compare."""
+    effects = setting_effects(sweep.points, sweep.swept)
+    if not len(effects):
+        return Section("")
+    sentences = []
+    for outcome, rows in effects.groupby("outcome", sort=False):
+        sentences.append(
+            text.setting_effects(outcome, [it.to_dict("records") for _, it in rows.groupby("field", sort=False)])
+        )
+    caption = "Mean outcomes for each value of a setting"
+    figures = [Figure(caption, svg(plots.effect_chart(effects)))]
+    return Section("What each setting changes", sentences, [tables.effect_table(effects)], figures, first_screen=True)
 
 
 def _number_section(rows: Sequence[Setting], sweep: Sweep) -> Section:

@@ -32,6 +32,7 @@ from evenhand.evaluation.report.figures import (
 from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
+from evenhand.recipes.sweep.tables import text
 
 FEW_SETTINGS = 8  # up to so many settings are named in the chart; of more, the numbers point to the table
 FENCE = 3.0  # interquartile ranges beyond the quartiles at which a point is "far out" (Tukey 1977)
@@ -134,6 +135,31 @@ def plan_chart(rows: pd.DataFrame, settings: pd.DataFrame) -> Figure:
         axes.axline((0, 0), slope=slope, color=AFTER, linewidth=1.5, linestyle=style)
     _add_legend(figure, settings, rows, (BY_PILOT, PILOT), {name: style for name, (_, style) in lines.items()})
     _draw(axes, dots, x, y)
+    return figure
+
+
+@styled
+def effect_chart(effects: pd.DataFrame) -> Figure:
+    """Return a chart with a panel for each outcome (row) and swept field (column) of `setting_effects`."""
+    outcomes, fields = (list(dict.fromkeys(effects[name])) for name in ("outcome", "field"))
+    label = f"Mean outcomes for each value of {', '.join(sanitize(name, 80) for name in fields)}"
+    figure, _ = new_chart(label, WIDE, 40 + 170 * len(outcomes))
+    figure.clear()
+    panels = figure.subplots(len(outcomes), len(fields), sharex="col", sharey="row", squeeze=False)
+    for (outcome, name), rows in effects.groupby(["outcome", "field"], sort=False):
+        row, column = outcomes.index(outcome), fields.index(name)
+        axes, places = panels[row, column], range(len(rows))
+        axes.vlines(places, rows["low"], rows["high"], color=MUTED, linewidth=1.25)
+        for place, (value, mean) in enumerate(zip(rows["value"], rows["mean"], strict=True)):
+            mark = axes.add_line(_marker("o", is_filled=True, x=[place], y=[mean], zorder=3))
+            add_tooltip(mark, f"{sanitize(value, 80)}: {percent(mean, 1)}")
+        axes.set_xticks(places, [sanitize(value, 16) for value in rows["value"]])
+        axes.margins(x=0.5 / len(rows))
+        set_ticks(axes, "y", 4, tick_percent)
+        if row == len(outcomes) - 1:
+            axes.set_xlabel(sanitize(name, 40))
+        if column == 0:
+            axes.set_title(text.outcomes[outcome])
     return figure
 
 

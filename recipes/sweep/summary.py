@@ -127,7 +127,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     if missing:
         raise ValueError(f"points lack the columns {', '.join(dict.fromkeys(missing))}.")
     table = points.assign(
-        **{name: points[name].map(_make_hashable) for name in fields},
+        **{name: points[name].map(make_hashable) for name in fields},
         **{name: points[name].fillna("").astype(str) for name in ("failed", "cluster_changes", "worst_cluster")},
     )
     same = table[table.duplicated([*fields, SEED])]
@@ -281,6 +281,6 @@ def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
     return ", ".join(name if n == 1 else f"{name} ({names.count(name)} of {n} seeds)" for name in dict.fromkeys(names))
 
 
-def _make_hashable(value: Any) -> Any:
+def make_hashable(value: Any) -> Any:
     """Return a swept value that pandas can group by: a list or mapping becomes text."""
     return str(value) if isinstance(value, (list, dict)) else value

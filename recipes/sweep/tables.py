@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from evenhand.evaluation.report.metrics import Metric
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.sentences import Sentences
@@ -73,6 +75,8 @@ CHECK_METRICS = (
 )
 PLAN_CORRELATION = Metric("plan_rho", "Spearman ρ", "Rank correlation of predicted and measured shares.")
 
+NOT_MEASURED = (math.nan,) * 3  # an outcome without mean and interval
+
 text = Sentences(__file__)
 
 Setting = Mapping[str, Any]  # a row of `evaluate_settings`
@@ -100,6 +104,20 @@ def response_quality_table(settings: Sequence[Setting]) -> Table:
     caption = "Quality of the responses: comparison with the base model, %"
     table = _metric_table(caption, settings, QUALITY_METRICS, "%")
     return replace(table, note=text.response_quality_note if len(table.columns) > 1 else "")
+
+
+def effect_table(effects: pd.DataFrame) -> Table:
+    """Return a table of the mean outcomes for each value of each swept field, from `setting_effects`."""
+    measured = [metric for metric in (*REDUCTION_METRICS, *QUALITY_METRICS) if metric.name in {*effects["outcome"]}]
+    rows = []
+    for (name, value), means in effects.groupby(["field", "value"], sort=False):
+        by_outcome = means.set_index("outcome")[["mean", "low", "high"]].T
+        cells = (
+            _interval_cell(*by_outcome.get(it.name, NOT_MEASURED), it.factor, it.decimals, it.signed) for it in measured
+        )
+        rows.append(Row(sanitize(f"{name} {value}", 80), (Cell(str(means["points"].max())), *cells)))
+    columns = ("value", "points", *(text.outcomes[metric.name] for metric in measured))
+    return Table("Mean over all points with this value, %", columns, tuple(rows), text.effects_note if rows else "")
 
 
 def cost_table(settings: Sequence[Setting]) -> Table:

@@ -1,0 +1,58 @@
+"""Treatments in complete blocks: values by hand, agreement with SciPy, and error rates by simulation."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evenhand.evaluation.statistics.blocks import compare_treatments
+
+
+def test_three_treatments_in_two_blocks_by_hand():
+    # Block means 2 and 12, treatment means 6, 7, 8 (mean 7). Residuals of the first block: 1 − 2 + 1, 2 − 2 + 0,
+    # 3 − 2 − 1, all 0, so the residuals are made by adding ±1 to the first two treatments of the blocks.
+    compared = compare_treatments(np.array([[2.0, 1.0, 3.0], [10.0, 13.0, 13.0]]))
+    assert compared.means == pytest.approx([6, 7, 8])
+    # σ² = 4 · 1² / 2 = 2; between treatments: 2 · (1 + 0 + 1) / 2 = 2; F = 1 with 2 and 2 degrees of freedom: p = ½
+    assert compared.p_value == pytest.approx(0.5)
+    assert compared.half_width == pytest.approx(stats.t.ppf(0.975, 2) * np.sqrt(2 * 2 / (3 * 2)))
+
+
+def test_two_treatments_give_the_paired_t_test():
+    values = np.random.default_rng(0).normal(size=(9, 2))
+    compared, paired = compare_treatments(values), stats.ttest_rel(values[:, 0], values[:, 1])
+    assert compared.p_value == pytest.approx(paired.pvalue)
+    interval = paired.confidence_interval()
+    assert 2 * compared.half_width == pytest.approx((interval.high - interval.low) / 2)  # of half of the difference
+
+
+def test_what_a_block_shares_does_not_count():
+    values = np.random.default_rng(1).normal(size=(5, 3))
+    shifted = compare_treatments(values + 100 * np.arange(5)[:, None])
+    assert shifted.half_width == pytest.approx(compare_treatments(values).half_width)
+    assert shifted.p_value == pytest.approx(compare_treatments(values).p_value)
+
+
+def test_values_without_noise():
+    effects = np.array([0.1, 0.2, 0.4])
+    compared = compare_treatments(effects + np.arange(4)[:, None])
+    assert compared.p_value == 0 and compared.half_width == pytest.approx(0, abs=1e-9)
+    assert compare_treatments(np.full((3, 2), 0.7)).p_value == 1
+
+
+def test_intervals_and_p_values_keep_their_rates():
+    rng, effects = np.random.default_rng(2), np.array([-0.1, 0.0, 0.1])
+    covered, rejected = [], []
+    for _ in range(2000):
+        noise = rng.normal(size=(4, 1)) + rng.normal(size=(4, 3))
+        compared = compare_treatments(noise + effects)
+        deviations = compared.means - compared.means.mean()
+        covered.append(np.abs(deviations - effects) <= compared.half_width)
+        rejected.append(compare_treatments(noise).p_value < 0.05)
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(rejected) == pytest.approx(0.05, abs=0.015)
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1)])
+def test_too_few(shape):
+    with pytest.raises(ValueError, match=r"\d blocks of \d treatments; a comparison needs two of each"):
+        compare_treatments(np.zeros(shape))
