@@ -134,7 +134,8 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
     if second_decoding:
         measurement = replace(loop.measure, decoding=loop.second_decoding, capabilities=[])
         subfolder = "second_decoding/"
-    before = measure(f"{subfolder}before", measurement)
+    compared = replace(measurement.generation_bias, for_comparisons=True)  # once for all methods and thresholds
+    before = measure(f"{subfolder}before", replace(measurement, generation_bias=compared))
     model, needed, labels, tunings = loop.measure.model, (), [], []
     if module.INSTRUCTION:
         model, needed = _with_instruction(loop, module), (before,)
@@ -177,10 +178,10 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         "tuning": last,
         "after_without_tag": after_without_tag,
     }
-    compared = [folder for folder in folders.values() if folder is not None]
+    needed = tuple(folder for folder in folders.values() if folder is not None)
     relevance = ComparisonSettings(relevance=measurement.generation_bias.relevance)
     comparison = add(
-        *(f"{method}/{subfolder}compare", "compare", CompareSettings, None, *compared),
+        *(f"{method}/{subfolder}compare", "compare", CompareSettings, None, *needed),
         **folders,
         generation_bias=relevance,
         trust_remote_code=trusts_code,

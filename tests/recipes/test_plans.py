@@ -57,6 +57,8 @@ def test_responses_are_scored_by_the_base_alone(tmp_path):
     scored |= {stage.folder.name: stage.settings.generation_bias.relevance for stage in single.stages[4:6]}
     assert scored == {"before": True, "train": False, "after": False, "untagged": False}
     assert single.stages[-1].settings.generation_bias.relevance
+    measured = [stage for stage in single.stages if stage.command == "measure"]
+    assert [it.folder.name for it in measured if it.settings.generation_bias.for_comparisons] == ["before"]
     settings = loop(tmp_path)
     unscored = replace(settings.measure.generation_bias, relevance=False)
     settings = replace(settings, measure=replace(settings.measure, generation_bias=unscored))

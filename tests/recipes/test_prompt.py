@@ -4,15 +4,19 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN_LIKELIHOODS
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS
+from evenhand.evaluation.families.generation_bias.costs.template_relevance import TEMPLATE_LIKELIHOODS
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.checking import checked
+from evenhand.recipes.command_line import main
+from evenhand.recipes.compare import compare
 from evenhand.recipes.loop import loop
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.settings import CompareSettings, LoopSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 INSTRUCTION = "I like music."
@@ -66,3 +70,18 @@ def test_the_reports_contain_the_instruction(finished):
     point = pd.read_parquet(finished / "points.parquet").iloc[0]
     assert (point["method"], point["minutes"]) == ("prompt", 0)
     assert pd.notna(point["reduction"]) and pd.isna(point["predicted_left"])
+
+
+def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finished, tmp_path):
+    of_base = EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS
+    before, of_loop = tmp_path / "before", finished / "prompt" / "compare"
+    assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
+    alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
+    assert main(["measure", "--config", str(finished / "before" / "config.yaml"), *alone]) == 0
+    compare(CompareSettings(before, finished / "prompt" / "after", report_to="none", output_dir=tmp_path / "compare"))
+    assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
+    computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))
+    assert [(it.metric, it.group, it.value, it.interval) for it in computed] == [
+        (it.metric, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
+        for it in expected
+    ]

@@ -1,8 +1,8 @@
 """Comparison of the generation bias of two runs over the same prompts: paired differences and tables (002, C.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pandas as pd
@@ -21,7 +21,11 @@ from evenhand.evaluation.families.generation_bias.collect.rows import (
     read_styled_run,
 )
 from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences
-from evenhand.evaluation.families.generation_bias.costs.even_reference import even_reference, even_responses
+from evenhand.evaluation.families.generation_bias.costs.even_reference import (
+    EVEN_LIKELIHOODS,
+    even_reference,
+    even_responses,
+)
 from evenhand.evaluation.families.generation_bias.costs.relevance import (
     LIKELIHOODS,
     likelihood_changes,
@@ -38,7 +42,7 @@ from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_
 from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
-from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.run import Run
@@ -105,34 +109,30 @@ def _likelihood_changes(
         if revision != measured["revision"]:
             reason = f"the revision of {settings.name} is no longer the measured one"
             return undefined_changes(reason, signature)
-        base: list[DialogueModel] = []  # loaded once, if a table is not on disk
-        old = before.table(LIKELIHOODS) if before.has(LIKELIHOODS) else None
+        base = cache(lambda: load_dialogue_model(model))  # called only if a table is not on disk
+        prompts, tag = rows[0].prompts, measured["control_tag"]
 
-        def likelihoods(side: str, responses: list[str]) -> pd.DataFrame:
-            base[:] = base or [load_dialogue_model(model)]
-            prompts, name = rows[0].prompts, f"{LIKELIHOODS}_{side}"
-            if old is None:
-                share, n_parameters = before.config.settings.relevance_share, base[0].model.num_parameters()
-                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, n_parameters)
+        def table(name: str, compute: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
+            return before.table(name) if before.has(name) else run.table(name, lambda: compute(name))
+
+        def likelihoods(responses: list[str], name: str) -> pd.DataFrame:
+            if before.has(LIKELIHOODS):
+                drawn = prompts[PROMPT_ID].isin(before.table(LIKELIHOODS)[PROMPT_ID]).to_numpy()
             else:
-                drawn = prompts[PROMPT_ID].isin(old[PROMPT_ID]).to_numpy()
-            return likelihoods_of_responses(run, name, base[0], prompts, responses, measured["control_tag"], drawn)
+                share, n_parameters = before.config.settings.relevance_share, base().model.num_parameters()
+                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, n_parameters)
+            return likelihoods_of_responses(run, name, base(), prompts, responses, tag, drawn)
 
-        new = run.table(f"{LIKELIHOODS}_after", lambda: likelihoods("after", rows[1].responses))
-        if old is None:
-            old = run.table(f"{LIKELIHOODS}_before", lambda: likelihoods("before", rows[0].responses))
-        even = run.table(
-            f"{LIKELIHOODS}_even", lambda: likelihoods("even", even_responses(rows[0].prompts, rows[0].responses))
-        )
+        def within_template(responses: list[str], name: str) -> pd.DataFrame:
+            return likelihoods_within_template(run, name, base(), prompts, responses, tag)
 
-        def within_template(side: str, responses: list[str]) -> pd.DataFrame:
-            base[:] = base or [load_dialogue_model(model)]
-            name = f"{TEMPLATE_LIKELIHOODS}_{side}"
-            return likelihoods_within_template(run, name, base[0], rows[0].prompts, responses, measured["control_tag"])
-
+        old_responses, new_responses = (measured_run.responses for measured_run in rows)
+        old = table(LIKELIHOODS, partial(likelihoods, old_responses))
+        new = table(f"{LIKELIHOODS}_after", partial(likelihoods, new_responses))
+        even = table(EVEN_LIKELIHOODS, partial(likelihoods, even_responses(prompts, old_responses)))
         within = [
-            run.table(f"{TEMPLATE_LIKELIHOODS}_{side}", partial(within_template, side, measured_run.responses))
-            for side, measured_run in zip(("before", "after"), rows, strict=True)
+            table(TEMPLATE_LIKELIHOODS, partial(within_template, old_responses)),
+            table(f"{TEMPLATE_LIKELIHOODS}_after", partial(within_template, new_responses)),
         ]
     except InputError as error:
         return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)

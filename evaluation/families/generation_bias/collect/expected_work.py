@@ -7,6 +7,7 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.families.generation_bias.collect.rows import SECOND_STYLES, STYLES
 from evenhand.evaluation.families.generation_bias.costs.relevance import SMALL_MODEL, sample_size
+from evenhand.evaluation.families.generation_bias.costs.template_relevance import MAX_RESPONSES
 from evenhand.evaluation.families.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -35,6 +36,10 @@ def expected_steps(config: MeasureConfig, n: int) -> Iterator[tuple[str, int, fl
             n_parameters = 0 if config.model.name == TESTBED else SMALL_MODEL
             n_likelihoods = 2 * sample_size(n, config.settings.relevance_share, n_parameters)
             yield "relevance", n_likelihoods, n_likelihoods * LIKELIHOOD_COST
+            if config.settings.for_comparisons:
+                yield "relevance, even", n_likelihoods, n_likelihoods * LIKELIHOOD_COST
+                n_within = 2 * min(n, MAX_RESPONSES)
+                yield "relevance within templates", n_within, n_within * LIKELIHOOD_COST
         if (path := neutral_dialogue(config)) is not None:
             n_pairs = len(load_neutral_dialogue(path))
             yield "perplexity", n_pairs, n_pairs * LIKELIHOOD_COST

@@ -20,7 +20,12 @@ from evenhand.evaluation.families.generation_bias.collect.responses import (
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES
+from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN_LIKELIHOODS, even_responses
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, sample_prompts
+from evenhand.evaluation.families.generation_bias.costs.template_relevance import (
+    TEMPLATE_LIKELIHOODS,
+    likelihoods_within_template,
+)
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
@@ -79,11 +84,21 @@ def _write_tables(
                 run.write(RESPONSES, resample(run, config, model(), prompts, tag, arguments))
     responses = run.read(RESPONSES)[RESPONSE].tolist()
     check_nonempty(responses)
-    if config.settings.relevance and not run.has(LIKELIHOODS):
-        with run.step(LIKELIHOODS):
-            n_parameters = model().model.num_parameters()
-            drawn = sample_prompts(prompts[PROMPT_ID].tolist(), config.settings.relevance_share, n_parameters)
-            run.write(LIKELIHOODS, likelihoods_of_responses(run, LIKELIHOODS, model(), prompts, responses, tag, drawn))
+
+    def likelihoods(name: str, scored: list[str]) -> pd.DataFrame:
+        n_parameters = model().model.num_parameters()
+        drawn = sample_prompts(prompts[PROMPT_ID].tolist(), config.settings.relevance_share, n_parameters)
+        return likelihoods_of_responses(run, name, model(), prompts, scored, tag, drawn)
+
+    def within_template() -> pd.DataFrame:
+        return likelihoods_within_template(run, TEMPLATE_LIKELIHOODS, model(), prompts, responses, tag)
+
+    if config.settings.relevance:
+        run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
+        if config.settings.for_comparisons:
+            even = even_responses(prompts, responses)
+            run.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
+            run.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
     if (path := neutral_dialogue(config)) is not None:
         pairs = load_neutral_dialogue(path)
         run.ensure(NEUTRAL, lambda: response_likelihoods(model(), pairs, tag))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, other_prompts
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
@@ -141,7 +141,7 @@ def likelihoods_of_responses(
         parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
         for shard in parts.unfinished_shards():
             batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
-            parts.save(shard, batches, "relevance", "likelihoods")
+            parts.save(shard, batches, name.replace(LIKELIHOODS, "relevance").replace("_", ", "), "likelihoods")
         table = parts.read()
     n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
