@@ -97,7 +97,12 @@ def _in_processes(jobs: int) -> Iterator[Start]:
     arguments = (threads, os.getpid(), log.level)
     try:
         with ProcessPoolExecutor(jobs, context, initializer=_set_up_process, initargs=arguments) as pool:
-            yield lambda stage: pool.submit(_run_stage, stage)
+            try:
+                yield lambda stage: pool.submit(_run_stage, stage)
+            except (KeyboardInterrupt, SystemExit):  # SIGTERM and Ctrl-C do not wait for the end of running stages
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
     except BrokenProcessPool:
         raise InputError(
             f"jobs: one of {jobs} processes was killed, probably because memory ran out; run again with fewer jobs. "

@@ -1,12 +1,15 @@
-"""Launchers: processes exit with their parent, and a Ray cluster survives the loss of a node."""
+"""Launchers: processes exit with their parent or at its interruption, and a Ray cluster survives the loss of a node."""
 
 import re
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from importlib.util import find_spec
 from threading import Thread
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -127,6 +130,15 @@ if __name__ == "__main__":
         print(*(child.pid for child in psutil.Process().children()), flush=True)
         future.result()
 """
+
+
+@pytest.mark.parametrize("sent", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_command_does_not_wait_for_its_stages(sent):
+    minutes = SimpleNamespace(run=partial(time.sleep, 1200))
+    with pytest.raises(sent), start_launcher(Launching(jobs=2)) as start:
+        future = start(minutes)
+        raise sent
+    assert isinstance(future.exception(), BrokenProcessPool)  # None if the stage had ended
 
 
 def test_importing_processes_exit_with_their_parent():
