@@ -16,10 +16,10 @@ import pandas as pd
 
 from evenhand.evaluation.datasets.mentions import replace_mentions
 from evenhand.evaluation.datasets.other_people import other_people
-from evenhand.evaluation.families.generation_bias.costs.relevance import likelihood_changes
+from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, likelihood_changes
 from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, BiasScore
 
-EVEN_LIKELIHOODS = "likelihoods_even"  # the table of likelihoods of even responses
+EVEN_LIKELIHOODS = f"{LIKELIHOODS}_even"  # the table of likelihoods of even responses
 EVEN = {"responses": "even reference"}  # the group of the scores
 METRICS = ("relevance_kept", "response_perplexity_rise")
 
