@@ -26,6 +26,7 @@ FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Annotated[Path, Field(strict=False)]  # path of a file or folder; not strict because YAML paths are text
 ReportTo = Literal["wandb", "tensorboard", "none"]
+Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
 
@@ -53,6 +54,9 @@ class CheckpointSettings:
     name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
     base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files")
+    adapter_strength: Strength | None = option(
+        None, "factor of a LoRA adapter's change of the weights; null: 1", omit_if_null=True
+    )
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one")
     device_map: str | dict[str, Any] | None = option(

@@ -8,10 +8,12 @@ import json
 import logging
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
@@ -65,7 +67,8 @@ def export(settings: ExportSettings) -> None:
             check_trust(measured, settings.trust_remote_code, "tuning")
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
-                exported = _write(settings, measured.model, measured.decoding, folder)
+                model = replace(measured.model, adapter_strength=_strength(comparison))
+                exported = _write(settings, model, measured.decoding, folder)
                 write_text(folder / CARD, export_card(exported, settings.tuning, measured, comparison))
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
@@ -116,6 +119,14 @@ def _comparison(settings: ExportSettings) -> Path | None:
     raise InputError(f"comparison: {folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
+def _strength(comparison: Path | None) -> float | None:
+    """Return the strength of the adapter in a comparison, which is thus exported as it was measured."""
+    if comparison is None:
+        return None
+    after = Path(read_run(comparison, "compare", "comparison")[0]["after"])
+    return read_settings(after, "comparison")[0].model.adapter_strength
+
+
 def _measured(tuning: Path) -> MeasureSettings:
     """Return the settings of the run of `measure` whose responses were labelled for the tuning."""
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
@@ -150,6 +161,8 @@ def _write(
         _write_generation_config(folder, _generation_config(name, revision), decoding_settings)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(*NOT_EXPORTED), dirs_exist_ok=True)
+        if model.adapter_strength is not None:
+            adapter_config(adapter, model.adapter_strength).save_pretrained(folder)
         if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
     template = tuned.tokenizer.chat_template
@@ -158,7 +171,7 @@ def _write(
     tuned.tokenizer.save_pretrained(folder)
     if tuned.control_tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tuned.control_tag})
-    return Exported(tuned.kind, bool(template), name, is_merged=settings.merge)
+    return Exported(tuned.kind, bool(template), name, is_merged=settings.merge, strength=model.adapter_strength)
 
 
 def _tagged_templates(template: Any, tag: str) -> Any:

@@ -36,12 +36,13 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported model: its kind, whether it has a chat template, its base, and whether the adapter is merged."""
+    """An exported model: its kind, whether it has a chat template, its base, and its adapter: merged, its strength."""
 
     kind: Kind
     has_template: bool
     base: str
     is_merged: bool
+    strength: float | None = None
 
 
 def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, comparison: Path | None) -> str:
@@ -57,6 +58,8 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     scores = _scores(comparison) if comparison else None
     rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).LOSS)
+    if exported.strength is not None:
+        rows["strength"] = f"the adapter's change of the weights is multiplied by {exported.strength:g}"
     parts = [
         f"---\n{_front_matter(exported, facts, measured, scores)}\n---\n",
         INTRO,

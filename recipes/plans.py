@@ -155,6 +155,8 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         # The adapter's files name its base and the revision of the base.
         model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER_FOLDER), revision=None)
         needed = (tunings[-1],)
+    if tunings:
+        model = replace(model, adapter_strength=loop.adapter_strength)
     # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
     unscored = replace(measurement.generation_bias, relevance=False)
     if module.RESAMPLES:

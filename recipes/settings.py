@@ -26,6 +26,7 @@ from evenhand.evaluation.settings import (
     PromptSettings,
     ReportTo,
     Seed,
+    Strength,
     option,
     strict_dataclass,
 )
@@ -212,12 +213,17 @@ class Experiment:
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
     rounds: Count = option(1, "rounds of labelling and tuning; each goes on from the tuned model")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
+    adapter_strength: Strength | None = option(
+        None, "measure tuned models with this factor of the adapter's change; null: 1", omit_if_null=True
+    )
     candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Reject a model on a server: the loop must load the model's weights to tune it."""
+        """Reject a model on a server, whose weights the loop cannot tune, and a strength without an adapter."""
+        if self.adapter_strength is not None and not self.tune.training.lora:
+            raise InputError("adapter_strength: tune.training.lora is false, so there is no adapter; leave it out.")
         if self.measure.model.server:
             raise InputError(
                 "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub.errors import HFValidationError, StrictDataclassError
-from peft import PeftModel
+from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -85,14 +85,18 @@ def load_network(
     if folder is not None:
         model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
     if folder is None or not is_adapter(folder):
+        if model.adapter_strength is not None:
+            raise InputError(f"adapter_strength: {model.name} is not a folder of an adapter; leave it out.")
         config = load_config(model)
         log.info("loading %s, %s in %s", display_name(model.name), config.model_type, model.dtype)
         weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
     base, revision = adapter_base(folder, model.base, model.revision)
-    weights, tokenizer = load_network(replace(model, name=base, revision=revision, base=None), class_for)
+    without_adapter = replace(model, name=base, revision=revision, base=None, adapter_strength=None)
+    weights, tokenizer = load_network(without_adapter, class_for)
     try:
-        adapted = PeftModel.from_pretrained(weights, str(folder), use_safetensors=True)
+        config = adapter_config(folder, model.adapter_strength)
+        adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except FROM_PRETRAINED_ERRORS as error:
@@ -102,6 +106,27 @@ def load_network(
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(replace(model, revision=None), weights.config)
     return weights, tokenizer
+
+
+def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
+    """Return the config of the adapter in a folder, with the adapter's change of the weights multiplied by `strength`.
+
+    PEFT multiplies the weights of a LoRA adapter by alpha / rank, so that alpha carries the strength.
+
+    Raises:
+        InputError: a strength is set, and the adapter is not LoRA, or replaces embeddings or whole layers as well.
+    """
+    config = PeftConfig.from_pretrained(str(folder))
+    if strength is None:
+        return config
+    if not isinstance(config, LoraConfig) or config.modules_to_save or config.trainable_token_indices:
+        raise InputError(
+            f"adapter_strength: {folder} is not LoRA alone; embeddings and whole layers that an adapter replaces have "
+            "no strength; leave it out."
+        )
+    config.lora_alpha *= strength
+    config.alpha_pattern = {layer: alpha * strength for layer, alpha in config.alpha_pattern.items()}
+    return config
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:

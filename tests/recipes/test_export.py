@@ -19,9 +19,10 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.results import BiasScore, write_scores
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import export, tagged_template
 from evenhand.recipes.export_card import _results
 from evenhand.recipes.settings import ExportSettings
@@ -140,6 +141,31 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     monkeypatch.setattr(Hub, "create_repo", refuse)
     with pytest.raises(InputError, match="push_to_hub: 'somebody/even'.*hf auth login"):
         export(ExportSettings(merge=False, **settings))
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_path):
+    tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
+    sides = {"before": run_folder(tmp_path / "before", "measure")}
+    sides["after"] = run_folder(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
+    compared = run_folder(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
+    for folder in (*sides.values(), compared):
+        write_scores(folder / "scores.json", [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
+    export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))
+    expected, whole, exported = (
+        load_dialogue_model(ModelSettings(name=str(folder), adapter_strength=strength)).model.state_dict()
+        for folder, strength in (
+            (tuned / "adapter", 0.5),
+            (tuned / "adapter", None),
+            (tmp_path / "exported" / "model", None),
+        )
+    )
+    torch.testing.assert_close(exported, expected)
+    assert any(not torch.equal(expected[name], whole[name]) for name in whole)
+    assert (
+        "| strength | the adapter's change of the weights is multiplied by 0.5 |"
+        in (tmp_path / "exported" / "model" / "README.md").read_text()
+    )
 
 
 def test_a_comparison_of_another_tuning_is_refused(tmp_path):

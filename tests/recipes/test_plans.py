@@ -67,6 +67,18 @@ def test_responses_are_scored_by_the_base_alone(tmp_path):
     assert single.stages[-1].settings.generation_bias.relevance is False
 
 
+def test_strengths_share_the_tuning(tmp_path):
+    whole, half = (
+        plan_method(loop(tmp_path, adapter_strength=strength), "exchange", hashed_folders(tmp_path))
+        for strength in (None, 0.5)
+    )
+    assert half.tunings == whole.tunings and half.before == whole.before and half.after != whole.after
+    strengths = [it.settings.model.adapter_strength for it in half.stages if it.command == "measure"]
+    assert strengths == [None, None, 0.5]
+    with pytest.raises(InputError, match=r"adapter_strength: tune\.training\.lora is false"):
+        loop(tmp_path, adapter_strength=0.5, tune={"training": {"lora": False}})
+
+
 def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
     planned = plan(loop(tmp_path), "prompt", tmp_path)
     before, after, compare = planned.stages

@@ -1,5 +1,8 @@
 """Precision, attention, quantization, devices and the base of an adapter."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -77,6 +80,22 @@ def test_an_adapter_is_loaded_onto_another_base(folder, adapter):
     assert not torch.allclose(logits(first), logits(second))
     assert not torch.allclose(logits(first), logits(load(folder)))
     assert model_revision(name, base=str(folder)) != model_revision(name, base=str(other))
+
+
+def test_the_strength_multiplies_the_change_of_the_weights(folder, adapter, tmp_path):
+    def weights(strength):
+        return load(adapter, base=str(folder), adapter_strength=strength).model.layers[0].self_attn.q_proj.weight
+
+    base = load(folder).model.layers[0].self_attn.q_proj.weight
+    torch.testing.assert_close(weights(0.25) - base, 0.25 * (weights(None) - base))
+    torch.testing.assert_close(weights(1.0), weights(None))
+    with pytest.raises(InputError, match=r"adapter_strength: .* is not a folder of an adapter; leave it out"):
+        load(folder, adapter_strength=0.5)
+    shutil.copytree(adapter, tmp_path / "more")
+    file = tmp_path / "more" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"modules_to_save": ["lm_head"]}))
+    with pytest.raises(InputError, match=r"adapter_strength: .* is not LoRA alone"):
+        load(tmp_path / "more", base=str(folder), adapter_strength=0.5)
 
 
 def test_bases_and_devices(folder, adapter, tmp_path, monkeypatch):
