@@ -29,6 +29,7 @@ def test_a_command_is_understood(page, line, monkeypatch):
     command, *arguments = shlex.split(line)
     given = parse(command_parser(command), arguments, command)
     config = given.pop("config", None)
+    config = None if str(config).startswith("runs/") else config  # of the reader's own run
     merge_settings(command, config, {name: value for name, value in given.items() if name not in ("verbose", "quiet")})
 
 
