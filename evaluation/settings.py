@@ -54,9 +54,6 @@ class CheckpointSettings:
     name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
     base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files")
-    adapter_strength: Strength | None = option(
-        None, "factor of a LoRA adapter's change of the weights; null: 1", omit_if_null=True
-    )
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one")
     device_map: str | dict[str, Any] | None = option(
@@ -87,6 +84,9 @@ class ModelSettings(CheckpointSettings):
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
+    )
+    adapter_strength: Strength | None = option(
+        None, "factor of a LoRA adapter's change of the weights; null: 1", omit_if_null=True
     )
     server: str | None = option(
         None, "OpenAI-compatible server of the model (evenhand[server]), http://host:port/v1; null: none"
@@ -140,8 +140,9 @@ class ModelSettings(CheckpointSettings):
                 f"name: '{TESTBED}' is no model of {self.server}; give the served model's name, --model NAME."
             )
         defaults = CheckpointSettings()
-        names = (field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision"))
-        changed = next((name for name in names if getattr(self, name) != getattr(defaults, name)), None)
+        names = [field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision")]
+        names.append("adapter_strength")
+        changed = next((name for name in names if getattr(self, name) != getattr(defaults, name, None)), None)
         if changed:
             raise InputError(f"{changed}: the server {self.server} determines how its model runs; leave this out.")
 

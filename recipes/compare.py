@@ -131,10 +131,13 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     note = tag_note(model, *pooled)
     report = page(before, after, changes, replace(context, notes=[*context.notes, *filter(None, [note])]))
     has_plan = settings.labels and _plan_applies(settings) and after.config.settings.resampling.exponents is None
-    sections = [plan_section(settings.labels, _remaining_share(settings, changes))] if has_plan else []
+    strength = after.config.model.adapter_strength
+    left = _remaining_share(settings, changes) if strength in (None, 1) else math.nan
+    sections = [plan_section(settings.labels, left)] if has_plan else []
     sections += [training_section(settings.tuning)] if settings.tuning else []
     *first_sections, samples = report.sections
-    subtitle = ", ".join(filter(None, (report.subtitle, tuning_method(model))))
+    part = "" if strength is None else f"strength {strength:g}"
+    subtitle = ", ".join(filter(None, (report.subtitle, tuning_method(model), part)))
     warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
     return replace(
         report,

@@ -95,14 +95,20 @@ def _in_processes(jobs: int) -> Iterator[Start]:
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")  # torch may hang in forked processes
     arguments = (threads, os.getpid(), log.level)
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(jobs, context, initializer=_set_up_process, initargs=arguments)
     try:
-        with ProcessPoolExecutor(jobs, context, initializer=_set_up_process, initargs=arguments) as pool:
-            try:
-                yield lambda stage: pool.submit(_run_stage, stage)
-            except (KeyboardInterrupt, SystemExit):  # SIGTERM and Ctrl-C do not wait for the end of running stages
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                raise
+        try:
+            yield lambda stage: pool.submit(_run_stage, stage)
+        except Exception:
+            pool.shutdown()  # waits for the running stages, so that their work is kept
+            raise
+        pool.shutdown()
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM do not wait
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()
+        raise
     except BrokenProcessPool:
         raise InputError(
             f"jobs: one of {jobs} processes was killed, probably because memory ran out; run again with fewer jobs. "

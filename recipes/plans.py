@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
@@ -155,7 +156,11 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
         # The adapter's files name its base and the revision of the base.
         model = replace(loop.measure.model, name=str(tunings[-1] / ADAPTER_FOLDER), revision=None)
         needed = (tunings[-1],)
-    if tunings:
+    if tunings and loop.adapter_strength is not None:
+        if module.TAGS:
+            raise InputError(
+                f"adapter_strength: {method} also changes embeddings, which have no strength; leave it out."
+            )
         model = replace(model, adapter_strength=loop.adapter_strength)
     # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
     unscored = replace(measurement.generation_bias, relevance=False)

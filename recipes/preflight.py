@@ -195,7 +195,9 @@ def distinct_points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
     distinct: list[dict[str, Any]] = []
     for point in points(settings):
         method = point[METHOD]
-        unused = () if load_method(method).USES_THRESHOLD else THRESHOLD_SETTINGS
+        module = load_method(method)
+        unused = () if module.USES_THRESHOLD else THRESHOLD_SETTINGS
+        unused = unused if module.TRAINER else (*unused, "adapter_strength")
         if point in given:
             raise repeated_point(point)
         given.append(point)
@@ -205,7 +207,7 @@ def distinct_points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
             distinct.append(used)
             yield used
         elif processes.is_rank_zero():
-            log.info("%s: the method %s does not use the threshold, so it is the point %s", point, method, used)
+            log.info("%s: the method %s does not use all of these settings, so it is the point %s", point, method, used)
 
 
 def repeated_point(point: Mapping[str, Any]) -> InputError:

@@ -221,9 +221,11 @@ class Experiment:
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Reject a model on a server, whose weights the loop cannot tune, and a strength without an adapter."""
+        """Reject a model on a server, whose weights the loop cannot tune, and a strength that no adapter would have."""
         if self.adapter_strength is not None and not self.tune.training.lora:
             raise InputError("adapter_strength: tune.training.lora is false, so there is no adapter; leave it out.")
+        if self.adapter_strength is not None and self.rounds > 1:
+            raise InputError(f"adapter_strength: with {self.rounds} rounds there are as many adapters; leave it out.")
         if self.measure.model.server:
             raise InputError(
                 "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "

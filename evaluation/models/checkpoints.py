@@ -42,7 +42,7 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.settings import AUTO, CheckpointSettings
+from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
 
@@ -82,20 +82,23 @@ def load_network(
             not fit.
     """
     folder = None if is_gguf(model.name) else local_folder(model.name)
+    strength = model.adapter_strength if isinstance(model, ModelSettings) else None
     if folder is not None:
         model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
     if folder is None or not is_adapter(folder):
-        if model.adapter_strength is not None:
+        if strength is not None:
             raise InputError(f"adapter_strength: {model.name} is not a folder of an adapter; leave it out.")
         config = load_config(model)
         log.info("loading %s, %s in %s", display_name(model.name), config.model_type, model.dtype)
         weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
     base, revision = adapter_base(folder, model.base, model.revision)
-    without_adapter = replace(model, name=base, revision=revision, base=None, adapter_strength=None)
-    weights, tokenizer = load_network(without_adapter, class_for)
+    of_base = replace(model, name=base, revision=revision, base=None)
+    if strength is not None:
+        of_base = replace(of_base, adapter_strength=None)
+    config = adapter_config(folder, strength)
+    weights, tokenizer = load_network(of_base, class_for)
     try:
-        config = adapter_config(folder, model.adapter_strength)
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
@@ -114,15 +117,16 @@ def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     PEFT multiplies the weights of a LoRA adapter by alpha / rank, so that alpha carries the strength.
 
     Raises:
-        InputError: a strength is set, and the adapter is not LoRA, or replaces embeddings or whole layers as well.
+        InputError: a strength is set, and the adapter is not LoRA, or changes more than alpha scales.
     """
     config = PeftConfig.from_pretrained(str(folder))
     if strength is None:
         return config
-    if not isinstance(config, LoraConfig) or config.modules_to_save or config.trainable_token_indices:
+    is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
+    if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
         raise InputError(
-            f"adapter_strength: {folder} is not LoRA alone; embeddings and whole layers that an adapter replaces have "
-            "no strength; leave it out."
+            f"adapter_strength: {folder} is not LoRA alone: what else it changes has no strength (embeddings, biases, "
+            "whole layers, DoRA, an initialisation that changes the base); leave it out."
         )
     config.lora_alpha *= strength
     config.alpha_pattern = {layer: alpha * strength for layer, alpha in config.alpha_pattern.items()}

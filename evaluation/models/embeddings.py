@@ -68,11 +68,11 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
     Raises:
         InputError: The name is not a model or not an encoder, its weights are pickled or incomplete, its layout needs
-            code outside the library, or `device_map` or `quantization` is set.
+            code outside the library, or `device_map`, `quantization` or `adapter_strength` is set.
     """
     settings = checkpoint_settings(model)
-    for field in ("device_map", "quantization"):
-        if (value := getattr(settings, field)) is not None:
+    for field in ("device_map", "quantization", "adapter_strength"):
+        if (value := getattr(settings, field, None)) is not None:
             raise InputError(f"model.{field}: {value!r} is not available for a sentence encoder; leave it out.")
     device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
     folder = local_folder(settings.name) or _download_model(settings, revision)

@@ -30,9 +30,10 @@ class TreatmentMeans:
 def compare_treatments(values: np.ndarray) -> TreatmentMeans:
     """Compare k treatments by their values in n blocks (Fisher 1935, *The Design of Experiments*, chapter IV).
 
-    A value is modelled as the effect of its block + the effect of its treatment + noise of variance σ². The residuals
-    estimate σ² with (n − 1)(k − 1) degrees of freedom; a treatment's difference from the mean of all treatments has the
-    variance σ² (k − 1) / (k n). Values without any noise have a p-value of 0, or of 1 if the means are equal.
+    A value is modelled as the effect of its block + the effect of its treatment + independent noise with a variance σ²
+    that all values share. The residuals estimate σ² with (n − 1)(k − 1) degrees of freedom; a treatment's difference
+    from the mean of all treatments has the variance σ² (k − 1) / (k n). Without any noise, the p-value is 0, or 1 for
+    equal means.
 
     Args:
         values: a row for each block, a column for each treatment, (n, k), all finite.
@@ -55,6 +56,7 @@ def compare_treatments(values: np.ndarray) -> TreatmentMeans:
     freedom = (n - 1) * (k - 1)
     variance = float((residuals**2).sum()) / freedom
     between = n * float(means.var(ddof=1))
-    is_exact = variance <= np.finfo(float).eps * float(np.square(values).max())
-    p_value = float(between <= variance) if is_exact else float(stats.f.sf(between / variance, k - 1, freedom))
+    rounding = n * k * np.finfo(float).eps * float(np.square(values).max())
+    is_exact = variance <= rounding
+    p_value = float(between <= rounding) if is_exact else float(stats.f.sf(between / variance, k - 1, freedom))
     return TreatmentMeans(means, float(student_quantile(freedom)) * math.sqrt(variance * (k - 1) / (k * n)), p_value)

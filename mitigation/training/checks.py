@@ -53,13 +53,19 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     Raises:
         InputError: the trainer does not support encoder-decoder models; the base has another control tag; `peft` is set
             without `lora`; quantized weights would have to change; PEFT cannot put the adapter onto the model;
-            `model.base` is set; see also `check_single_gpu`, `trainer_arguments`, `lora_config` and `dry_run`.
+            `model.base` or `model.adapter_strength` is set; see also `check_single_gpu`, `trainer_arguments`,
+            `lora_config` and `dry_run`.
     """
     if model.base is not None:
         raise InputError(
             f"model.base: {model.name} is an adapter that is measured on another base than it names, but a model tuned "
             f"from it would be loaded on the named base; write {model.base} into its adapter_config.json, and leave "
             "model.base out."
+        )
+    if model.adapter_strength is not None:
+        raise InputError(
+            f"model.adapter_strength: {model.adapter_strength:g} of {model.name}, but a model tuned from it would be "
+            "loaded with all of it; export that strength (docs/mitigation.md), and tune the export."
         )
     config, is_adapted = _load_base_config(model)
     _check_trainable(model, config, method, settings, is_adapted or rounds > 1)

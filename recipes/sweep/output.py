@@ -68,9 +68,12 @@ def point_row(plan: Plan, folder: Path, fields: Mapping[str, Any], failed: str =
         fields: the values of the swept fields, by name.
         failed: the reason why the point was rejected, or "".
     """
-    row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, **fields, "failed": failed}
+    row = {"method": plan.method, "decoding": plan.decoding, "seed": plan.seed, "failed": failed}
+    row |= {name: "null" if value is None else value for name, value in fields.items()}  # an absent field is NaN
     row["folder"] = plan.comparison.relative_to(folder).as_posix()
-    has_prediction = load_method(plan.method).THRESHOLD_PLAN_APPLIES and len(plan.tunings) == 1
+    after = next(stage.settings.model for stage in plan.stages if stage.folder == plan.after)
+    is_whole = len(plan.tunings) == 1 and after.adapter_strength in (None, 1)
+    has_prediction = load_method(plan.method).THRESHOLD_PLAN_APPLIES and is_whole
     if has_prediction and (plan.labels / "run.json").exists():
         row |= _prediction_columns(plan.labels)
     if failed:

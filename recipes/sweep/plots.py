@@ -153,7 +153,7 @@ def effect_chart(effects: pd.DataFrame) -> Figure:
         for place, (value, mean) in enumerate(zip(rows["value"], rows["mean"], strict=True)):
             mark = axes.add_line(_marker("o", is_filled=True, x=[place], y=[mean], zorder=3))
             add_tooltip(mark, f"{sanitize(value, 80)}: {percent(mean, 1)}")
-        axes.set_xticks(places, [sanitize(value, 16) for value in rows["value"]])
+        axes.set_xticks(places, [sanitize(value, 80)[:16] for value in rows["value"]])
         axes.margins(x=0.5 / len(rows))
         set_ticks(axes, "y", 4, tick_percent)
         if row == len(outcomes) - 1:

@@ -115,9 +115,11 @@ def effect_table(effects: pd.DataFrame) -> Table:
         cells = (
             _interval_cell(*by_outcome.get(it.name, NOT_MEASURED), it.factor, it.decimals, it.signed) for it in measured
         )
-        rows.append(Row(sanitize(f"{name} {value}", 80), (Cell(str(means["points"].max())), *cells)))
+        rows.append(Row(sanitize(f"{name} {value}", 80), (Cell(str(means["points"].min())), *cells)))
     columns = ("value", "points", *(text.outcomes[metric.name] for metric in measured))
-    return Table("Mean over all points with this value, %", columns, tuple(rows), text.effects_note if rows else "")
+    return Table(
+        "Mean over the compared points with this value, %", columns, tuple(rows), text.effects_note if rows else ""
+    )
 
 
 def cost_table(settings: Sequence[Setting]) -> Table:

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from threading import Thread
@@ -139,6 +139,20 @@ def test_an_interrupted_command_does_not_wait_for_its_stages(sent):
         future = start(minutes)
         raise sent
     assert isinstance(future.exception(), BrokenProcessPool)  # None if the stage had ended
+
+
+def test_nor_does_a_command_that_already_ends_with_an_error(monkeypatch):
+    shutdown = ProcessPoolExecutor.shutdown
+
+    def interrupted(pool):
+        monkeypatch.setattr(ProcessPoolExecutor, "shutdown", shutdown)
+        raise SystemExit
+
+    monkeypatch.setattr(ProcessPoolExecutor, "shutdown", interrupted)
+    with pytest.raises(SystemExit), start_launcher(Launching(jobs=2)) as start:
+        future = start(SimpleNamespace(run=partial(time.sleep, 1200)))
+        raise InputError("another stage failed")
+    assert isinstance(future.exception(), BrokenProcessPool)
 
 
 def test_importing_processes_exit_with_their_parent():

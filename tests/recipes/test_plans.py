@@ -77,6 +77,10 @@ def test_strengths_share_the_tuning(tmp_path):
     assert strengths == [None, None, 0.5]
     with pytest.raises(InputError, match=r"adapter_strength: tune\.training\.lora is false"):
         loop(tmp_path, adapter_strength=0.5, tune={"training": {"lora": False}})
+    with pytest.raises(InputError, match=r"adapter_strength: with 2 rounds"):
+        loop(tmp_path, adapter_strength=0.5, rounds=2)
+    with pytest.raises(InputError, match=r"adapter_strength: control_tags also changes embeddings"):
+        plan(loop(tmp_path, adapter_strength=0.5), "control_tags", tmp_path)
 
 
 def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):

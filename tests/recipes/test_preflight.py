@@ -55,6 +55,7 @@ NEVER_MERGED = r"model\.quantization: .* use rounds 1"
         (training(peft={"use_rslora": True}, lora=False), r"training\.peft: .* training\.lora"),
         (training(lora_rank=4000), r"training\.lora_rank: 4000 exceeds 96"),
         (training(optimizer="adamx"), "training: .* adamx .*'adafactor'"),
+        (model(adapter_strength=0.5), r"model\.adapter_strength: 0\.5 of .* tune the export"),
         (model(base="org/base"), r"model\.base: .* write org/base into its adapter_config\.json"),
         (model(quantization="4bit") | {"rounds": 2}, NEVER_MERGED),
         (model(quantization="8bit") | training(lora=False), r"training\.lora: false; .* quantized"),

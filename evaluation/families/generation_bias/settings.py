@@ -60,7 +60,9 @@ class Settings:
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
-    for_comparisons: bool = option(False, "also score what comparisons with this run need; loop and ablate set it")
+    for_comparisons: bool | None = option(
+        None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
+    )
     resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"

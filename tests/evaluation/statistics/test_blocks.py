@@ -36,7 +36,10 @@ def test_values_without_noise():
     effects = np.array([0.1, 0.2, 0.4])
     compared = compare_treatments(effects + np.arange(4)[:, None])
     assert compared.p_value == 0 and compared.half_width == pytest.approx(0, abs=1e-9)
-    assert compare_treatments(np.full((3, 2), 0.7)).p_value == 1
+    rng = np.random.default_rng(3)
+    for n, k in ((2, 3), (4, 3), (5, 6), (2, 9)):
+        blocks = rng.random((n, 1)) * 10.0 ** rng.integers(-6, 6)
+        assert compare_treatments(np.repeat(blocks, k, axis=1)).p_value == 1
 
 
 def test_intervals_and_p_values_keep_their_rates():

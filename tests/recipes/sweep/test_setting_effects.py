@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.plots import effect_chart
-from evenhand.recipes.sweep.setting_effects import setting_effects
+from evenhand.recipes.sweep.setting_effects import OUTCOMES, setting_effects
 from tests.report_pages import texts
 
 from .sweep_points import point, refused, sweep_of
@@ -45,36 +46,83 @@ def test_means_are_over_seeds_and_other_settings():
     assert effects.loc[effects["outcome"] == "reduction", "p_value"].tolist() == [0, 0, 1, 1, 0, 0, 0]
 
 
-def test_an_effect_of_the_size_of_the_noise_is_not_shown():
-    effects = setting_effects(pd.DataFrame(grid(noise=0.3)), SWEPT)
-    assert effects["p_value"].min() > 0.05
-    rows = effects[effects["outcome"] == "reduction"]
-    assert (rows["high"] - rows["low"]).between(0.1, 1).all()
+def test_the_blocks_are_the_seeds():
+    rows = [point("dpo", seed, reduction=0.5 + 0.1 * seed, quantile=q) for seed in range(3) for q in (0.5, 0.9)]
+    rows += [
+        point("kto", seed, reduction=value, quantile=q)
+        for seed, value in enumerate((0.3, 0.38, 0.5))
+        for q in (0.5, 0.9)
+    ]
+    effects = setting_effects(pd.DataFrame(rows), ["method", "label.quantile"])
+    dpo = effects[(effects["value"] == "dpo") & (effects["outcome"] == "reduction")].iloc[0]
+    # two quantiles with equal values are no further evidence: a paired test of the three seeds
+    expected = stats.ttest_rel([0.5, 0.6, 0.7], [0.3, 0.38, 0.5])
+    assert dpo["p_value"] == pytest.approx(6 * expected.pvalue)  # Holm: two fields, three outcomes
+    assert dpo["mean"] == pytest.approx(0.6) and dpo["points"] == 6
+    half = (expected.confidence_interval().high - expected.confidence_interval().low) / 4
+    assert (dpo["low"], dpo["high"]) == pytest.approx((0.6 - half, 0.6 + half))
 
 
-def test_incomplete_blocks_are_left_out():
+def test_one_seed_has_means_and_no_test():
+    one = [row for row in grid(noise=0.1) if row["seed"] == 0]
+    effects = setting_effects(pd.DataFrame(one), SWEPT)
+    assert effects["mean"].notna().all() and effects[["low", "high", "p_value"]].isna().all(axis=None)
+    section = page(sweep_of(*one, swept=SWEPT)).lead[0]
+    assert section.sentences[0].startswith("Bias removed: method, from ")
+    assert section.sentences[0].endswith(" (one seed: not tested).")
+    assert texts(section.tables[0])["label.alpha 0"][2:] == ["95.0", "+2.0"]
+
+
+def test_equal_seeds_times_many_settings_do_not_make_an_effect():
+    """What a seed does to a method is repeated in all settings of the seed, and is no further evidence."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(200):
+        noise = rng.normal(size=(3, 2))
+        rows = [
+            point(method, seed, noise[seed, i], quantile)
+            for seed in range(3)
+            for i, method in enumerate(("dpo", "kto"))
+            for quantile in (0.1, 0.3, 0.5, 0.7)
+        ]
+        effects = setting_effects(
+            pd.DataFrame(rows)[["method", "decoding", "seed", "label.quantile", *OUTCOMES]], SWEPT[::2]
+        )
+        found.append(effects.loc[effects["field"] == "method", "p_value"].min() < 0.05)
+    assert np.mean(found) < 0.08
+
+
+def test_gaps_are_left_out():
     points = grid()
     points[0] = refused("a guard", method="dpo", seed=0, quantile=0.5) | {"label.alpha": 0}
     points.append(point("exchange", reduction=9.0) | {"label.alpha": math.nan})  # has no threshold
+    points += [refused("always", method="kto", seed=seed, quantile=0.95) | {"label.alpha": 0} for seed in (0, 1)]
     effects = setting_effects(pd.DataFrame(points), SWEPT)
-    n_blocks = {"method": 11, "label.alpha": 11, "label.quantile": 7}  # the refused point is in one block of each
-    assert effects.groupby("field", sort=False)["points"].first().to_dict() == n_blocks
-    # without it, the blocks are: seed 0 once dpo and twice kto, seed 1 twice each, which add 0.2 · 3/7 and 0.3 · 4/7
-    assert means(effects, "label.quantile")["0.9"] == pytest.approx(0.45 + 0.2 * 3 / 7 + 0.3 * 4 / 7)
+    n = {"method": 11, "label.alpha": 11, "label.quantile": 7}  # the refused point is in one combination of each
+    assert effects.groupby("field", sort=False)["points"].first().to_dict() == n
+    assert list(means(effects, "label.quantile")) == ["0.5", "0.7", "0.9"]
+    # seed 0 has one combination with dpo and two with kto, seed 1 two each: 0.45 + 0.2 / 3, and 0.45 + 0.3 + 0.1
+    assert means(effects, "label.quantile")["0.9"] == pytest.approx((0.45 + 0.2 / 3 + 0.85) / 2)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])  # three quantiles in one block
+def test_fields_of_different_grids():
+    rows = [point(method, seed, quantile=q) for method in ("dpo", "kto") for seed in (0, 1) for q in (0.5, 0.7)]
+    rows += [point("kto", seed, rounds=2) for seed in (0, 1)]
+    effects = setting_effects(pd.DataFrame(rows), ["method", "label.quantile", "rounds"])
+    assert effects.groupby("field", sort=False)["points"].first().to_dict() == {"method": 4, "label.quantile": 4}
+
+
+@pytest.mark.parametrize("rows", [0, 1])
 def test_nothing_to_compare(rows):
     assert setting_effects(pd.DataFrame(grid()).head(rows), SWEPT).empty
 
 
 def test_the_page_names_what_matters_first():
-    report = page(sweep_of(*grid(noise=0.01), swept=SWEPT))
+    report = page(sweep_of(*grid(noise=0.001), swept=SWEPT))
     section = report.lead[0]
     assert section.title == "What each setting changes"
     removed, relevance, _ = section.sentences
     assert removed.startswith("Bias removed: method matters, from 50.")
-    assert "label.quantile matters, from 49." in removed and removed.endswith("no difference is shown for label.alpha.")
+    assert "label.quantile matters, from 50." in removed and removed.endswith("no difference is shown for label.alpha.")
     assert relevance == "Relevance kept: no difference is shown for method, label.alpha, label.quantile."
     (table,) = section.tables
     assert texts(table)["method dpo"][:1] == ["12"] and texts(table)["label.alpha 1"][2:] == ["95.0", "+2.0"]
