@@ -263,7 +263,7 @@ class LoopSettings(Launching, Experiment):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, and dpo where the trainer supports it"
+        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample (chat) or dpo (others)"
     )
     seed: Seed = option(0, "random seed of every stage")
     report_to: ReportTo = option("wandb", TRACKER)

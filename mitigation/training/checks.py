@@ -79,7 +79,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 
 
 def default_methods(model: ModelSettings) -> list[str]:
-    """Return the methods that docs/mitigation.md advises for a model; `tune` uses the first one.
+    """Return the methods of a loop without `methods`; `tune` uses the first one (docs/mitigation.md).
 
     A chat model loses relevance if it is trained only on responses to other people. TRL's DPO trainer does not support
     encoder-decoder models.
