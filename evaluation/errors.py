@@ -1,5 +1,6 @@
 """Errors for unusable input and for tuned models that fail a check, and the formatting of error messages."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -8,6 +9,7 @@ from typing import Any
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 MAX_VALUE_LENGTH = 120  # characters of a value in an error
+MAX_WORD_LENGTH = 400  # characters of a word in an error, such as a path
 MAX_ERROR_LENGTH = 1200  # characters of an error on a terminal
 
 
@@ -51,12 +53,14 @@ def format_value(value: Any) -> str:
 def format_error(error: Exception) -> str:
     """Return the message of an error on one line, without hidden characters.
 
-    If the message is longer than MAX_ERROR_LENGTH characters, the middle is omitted.
+    A word longer than MAX_WORD_LENGTH characters is truncated. If the message is then longer than MAX_ERROR_LENGTH
+    characters, the middle is omitted.
 
     >>> format_error(ValueError("no such\\ncolumn"))
     'no such column'
     """
     line = escape_hidden(" ".join(str(error).splitlines()))  # messages of libraries may have several lines
+    line = re.sub(rf"(\S{{{MAX_WORD_LENGTH}}})\S+", r"\1…", line)
     half = MAX_ERROR_LENGTH // 2
     return line if len(line) <= MAX_ERROR_LENGTH else f"{line[:half]} … {line[-half:]}"
 
