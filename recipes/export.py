@@ -120,7 +120,7 @@ def _comparison(settings: ExportSettings) -> Path | None:
 
 
 def _strength(comparison: Path | None) -> float | None:
-    """Return the strength of the adapter in a comparison, which is thus exported as it was measured."""
+    """Return the strength with which the adapter was measured for the comparison; None for the whole adapter."""
     if comparison is None:
         return None
     after = Path(read_run(comparison, "compare", "comparison")[0]["after"])

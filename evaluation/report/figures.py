@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -53,11 +54,14 @@ styled = matplotlib.rc_context(_STYLE)  # decorator of functions that return a c
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
-def new_chart(label: str, width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of `width` × `height` pixels, with `label` as the text alternative, and the figure's axes."""
+def new_chart(label: str, width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure of `width` × `height` pixels, with `label` as the text alternative, and the figure's axes.
+
+    `grid` has arguments of `Figure.subplots` for several panels; without them, the axes are one `Axes`.
+    """
     figure = Figure(figsize=(width / 72, height / 72), layout="constrained", label=label)
     figure.get_layout_engine().set(w_pad=2 / 72, h_pad=2 / 72)
-    return figure, figure.subplots()
+    return figure, figure.subplots(**grid)
 
 
 def set_ticks(axes: Axes, axis: str, n_ticks: int, text: Callable[[float], str]) -> None:

@@ -44,7 +44,7 @@ class _Step:
 
     @property
     def planned_name(self) -> str:
-        """Return the name of the step in a plan: the description without the label of the process."""
+        """Return the description without the label of the process; the plan of a command knows steps by this name."""
         return self.description.removesuffix(processes.rank_label())
 
     def advance(self, n: float) -> None:

@@ -1,6 +1,6 @@
-"""Comparison of treatments in complete blocks: an analysis of variance with one value of each treatment in each block.
+"""Analysis of variance for treatments that were all measured once in each block, such as settings with equal seeds.
 
-Values of a block share influences that differ between blocks, which therefore do not change the comparison.
+Some blocks have higher values than others. Treatments are compared within blocks, so this does not change the result.
 """
 
 import math

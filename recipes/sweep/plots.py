@@ -140,12 +140,11 @@ def plan_chart(rows: pd.DataFrame, settings: pd.DataFrame) -> Figure:
 
 @styled
 def effect_chart(effects: pd.DataFrame) -> Figure:
-    """Return a chart with a panel for each outcome (row) and swept field (column) of `setting_effects`."""
+    """Return a grid of panels, a row for each outcome and a column for each swept field, from `setting_effects`."""
     outcomes, fields = (list(dict.fromkeys(effects[name])) for name in ("outcome", "field"))
     label = f"Mean outcomes for each value of {', '.join(sanitize(name, 80) for name in fields)}"
-    figure, _ = new_chart(label, WIDE, 40 + 170 * len(outcomes))
-    figure.clear()
-    panels = figure.subplots(len(outcomes), len(fields), sharex="col", sharey="row", squeeze=False)
+    grid = {"nrows": len(outcomes), "ncols": len(fields), "sharex": "col", "sharey": "row", "squeeze": False}
+    figure, panels = new_chart(label, WIDE, 40 + 170 * len(outcomes), **grid)
     for (outcome, name), rows in effects.groupby(["outcome", "field"], sort=False):
         row, column = outcomes.index(outcome), fields.index(name)
         axes, places = panels[row, column], range(len(rows))

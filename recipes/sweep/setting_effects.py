@@ -1,9 +1,9 @@
 """What each swept setting changes, on average over the other settings.
 
-Single settings of a sweep also differ by chance. A value of one field occurs in many points, so its mean is known
-better. Points of one seed are not independent: they share prompts, the base model's responses and often the labels or
-the tuned model. Whatever the points of a seed share does not change the comparison of values within the seed, and the
-interval and the test compare the seeds.
+Single settings of a sweep also differ by chance. A value of one field occurs in many points, so its mean is more
+precise. Points with the same seed are not independent: they share prompts, the base model's responses, and often the
+labels or the tuned model. Therefore values are first compared within each seed; the interval and the test then show
+whether the seeds agree.
 """
 
 import math
@@ -59,7 +59,7 @@ def setting_effects(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 
 
 def _without_gaps(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the part without NaN that has the most cells, and at least two columns; no rows if there is none."""
+    """Return the largest part of the table without NaN that has at least two columns, or no rows if there is none."""
     patterns = table.notna().drop_duplicates().to_numpy()
     parts = [table.loc[:, pattern].dropna() for pattern in patterns if pattern.sum() > 1]
     return max(parts, key=lambda part: part.size, default=table.head(0))

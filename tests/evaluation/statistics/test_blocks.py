@@ -8,11 +8,12 @@ from evenhand.evaluation.statistics.blocks import compare_treatments
 
 
 def test_three_treatments_in_two_blocks_by_hand():
-    # Block means 2 and 12, treatment means 6, 7, 8 (mean 7). Residuals of the first block: 1 − 2 + 1, 2 − 2 + 0,
-    # 3 − 2 − 1, all 0, so the residuals are made by adding ±1 to the first two treatments of the blocks.
+    # The blocks have means 2 and 12, the treatments 6, 7 and 8 (mean 7). Without noise the rows would be 1, 2, 3 and
+    # 11, 12, 13, so the residuals are 1, −1, 0 and −1, 1, 0.
     compared = compare_treatments(np.array([[2.0, 1.0, 3.0], [10.0, 13.0, 13.0]]))
     assert compared.means == pytest.approx([6, 7, 8])
-    # σ² = 4 · 1² / 2 = 2; between treatments: 2 · (1 + 0 + 1) / 2 = 2; F = 1 with 2 and 2 degrees of freedom: p = ½
+    # σ² is the sum of squares, 4, over (2 − 1)(3 − 1) = 2 degrees of freedom: 2. Between treatments, the mean square is
+    # 2 · (1 + 0 + 1) / 2 = 2. So F = 2 / 2 = 1, whose p-value is ½ for 2 and 2 degrees of freedom.
     assert compared.p_value == pytest.approx(0.5)
     assert compared.half_width == pytest.approx(stats.t.ppf(0.975, 2) * np.sqrt(2 * 2 / (3 * 2)))
 

@@ -55,7 +55,7 @@ def test_the_blocks_are_the_seeds():
     ]
     effects = setting_effects(pd.DataFrame(rows), ["method", "label.quantile"])
     dpo = effects[(effects["value"] == "dpo") & (effects["outcome"] == "reduction")].iloc[0]
-    # two quantiles with equal values are no further evidence: a paired test of the three seeds
+    # Both quantiles have the same values, so the p-value is of a paired test with three pairs, not six.
     expected = stats.ttest_rel([0.5, 0.6, 0.7], [0.3, 0.38, 0.5])
     assert dpo["p_value"] == pytest.approx(6 * expected.pvalue)  # Holm: two fields, three outcomes
     assert dpo["mean"] == pytest.approx(0.6) and dpo["points"] == 6
@@ -74,7 +74,7 @@ def test_one_seed_has_means_and_no_test():
 
 
 def test_equal_seeds_times_many_settings_do_not_make_an_effect():
-    """What a seed does to a method is repeated in all settings of the seed, and is no further evidence."""
+    """Chance favours a method in all settings of a seed alike: many settings are no more evidence than one."""
     rng, found = np.random.default_rng(0), []
     for _ in range(200):
         noise = rng.normal(size=(3, 2))
