@@ -25,8 +25,8 @@ def setting_effects(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 
     Values are compared within combinations of a seed and other settings. If a combination lacks a value (a refused
     point, a method without a threshold), those values and combinations are compared that have the most points in a
-    table without gaps. The means of each seed are then the blocks of `compare_treatments`. A field with fewer than two
-    such values has no rows.
+    table without gaps. The means of each seed are then the blocks of `compare_treatments`. Fields without two such
+    values or two such combinations have no rows.
 
     Args:
         points: the table `points` of a `Sweep`.
@@ -44,7 +44,7 @@ def setting_effects(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         for outcome in OUTCOMES:
             means = rows[outcome].astype(float).groupby([*keys, rows[name].map(make_hashable)]).mean()
             complete = _without_gaps(means.unstack(name))
-            if len(complete):
+            if len(complete) > 1:  # means of single points would only repeat the report's other tables
                 found[name, outcome] = complete
     compared = [_compare_seeds(complete.groupby(level=0).mean().to_numpy()) for complete in found.values()]
     tested = [it.p_value for it in compared if not math.isnan(it.p_value)]

@@ -111,7 +111,7 @@ def test_fields_of_different_grids():
     assert effects.groupby("field", sort=False)["points"].first().to_dict() == {"method": 4, "label.quantile": 4}
 
 
-@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("rows", [0, 1, 3])  # three quantiles of one method and α
 def test_nothing_to_compare(rows):
     assert setting_effects(pd.DataFrame(grid()).head(rows), SWEPT).empty
 
