@@ -11,16 +11,12 @@ from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
 SOURCES = ("evenhand", "docs", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
-LOOP = """
-measure:
-  prompts:
-    descriptors: 26
-    per_cell: 4
-    filters: {template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
-  generation_bias: {permutations: 19}
-methods: [exchange]
-tune:
-  training: {epochs: 1, max_rows: 200, max_perplexity_increase: 9}
+SMALL = """
+prompts:
+  descriptors: 13
+  per_cell: 2
+  filters: {template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
+generation_bias: {permutations: 19}
 """
 # In one process, as importing torch takes ten seconds.
 COMMANDS = """
@@ -44,8 +40,8 @@ for command in COMMANDS:
     assert main([command, "--help"]) == 0
 flags = ["--report_to", "none", "-q"]
 assert main(["measure", "--metrics", "sentence_pairs", "--output_dir", "pairs", *flags]) == 0
-assert main(["loop", "--config", "small", "--output_dir", "loop", *flags]) == 0
-assert main(["report", "loop", "-q"]) == 0
+assert main(["measure", "--config", "small", "--output_dir", "styles", *flags]) == 0
+assert main(["report", "styles", "-q"]) == 0
 assert len(list(Path(evenhand.__path__[0]).glob("notebooks/*.ipynb"))) >= 2
 """
 
@@ -85,7 +81,7 @@ def test_the_command_is_there(site, tmp_path):
 
 
 def test_commands_configs_and_testbed_need_no_clone(site, tmp_path):
-    (tmp_path / "small").write_text(LOOP, encoding="utf-8")
+    (tmp_path / "small").write_text(SMALL, encoding="utf-8")
     options = {"PYTHONPATH": str(site)}
     run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **options)
-    assert (tmp_path / "pairs" / "scores.json").exists() and (tmp_path / "loop" / "report.html").exists()
+    assert (tmp_path / "pairs" / "scores.json").exists() and (tmp_path / "styles" / "report.html").exists()

@@ -22,6 +22,7 @@ TRAINER = "distill"
 USES_THRESHOLD = False
 N_OTHERS = 7  # the own prompt is one of eight: an eighth of the descriptor's effect is in the mean
 DEFAULTS = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
+LARGE_MODEL_LEARNING_RATE = 1e-3  # of all results on a real model (docs/results.md)
 ROW_COST = 4 / 3 * (1 + N_OTHERS)  # a forward pass of the base in addition to a forward and a backward pass
 
 

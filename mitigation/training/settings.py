@@ -15,8 +15,9 @@ DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a meth
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 PREFERENCE_BETA = "preference_beta"
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
-# Default of larger models: usual for LoRA from a hundred million parameters on (Hu et al. 2022, LoRA, appendix D,
-# has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO, DPO and GRPO a tenth of the rate of SFT.
+# Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
+# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO, DPO and GRPO a tenth of
+# the rate of SFT.
 LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
 
@@ -26,7 +27,8 @@ class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 
     A null setting has the method's default (DEFAULTS), which suits the testbed's model of a million parameters. A
-    larger model needs a lower learning rate and smaller batches; its defaults are LEARNING_RATE and MAX_BATCH_SIZE.
+    larger model needs a lower learning rate and smaller batches: the method's LARGE_MODEL_LEARNING_RATE or
+    LEARNING_RATE, and MAX_BATCH_SIZE.
     `preference_learning_rate` is the learning rate of KTO, DPO and GRPO, so that one loop can run all methods.
     """
 
@@ -35,7 +37,7 @@ class TuningSettings:
     lora_alpha: Positive = Field(32.0, description="scale of the adapter: alpha / rank")
     learning_rate: Positive | None = Field(
         None,
-        description="peak learning rate; null: the method's default, or 2e-4 for LoRA on more than 10 M parameters",
+        description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
     preference_learning_rate: Positive | None = Field(
         None, description="peak learning rate of KTO, DPO and GRPO; null: learning_rate"
@@ -88,6 +90,7 @@ class TuningSettings:
         if n_parameters is None:
             defaults |= dict.fromkeys(OF_SIZE)
         elif n_parameters > SMALL_MODEL:
-            defaults["learning_rate"] = LEARNING_RATE * (1 if self.lora else 0.1) * (0.1 if has_beta else 1)
+            large = method.LARGE_MODEL_LEARNING_RATE or LEARNING_RATE * (0.1 if has_beta else 1)
+            defaults["learning_rate"] = large * (1 if self.lora else 0.1)
             defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
         return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

@@ -35,13 +35,21 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
 
 @pytest.mark.parametrize(
     ("name", "lora", "rate"),
-    [("exchange", True, 2e-4), ("kto", True, 2e-5), ("exchange", False, 2e-5), ("dpo", False, 2e-6)],
+    [
+        ("exchange", True, 2e-4),
+        ("kto", True, 2e-5),
+        ("distill", True, 1e-3),
+        ("exchange", False, 2e-5),
+        ("dpo", False, 2e-6),
+    ],
 )
 def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
     method, settings = load_method(name), TuningSettings(lora=lora)
     assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
     assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.DEFAULTS["learning_rate"]
-    assert settings.with_method_defaults(method, 134_515_008).batch_size == 16
+    assert settings.with_method_defaults(method, 134_515_008).batch_size == min(
+        16, method.DEFAULTS.get("batch_size", 64)
+    )
     assert settings.with_method_defaults(method, 5_300_000).batch_size == method.DEFAULTS.get("batch_size", 64)
     unknown = settings.with_method_defaults(method, None)
     assert unknown.learning_rate is None and unknown.batch_size is None and unknown.epochs == 1
