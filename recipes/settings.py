@@ -39,7 +39,7 @@ from evenhand.recipes.testbed import embedded_files
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
 TRACKER, TRUSTED = "tracker; wandb is offline unless you are logged in", "execute code from the models' repositories"
-DEFAULT_METHODS = "null: half_exchange for a model with a chat template, else exchange"
+DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 

@@ -128,7 +128,7 @@ def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
     if base.kind == "chat" and settings.method == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
-            "relevance_kept with the method half_exchange."
+            "relevance_kept with the methods half_exchange and distill."
         )
     return base
 

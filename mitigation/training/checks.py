@@ -87,7 +87,7 @@ def default_methods(model: ModelSettings) -> list[str]:
     Raises:
         InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
     """
-    kinds = {"chat": ["half_exchange", "resample"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
+    kinds = {"chat": ["distill", "resample"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
     return kinds[model_kind(model)]
 
 

@@ -65,11 +65,15 @@ def write_rows(
         InputError: other trainers cannot train on the rows or the model; the folder exists or cannot be written.
     """
     trainer, folder = load_trainer(data.trainer), folder.resolve()
-    if data.trainer not in RESPONSES or base.kind == "encoder_decoder":
-        reason = (
-            f"the model is {base.kind}" if data.trainer in RESPONSES else f"{data.method} has a trainer of Evenhand's"
+    if data.trainer not in RESPONSES:
+        raise InputError(
+            f"write_rows: {data.method} has a trainer of Evenhand's, so other trainers cannot use the rows; give "
+            "another method."
         )
-        raise InputError(f"write_rows: {reason}, so other trainers cannot use the rows; tune without write_rows.")
+    if base.kind == "encoder_decoder":
+        raise InputError(
+            f"write_rows: the model is {base.kind}, so other trainers cannot use the rows; tune without write_rows."
+        )
     if folder.exists():
         raise InputError(f"write_rows: {folder} exists; give another folder.")
     rows_of = dict(zip(SPLITS, (data.train, data.validation), strict=True))

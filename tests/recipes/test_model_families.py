@@ -97,7 +97,7 @@ def test_it_is_measured_tuned_and_measured_again(finished, ruler):
     name, base, folder, as_it_was = finished
     assert as_it_was
     manifest = json.loads((folder / "tune" / "run.json").read_text())
-    assert read_config(folder / "tune", "tuning")["method"] == (METHODS[name] or "half_exchange")
+    assert read_config(folder / "tune", "tuning")["method"] == (METHODS[name] or "distill")
     assert manifest["outputs_changed"]["max_logit_change"] > 0.01
     after = measured(ruler, folder / "tune" / "adapter", folder / "after")
     for run in (base, after):

@@ -28,7 +28,9 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     """
     check_columns(rows, PROMPT, COMPLETION, OTHERS)
     if not settings.lora:
-        raise InputError("training.lora: false; the teacher is the model without its adapter: use LoRA.")
+        raise InputError(
+            "training.lora: false; the teacher is the model without its adapter: use LoRA, or another method."
+        )
     groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
     flat = iter(prompt_ids(base, Dataset.from_dict({PROMPT: [prompt for group in groups for prompt in group]})))
     prompts = [[next(flat) for _ in group] for group in groups]

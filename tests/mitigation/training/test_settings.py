@@ -59,7 +59,7 @@ def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name
 @pytest.mark.parametrize(
     ("checkpoint", "methods"),
     [
-        ("llama", ["half_exchange", "resample"]),
+        ("llama", ["distill", "resample"]),
         ("blenderbot", ["exchange"]),
         ("dialogpt", ["exchange", "dpo"]),
     ],
