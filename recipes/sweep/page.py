@@ -150,7 +150,7 @@ def _warnings(rows: Sequence[Setting]) -> list[str]:
         warnings.append(text.without_bias(len(without_bias), _number_ranges(without_bias)))
     if rose := [row for row in rows if row["clusters_rose"]]:
         warnings.append(text.clusters_rose(rose))
-    if worse := [row for row in rows if row["ratio_without_tag"] > 1]:
+    if worse := [row for row in rows if row["ratio_without_tag"] >= 1]:
         max_ratio = max(row["ratio_without_tag"] for row in worse)
         warnings.append(text.more_bias_without_tag(len(worse), _number_ranges(worse), max_ratio))
     return warnings
