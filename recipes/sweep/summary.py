@@ -69,11 +69,12 @@ def setting_fields(swept: Sequence[str]) -> list[str]:
 
 
 def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequence[str]) -> str:
-    """Return a label such as "control_tags · quantile 0.7": the method if several occur, and the fields that vary.
+    """Return a label such as "control_tags · quantile 0.7": the method if several occur, and what varies within it.
 
     A field is written without its group if no other field has the same last name.
     """
-    fields = [name for name in setting_fields(swept)[1:] if among[name].nunique(dropna=False) > 1]
+    same_method = among[among[METHOD] == setting[METHOD]]
+    fields = [name for name in setting_fields(swept)[1:] if same_method[name].nunique(dropna=False) > 1]
     last = [name.rsplit(".", 1)[-1] for name in fields]
     parts = [
         f"{short if last.count(short) == 1 else name} {format_value(setting[name])}"

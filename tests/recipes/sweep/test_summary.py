@@ -242,6 +242,16 @@ def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
     ]
 
 
+def test_labels_leave_out_what_does_not_vary_within_a_method():
+    rows = [
+        point("distill") | {"rate": 1e-3, "strength": 0.5},
+        point("distill") | {"rate": 1e-3, "strength": 1.0},
+        point("exchange") | {"rate": 2e-4, "strength": math.nan},
+    ]
+    labels = summary_of(*rows, swept=[*SWEPT, "rate", "strength"])["label"]
+    assert list(labels) == ["distill · strength 0.5", "distill · strength 1", "exchange"]
+
+
 @pytest.mark.parametrize(
     ("kept", "rise", "missed"),
     [(math.nan, math.nan, ["relevance_kept", "response_perplexity_change"]), (0.9, 0.1, []), (1.2, -0.1, "both")],
