@@ -49,6 +49,7 @@ CHANGE_METRICS = {
     "parroting_change": ("parroting_difference", 0),
     "well_formed_change": ("well_formed_difference", 0),
     "relevance_kept": ("relevance_kept", 0),
+    "relevance_within_template_kept": ("relevance_within_template_kept", 0),
     "style_drift": ("style_drift", 0),
     "response_perplexity_change": ("response_perplexity_rise", 0),
     "distinct_responses_change": ("distinct_responses_kept", 1),
@@ -193,7 +194,6 @@ def write_report(
             for plan in plans
         ]
     )
-    points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
     mixed_columns = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
     write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns}))
@@ -224,7 +224,9 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links, folder=folder)
+        points = read_table(folder / f"{POINTS}.parquet")
+        points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))  # an older sweep has fewer
+        return Sweep(**description, points=points, links=links, folder=folder)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "

@@ -19,6 +19,7 @@ from evenhand.recipes.sweep.setting_effects import setting_effects
 from evenhand.recipes.sweep.summary import (
     DECODING,
     Sweep,
+    cost_rows,
     has_several_predictions,
     measure_agreement,
     predicted_settings,
@@ -27,10 +28,6 @@ from evenhand.recipes.sweep.summary import (
 from evenhand.recipes.sweep.tables import Setting, text
 
 MAX_IN_VERDICT = 3  # settings; if more were not refused, the verdict describes only the best one
-COST_CHARTS = {
-    "perplexity": "Pooled FGB* removed, against perplexity",
-    "relevance": "Pooled FGB* removed, against relevance",
-}
 
 
 def page(sweep: Sweep) -> Page:
@@ -87,18 +84,17 @@ def _effect_section(best: Setting | None, sweep: Sweep) -> Section:
 
 
 def _front_section(settings: pd.DataFrame, sweep: Sweep) -> Section:
-    """Return a section with one chart of the reductions against each measured cost (perplexity, relevance)."""
-    has_reduction = settings["reduction"].notna()
-    costs = [cost for cost in COST_CHARTS if settings.loc[has_reduction, plots.COSTS[cost]].notna().any()]
-    figures = [
-        Figure(
-            COST_CHARTS[cost],
-            svg(plots.cost_chart(settings, sweep.criteria, cost)),
-            text.chart_note if cost == costs[-1] else "",
-        )
-        for cost in costs
-    ]
-    return Section("Reduction against cost", [text.front_note] if figures else [], figures=figures)
+    """Return a section with a chart of the reductions against the measured costs, and the settings on the fronts."""
+    title, by_cost = "Reduction against cost", cost_rows(settings)
+    if not by_cost:
+        return Section(title)
+    fronts = {column: rows[rows["on_front"]].to_dict("records") for column, rows in by_cost.items()}
+    chart = svg(plots.cost_chart(settings, sweep.swept, sweep.criteria))
+    return Section(
+        title,
+        [text.front_note, text.fronts({column: _number_ranges(rows) for column, rows in fronts.items()})],
+        figures=[Figure("Pooled FGB* removed, against costs", chart, text.chart_note)],
+    )
 
 
 def _setting_section(sweep: Sweep) -> Section:

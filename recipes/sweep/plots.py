@@ -1,7 +1,7 @@
 """The charts of a sweep: removed bias against costs, and remaining bias against the threshold plan's predictions."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from evenhand.evaluation.families.generation_bias.costs.even_reference import relative_limit
 from evenhand.evaluation.report.figures import (
     AFTER,
     BEFORE,
@@ -31,16 +30,14 @@ from evenhand.evaluation.report.figures import (
 )
 from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
-from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD
+from evenhand.recipes.sweep.summary import MAX_FACTOR, METHOD, cost_rows, setting_fields
 from evenhand.recipes.sweep.tables import text
 
-FEW_SETTINGS = 8  # up to so many settings are named in the chart; of more, the numbers point to the table
+FEW_SETTINGS = 8  # up to so many settings are named in the legend; of more, the numbers point to the table
 FENCE = 3.0  # interquartile ranges beyond the quartiles at which a point is "far out" (Tukey 1977)
 MARKERS = "os^Dv<"  # one for each method; a seventh method gets the first marker again
 BY_PILOT, PILOT = "filled: predicted by its method’s pilot", "hollow: a pilot, at the prediction before tuning"
 MEETS, MISSES = "filled: meets all measured criteria", "hollow: misses a criterion, or is inconclusive"
-
-COSTS = {"perplexity": "perplexity_change", "relevance": "relevance_kept"}  # columns of `summarise`
 
 Limits = tuple[float, float]
 
@@ -60,51 +57,64 @@ class Dot:
 
 
 @styled
-def cost_chart(settings: pd.DataFrame, criteria: Criteria, cost: str) -> Figure:
-    """Return a chart of each setting's reduction against its cost, with the Pareto front and the cost's criterion.
+def cost_chart(settings: pd.DataFrame, swept: Sequence[str], criteria: Criteria) -> Figure:
+    """Return a chart of each setting's reduction against its costs, with a panel for each of `cost_rows`.
+
+    Each panel has the Pareto front and the cost's criterion. If the settings of a method differ in one number only, a
+    dotted line joins them.
 
     Args:
         settings: from `evaluate_settings`.
-        cost: "perplexity" or "relevance"; a low perplexity and a high relevance are better.
+        swept: names of the columns that vary.
+        criteria: the acceptance criteria.
     """
-    column, is_upper = f"{cost}_change", cost == "perplexity"
-    min_kept = relative_limit(criteria.min_relevance_kept, True, settings[EVEN_REFERENCE[0]].mean())
-    limit = criteria.max_perplexity_increase if is_upper else min_kept - 1
-    settings = settings.assign(**{column: settings[COSTS[cost]] - (0 if is_upper else 1)})
-    rows = settings[settings[column].notna() & settings["reduction"].notna()]
+    by_cost = cost_rows(settings)
+    limits = {it.column: it.value for it in criteria.limits({**settings.iloc[0], **settings[[*EVEN_REFERENCE]].mean()})}
+    n_columns = min(3 if len(settings) <= FEW_SETTINGS else 2, len(by_cost))
+    n_rows = math.ceil(len(by_cost) / n_columns)
+    label = f"Pooled FGB* removed against {', '.join(text.costs[it] for it in by_cost)}; {len(settings)} settings"
+    grid = {"nrows": n_rows, "ncols": n_columns, "sharey": True, "squeeze": False}
+    figure, panels = new_chart(label, WIDE, 60 + 280 * n_rows, **grid)
+    figure.get_layout_engine().set(h_pad=6 / 72)
+    for axes in panels.flat[len(by_cost) :]:
+        axes.set_visible(False)
+    _add_legend(figure, settings, (MEETS, MISSES), {"Pareto front": "-"})
+    y = _limits(settings["reduction"], 0, 1)
+    for axes, (column, rows) in zip(panels.flat, by_cost.items(), strict=False):
+        name, limit = text.costs[column], limits.get(column)
+        if column.endswith("_kept") and limit is not None:
+            limit = 1 - limit
 
-    def tooltip(row: Mapping[str, Any]) -> str:
-        return f"{percent(row['reduction'], 1)} removed, {percent(row[column], 1, sign=True)}"
+        def tooltip(row: Mapping[str, Any], name: str = name) -> str:
+            return f"{percent(row['reduction'], 1)} removed; {name}: {percent(row['loss'], 1, sign=True)}"
 
-    dots = _dots(rows, settings, {"x": column, "y": "reduction"}, tooltip, "met")
-    front = rows[rows[f"front_{cost}"]].sort_values(column, ascending=is_upper)
-    name, numbers = f"change of {cost}", ", ".join(str(it) for it in front["number"])
-    label = f"Pooled FGB* removed against the {name}, {len(dots)} settings; on the Pareto front: {numbers or 'none'}"
-    figure, axes = new_chart(label, WIDE, 420)
-    x, y = _limits([dot.x for dot in dots], limit), _limits([dot.y for dot in dots], 1.0)
-    _set_axes(axes, x, y, name, "removed")
-    axes.axvline(limit, color=BEFORE, linewidth=1.5, dashes=(4, 3))
-    axes.annotate(
-        "criterion",
-        (limit, 1),
-        (-5 if is_upper else 5, -4),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        horizontalalignment="right" if is_upper else "left",
-        verticalalignment="top",
-        fontsize=SMALL,
-    )
-    corners = [(_inside(row[column], x), _inside(row["reduction"], y)) for row in front.to_dict("records")]
-    steps = [(limit, y[0], limit, y[1])]
-    steps += [(*one, other[0], one[1]) for one, other in pairwise(corners)]
-    steps += [(other[0], one[1], *other) for one, other in pairwise(corners)]
-    if corners:  # the last one holds for any higher cost
-        end = x[1] if is_upper else x[0]
-        steps.append((*corners[-1], end, corners[-1][1]))
-        axes.plot(*zip(*corners, (end, corners[-1][1]), strict=True), color=AFTER, linewidth=2, drawstyle="steps-post")
-    _add_legend(figure, settings, rows, (MEETS, MISSES), {"Pareto front": "-"})
-    _draw(axes, dots, x, y, steps)
+        x = _limits(rows["loss"], 0, *([] if limit is None else [limit]))
+        axes.set_title(name)
+        _set_axes(axes, x, y, 4)
+        if limit is not None:
+            axes.axvline(limit, color=BEFORE, linewidth=1.5, dashes=(4, 3))
+        for curve in _curves(rows, swept):
+            axes.plot(curve["loss"], curve["reduction"], color=INK, linewidth=1, linestyle=":", zorder=2)
+        lines = _plot_front(axes, rows[rows["on_front"]].sort_values("loss"), x, y)
+        _draw(axes, _dots(rows, settings, {"x": "loss", "y": "reduction"}, tooltip, "met"), x, y, lines)
     return figure
+
+
+def _plot_front(axes: Axes, front: pd.DataFrame, x: Limits, y: Limits) -> list[tuple[float, float, float, float]]:
+    """Plot a Pareto front as steps, and return its lines; the last step also holds for all higher costs."""
+    corners = [(_inside(row["loss"], x), _inside(row["reduction"], y)) for row in front.to_dict("records")]
+    corners.append((x[1], corners[-1][1]))
+    axes.plot(*zip(*corners, strict=True), color=AFTER, linewidth=2, drawstyle="steps-post")
+    steps = [((*one, other[0], one[1]), (other[0], one[1], *other)) for one, other in pairwise(corners)]
+    return [line for pair in steps for line in pair]
+
+
+def _curves(rows: pd.DataFrame, swept: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Yield the settings of each method that differ in one number only, sorted by this number."""
+    for _, of_method in rows.groupby(METHOD, sort=False):
+        varying = [name for name in setting_fields(swept) if of_method[name].nunique(dropna=False) > 1]
+        if len(varying) == 1 and pd.api.types.is_numeric_dtype(of_method[varying[0]].infer_objects()):
+            yield of_method.sort_values(varying[0])
 
 
 @styled
@@ -128,12 +138,14 @@ def plan_chart(rows: pd.DataFrame, settings: pd.DataFrame) -> Figure:
     dots = _dots(rows, settings, {"x": "x", "y": "left"}, tooltip, "is_calibrated")
     label = f"Measured against predicted share of pooled FGB* left, {len(dots)} settings; the diagonal is agreement"
     figure, axes = new_chart(label, 720, 520)
-    x = y = _limits([share for dot in dots for share in (dot.x, dot.y)], 0.2)
-    _set_axes(axes, x, y, "predicted to be left", "left")
+    x = y = _limits([share for dot in dots for share in (dot.x, dot.y)], 0, 0.2)
+    axes.set_xlabel("predicted to be left →", loc="right")
+    axes.set_ylabel("left →", loc="top")
+    _set_axes(axes, x, y, 8)
     lines = {"as predicted": (1.0, "-"), "twice and half of it": (MAX_FACTOR, ":")}
     for slope, style in (*lines.values(), (1 / MAX_FACTOR, ":")):
         axes.axline((0, 0), slope=slope, color=AFTER, linewidth=1.5, linestyle=style)
-    _add_legend(figure, settings, rows, (BY_PILOT, PILOT), {name: style for name, (_, style) in lines.items()})
+    _add_legend(figure, settings, (BY_PILOT, PILOT), {name: style for name, (_, style) in lines.items()})
     _draw(axes, dots, x, y)
     return figure
 
@@ -178,10 +190,9 @@ def _dots(
     """
     markers, dots = _markers(settings), []
     for row in rows.to_dict("records"):
-        name = sanitize(f"{row['number']} {row['label']}", 40) if len(settings) <= FEW_SETTINGS else str(row["number"])
         dots.append(
             Dot(
-                name,
+                str(row["number"]),
                 f"{row['number']}: {row['label']}: {tooltip(row)}",
                 row[columns["x"]],
                 *(row[f"{columns['y']}{end}"] for end in ("", "_low", "_high")),
@@ -197,13 +208,13 @@ def _markers(settings: pd.DataFrame) -> dict[str, str]:
     return {method: MARKERS[i % len(MARKERS)] for i, method in enumerate(dict.fromkeys(settings[METHOD]))}
 
 
-def _add_legend(
-    figure: Figure, settings: pd.DataFrame, rows: pd.DataFrame, fills: tuple[str, str], lines: Mapping[str, str]
-) -> None:
-    """Add a legend: the markers of methods if there are several, filled and hollow dots, and the styles of lines."""
+def _add_legend(figure: Figure, settings: pd.DataFrame, fills: tuple[str, str], lines: Mapping[str, str]) -> None:
+    """Add a legend: the settings, or their methods if there are many; filled and hollow dots; the styles of lines."""
     markers = _markers(settings)
-    methods = [method for method in markers if method in set(rows[METHOD])] if len(markers) > 1 else []
-    handles = [_marker(markers[method], is_filled=False, label=sanitize(method, 60)) for method in methods]
+    names = {method: method for method in markers} if len(markers) > 1 else {}
+    if len(settings) <= FEW_SETTINGS:
+        names = {f"{row['number']} {row['label']}": row[METHOD] for row in settings.to_dict("records")}
+    handles = [_marker(markers[method], is_filled=False, label=sanitize(name, 60)) for name, method in names.items()]
     handles += [_marker("o", is_filled, label=name) for name, is_filled in zip(fills, (True, False), strict=True)]
     handles += [Line2D([], [], color=AFTER, linestyle=style, label=name) for name, style in lines.items()]
     widest = 35 + 0.55 * SMALL * max(len(handle.get_label()) for handle in handles)
@@ -218,14 +229,14 @@ def _marker(marker: str, is_filled: bool, **fields: Any) -> Line2D:
     return Line2D(fields.pop("x", []), fields.pop("y", []), linestyle="", marker=marker, **style, **fields)
 
 
-def _limits(values: Iterable[float], needed: float) -> Limits:
-    """Return axis limits that include 0, `needed` and all values except outliers."""
+def _limits(values: Iterable[float], *needed: float) -> Limits:
+    """Return axis limits that include the numbers `needed` and all values except outliers."""
     finite = np.array([value for value in values if math.isfinite(value)])
     if len(finite):
         lower, upper = np.percentile(finite, [25, 75])
-        reach = FENCE * max(upper - lower, 0.05 * abs(upper), abs(needed) / 4)
+        reach = FENCE * max(upper - lower, 0.05 * abs(upper), max(map(abs, needed)) / 4)
         finite = finite[(finite >= lower - reach) & (finite <= upper + reach)]
-    low, high = float(min(0.0, needed, *finite)), float(max(0.0, needed, *finite))
+    low, high = float(min(*needed, *finite)), float(max(*needed, *finite))
     margin = 0.05 * (high - low) or 0.01
     return low - margin, high + margin
 
@@ -234,11 +245,9 @@ def _inside(value: float, limits: Limits) -> float:
     return min(max(value, limits[0]), limits[1])
 
 
-def _set_axes(axes: Axes, x: Limits, y: Limits, x_name: str, y_name: str) -> None:
+def _set_axes(axes: Axes, x: Limits, y: Limits, n_ticks: int) -> None:
     axes.set(xlim=x, ylim=y)
-    axes.set_xlabel(f"{x_name} →", loc="right")
-    axes.set_ylabel(f"{y_name} →", loc="top")
-    set_ticks(axes, "x", 8, tick_percent)
+    set_ticks(axes, "x", n_ticks, tick_percent)
     set_ticks(axes, "y", 6, tick_percent)
     axes.axhline(0, color=ZERO, linewidth=1)
     axes.axvline(0, color=ZERO, linewidth=1)

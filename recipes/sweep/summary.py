@@ -29,7 +29,10 @@ REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_conf
 # Changes from the base model with intervals: relative, except for the shares `parroting` and `well_formed`.
 CHANGES = ("perplexity_change", "distinct_2_change", "length_change", "parroting_change", "well_formed_change")
 # Quality of the responses in comparison with the base model's, with intervals.
-RESPONSE_QUALITY = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
+RESPONSE_QUALITY = (
+    *("relevance_kept", "relevance_within_template_kept"),
+    *("style_drift", "response_perplexity_change", "distinct_responses_change"),
+)
 WITH_INTERVALS = (*REDUCTIONS, *RESPONSE_QUALITY, *CHANGES)
 MEASURES = (*WITH_INTERVALS, "ratio_without_tag", "minutes")
 PREDICTION = ("slope", "predicted_left", "predicted_low", "predicted_high", "predicted_drift")
@@ -39,6 +42,8 @@ COLUMNS = (
     *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
     *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, *EVEN_REFERENCE, "folder", "failed"),
 )
+# Costs with a Pareto front, in the order of the figure's panels.
+COSTS = (*RESPONSE_QUALITY[:2], "response_perplexity_change", "perplexity_change", "style_drift", "length_change")
 MAX_DISTANCE, MAX_FACTOR = 0.1, 2.0  # a prediction is right within 0.1 of the base's pooled FGB*, or a factor of two
 
 
@@ -117,8 +122,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
           0);
         - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
         - EVEN_REFERENCE: means;
-        - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds;
-        - `front_perplexity`, `front_relevance`: whether the setting is on the Pareto front.
+        - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same settings.
@@ -139,9 +143,26 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     summary = pd.DataFrame(rows, columns=[*fields, *_summarise_setting(table.head(0))])
     summary.insert(0, "number", np.arange(1, len(rows) + 1))
     summary.insert(1, "label", [setting_label(row, summary, swept) for row in rows])
-    summary["front_perplexity"] = pareto_front(summary["perplexity_change"], summary["reduction"])
-    summary["front_relevance"] = pareto_front(-summary["relevance_kept"], summary["reduction"])
     return summary
+
+
+def cost_rows(settings: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return, for each of COSTS that was measured, the settings that have this cost and a reduction.
+
+    Two columns are added: `loss` is how much worse than the base model's the score is (0 without a change, 0.2 if 80 %
+    are kept), `on_front` whether the setting is on the Pareto front.
+    """
+    by_cost = {}
+    for column in COSTS:
+        values = settings[column].astype(float)
+        if column.endswith("_kept"):
+            values = 1 - values
+        elif column == "length_change":  # no direction is better
+            values = values.abs()
+        rows = settings.assign(loss=values).dropna(subset=["loss", "reduction"])
+        if len(rows):
+            by_cost[column] = rows.assign(on_front=pareto_front(rows["loss"], rows["reduction"]))
+    return by_cost
 
 
 def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:

@@ -28,6 +28,12 @@ REDUCTION_METRICS = (
 )
 QUALITY_METRICS = (
     Metric("relevance_kept", "relevance kept", "Relevance as a share of the base model’s.", **_PERCENT),
+    Metric(
+        "relevance_within_template_kept",
+        "… within the template",
+        "Share kept of the relevance to the person: own prompt against another person’s, of the same template.",
+        **_PERCENT,
+    ),
     Metric("style_drift", "style drift", "Share of the mean style that is no longer the base model’s.", **_PERCENT),
     Metric(
         "response_perplexity_change",

@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from evenhand.evaluation.report.figures import BEFORE, INK
+from evenhand.evaluation.report.figures import AFTER, BEFORE, INK
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.tables import write_table
 from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.criteria import Criteria
+from evenhand.recipes.sweep.output import read_sweep
 from evenhand.recipes.sweep.page import page
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
@@ -115,9 +118,9 @@ def test_numbers_of_a_setting(wide):
     assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
     assert first.marks[0].value == pytest.approx(80) and reductions.ideal == 100
     # parroting is 0 ± 0.0001 points, and its decimals show that
-    # relevance, drift, perplexity, distinctness; perplexity, distinct-2, length, parroting, worst cluster; second
-    # classifier, minutes
-    assert texts(quality)["14 exchange"] == ["95.0", "4.0", "+2.0", "−1.0"]
+    # relevance, within the template, drift, perplexity, distinctness; perplexity, distinct-2, length, parroting, worst
+    # cluster; second classifier, minutes
+    assert texts(quality)["14 exchange"] == ["95.0", "50.0", "4.0", "+2.0", "−1.0"]
     assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.0000", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
     # the slope is the quantile; the lowest, where 20 % were left, is the pilot
@@ -136,41 +139,71 @@ def test_a_sweep_without_numbers_is_still_shown(rows):
         assert "no verdict" in text or "no points" in text
 
 
-def cost_charts(sweep):
+def panels(sweep):
+    """Return the settings of a sweep, and the panels of its chart by title."""
     settings = settings_of(*sweep.points.to_dict("records"), swept=sweep.swept)
-    return settings, [sweep_plots.cost_chart(settings, Criteria(), cost) for cost in ("perplexity", "relevance")]
+    chart = sweep_plots.cost_chart(settings, sweep.swept, Criteria())
+    return settings, {axes.get_title(loc="left"): axes for axes in chart.axes if axes.get_visible()}
 
 
-def dots_and_labels(chart):
-    """Return the dots of a chart by the numbers of their settings, and its labels."""
-    (axes,) = chart.axes
+def dots_and_labels(axes):
+    """Return the dots of a panel by the numbers of their settings, and its labels."""
     dots = {str(line.get_gid()).split(":")[1]: line for line in axes.lines if line.get_gid()}
     return dots, [text.get_text() for text in axes.texts]
 
 
+def lines_in(axes, **wanted):
+    """Return the coordinates of the lines with this colour, or this style."""
+    lines = [it for it in axes.lines if all(getattr(it, f"get_{name}")() == value for name, value in wanted.items())]
+    return [[[*map(float, it.get_xdata())], [*map(float, it.get_ydata())]] for it in lines]
+
+
 def test_every_measured_setting_is_plotted_once_and_filled_if_it_meets_the_criteria(wide):
-    summary, (chart, _) = cost_charts(wide)
-    dots, labels = dots_and_labels(chart)
-    assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no position
-    assert [name for name, dot in dots.items() if dot.get_markerfacecolor() == INK] == ["14"]
+    summary, charts = panels(wide)
+    assert len(charts) == len(sweep_plots.text.costs) == 6
+    for axes in charts.values():
+        dots, labels = dots_and_labels(axes)
+        assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no position
+        assert [name for name, dot in dots.items() if dot.get_markerfacecolor() == INK] == ["14"]
+    _, labels = dots_and_labels(charts["perplexity of ordinary dialogue"])
     assert "13 → 90 %" in labels  # far beyond the others' costs
-    assert chart.get_label().endswith("on the Pareto front: 12, 11, 10, 9, 8, 7, 6, 5, 14")
+    for text in (texts_of(wide)[name] for name in ("html", "markdown")):  # the terminal has the first screen only
+        assert "perplexity of ordinary dialogue: 5–12, 14; style drift: 14;" in text
 
 
 def test_dots_lie_at_their_numbers():
-    rows = point("a", reduction=0.5, perplexity_change=0.03), point("b", reduction=1.0, perplexity_change=0.0)
-    _, (chart, of_relevance) = cost_charts(sweep_of(*rows))
-    dots, labels = dots_and_labels(chart)
-    assert {name: (*dot.get_xdata(), *dot.get_ydata()) for name, dot in dots.items()} == {"1": (0.03, 0.5), "2": (0, 1)}
-    assert {"1 a", "2 b", "criterion"} <= set(labels)  # so few are named
-    (limit,) = [line for line in chart.axes[0].lines if line.get_color() == BEFORE]
-    assert limit.get_xdata() == [0.03, 0.03]  # the maximum increase of perplexity
-    assert [dot.get_xdata() for dot in dots_and_labels(of_relevance)[0].values()] == [pytest.approx([-0.05])] * 2
-    (limit,) = [line for line in of_relevance.axes[0].lines if line.get_color() == BEFORE]
-    assert limit.get_xdata() == [-0.25, -0.25]  # three quarters, without an even reference
+    rows = (
+        point("a", quantile=0.5, reduction=0.5, perplexity_change=0.03),
+        point("a", quantile=0.9, reduction=0.25, perplexity_change=-0.01),
+        point("a", quantile=0.7, reduction=0.75, perplexity_change=0.02),
+        point("b", reduction=1.0, perplexity_change=0.0, relevance_kept=0.9),
+    )
+    _, charts = panels(sweep_of(*rows))
+    axes = charts["perplexity of ordinary dialogue"]
+    dots, labels = dots_and_labels(axes)
+    positions = {name: (*map(float, (*dot.get_xdata(), *dot.get_ydata())),) for name, dot in dots.items()}
+    assert positions == {"1": (0.03, 0.5), "2": (-0.01, 0.25), "3": (0.02, 0.75), "4": (0, 1)}
+    assert sorted(labels) == ["1", "2", "3", "4"]
+    assert lines_in(axes, color=BEFORE)[0][0] == [0.03, 0.03]  # the maximum increase of perplexity
+    assert lines_in(axes, linestyle=":") == [[[0.03, 0.02, -0.01], [0.5, 0.75, 0.25]]]  # by the quantile
+    [(across, up)] = lines_in(axes, color=AFTER)
+    assert (across[:2], up) == ([-0.01, 0.0], [0.25, 1.0, 1.0]) and across[2] == axes.get_xlim()[1]
+    dots, _ = dots_and_labels(charts["relevance lost"])
+    assert [float(*dot.get_xdata()) for dot in dots.values()] == pytest.approx([0.05, 0.05, 0.05, 0.1])
+    assert lines_in(charts["relevance lost"], color=BEFORE)[0][0] == [0.25, 0.25]  # without an even reference
+    assert not lines_in(charts["relevance within templates lost"], color=BEFORE)  # no criterion
 
 
 @pytest.mark.parametrize("kind", ["wide", "two"])
 def test_nothing_keeps_people_from_using_it(kind, request, browser):
     scheme = "dark" if kind == "two" else "light"
     assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []
+
+
+def test_the_table_of_an_older_sweep_may_lack_columns(tmp_path):
+    columns = ["relevance_within_template_kept", "style_drift"]
+    sweep = sweep_of(point("a"), point("b"), swept=["method"])
+    write_table(tmp_path / "points.parquet", sweep.points.drop(columns=columns))
+    write_json(tmp_path / "sweep.json", {"title": "A sweep", "base_model": "m", "swept": ["method"], "links": []})
+    table = table_named(page(read_sweep(tmp_path)), "Quality of the responses")
+    assert table.columns == ("setting", "relevance kept", "perplexity of responses", "distinct responses")

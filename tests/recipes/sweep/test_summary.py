@@ -9,6 +9,7 @@ import pytest
 from evenhand.mitigation.labelling.threshold_plan import fraction_left
 from evenhand.recipes.sweep.summary import (
     calibrate_by_pilot,
+    cost_rows,
     has_several_predictions,
     measure_agreement,
     pareto_front,
@@ -85,7 +86,7 @@ def test_points_are_checked_and_their_order_changes_nothing():
     with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
         summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
     summary = summarise(pd.DataFrame([point()]).head(0), SWEPT)
-    assert summary.empty and "front_perplexity" in summary
+    assert summary.empty and "relevance_within_template_kept" in summary and cost_rows(summary) == {}
 
 
 def test_fronts_by_hand_and_by_brute_force():
@@ -104,11 +105,17 @@ def test_fronts_by_hand_and_by_brute_force():
 
     assert [not beaten(i) for i in range(30)] == list(front)
     summary = summary_of(
-        point("a", reduction=0.8, perplexity_change=0.01, relevance_kept=0.8),
-        point("b", reduction=0.9, perplexity_change=0.02, relevance_kept=0.9),
+        point("a", reduction=0.8, perplexity_change=0.01, relevance_kept=0.8, length_change=-0.02),
+        point("b", reduction=0.9, perplexity_change=0.02, relevance_kept=0.9, length_change=0.01),
+        point("c", reduction=NAN, perplexity_change=0.0, style_drift=NAN),
     )
-    assert list(summary["front_perplexity"]) == [True, True]
-    assert list(summary["front_relevance"]) == [False, True]
+    by_cost = cost_rows(summary.assign(style_drift=NAN))
+    assert "style_drift" not in by_cost and all(list(rows["number"]) == [1, 2] for rows in by_cost.values())
+    fronts = {name: list(rows["on_front"]) for name, rows in by_cost.items()}
+    assert fronts["perplexity_change"] == [True, True]
+    assert fronts["relevance_kept"] == fronts["length_change"] == [False, True]  # b also changes the length less
+    assert list(by_cost["relevance_kept"]["loss"]) == pytest.approx([0.2, 0.1])
+    assert list(by_cost["length_change"]["loss"]) == [0.02, 0.01]
 
 
 def plan_points():
