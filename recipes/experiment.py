@@ -6,9 +6,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from pathlib import Path
 
+from peft import LoraConfig
+
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.families.generation_bias.collect.expected_work import TRAINING_COST, expected_steps
 from evenhand.evaluation.families.generation_bias.settings import check_candidates
+from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import planned_work, working
@@ -134,9 +137,14 @@ def check_stages(plans: Iterable[Plan]) -> None:
             elif stage.command == "label":
                 check_exclusions(plan.stages[0].settings, settings)
             else:
-                tuning = (base.resolved_model, settings.method, settings.training, len(plan.tunings))
+                has_strength = any(
+                    it.command == "measure" and it.settings.model.adapter_strength is not None for it in plan.stages
+                )
+                tuning = (base.resolved_model, settings.method, settings.training, len(plan.tunings), has_strength)
                 if tuning in checked_tunings:
                     continue
                 checked_tunings.append(tuning)
                 method, model = load_trained_method(settings.method), base.resolved_model
                 check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))
+                if has_strength:
+                    check_strength(LoraConfig(**settings.training.peft), "an adapter with tune.training.peft")

@@ -6,6 +6,7 @@ ablation names the folder by a hash of the stage's settings, so that equal stage
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
-from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings
+from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings, samples
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.results import display_name, find_score, read_scores
@@ -36,6 +37,8 @@ from evenhand.recipes.settings import (
     MeasureSettings,
     TuneSettings,
 )
+
+log = logging.getLogger("evenhand")
 
 # Returns the folder of a stage, given its name in the loop, its command and its settings.
 StageFolders = Callable[[str, str, Any], Path]
@@ -96,12 +99,15 @@ class Plan:
 def plan_decodings(loop: LoopSettings, method: str, stage_folder: StageFolders) -> list[Plan]:
     """Return the plan of one method, and if the loop has a second decoding, a plan that measures with that decoding.
 
-    Both plans share labels and tuning.
+    Both plans share labels and tuning. A method that draws from candidates is measured with decodings that sample.
 
     Raises: see `plan_method`.
     """
     plans = [plan_method(loop, method, stage_folder)]
-    if loop.second_decoding is not None:
+    other = loop.second_decoding
+    if other is not None and load_method(method).RESAMPLES and not samples(other):
+        log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
+    elif other is not None:
         plans.append(plan_method(loop, method, stage_folder, second_decoding=True))
     return plans
 

@@ -1,16 +1,16 @@
 """For each prompt, a random prompt with another descriptor, to exchange or compare the responses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE
 
+LEVELS = ((TEMPLATE, NOUN), (TEMPLATE,))
 
-def other_people(
-    prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Sequence[str]] = ((TEMPLATE, NOUN), (TEMPLATE,))
-) -> np.ndarray:
+
+def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Sequence[str]] = LEVELS) -> np.ndarray:
     """Return, for each prompt, the row of a random prompt with another descriptor, (n,) int.
 
     A level is a sequence of columns in which both prompts must have the same values. The first level for which another
@@ -27,13 +27,36 @@ def other_people(
     """
     rng, others = np.random.default_rng(seed), np.full(len(prompts), -1)
     descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
-    for level in levels:
-        if not set(level) <= set(prompts):
-            continue
-        for rows in prompts.groupby([prompts[name].astype(str) for name in level], sort=True).indices.values():
-            for name in np.unique(descriptor[rows]):
-                is_name = descriptor[rows] == name
-                receivers, donors = rows[is_name & (others[rows] < 0)], rows[~is_name]
-                if len(donors):
-                    others[receivers] = rng.choice(donors, len(receivers))
+    for rows in _comparable(prompts, levels):
+        for name in np.unique(descriptor[rows]):
+            is_name = descriptor[rows] == name
+            receivers, donors = rows[is_name & (others[rows] < 0)], rows[~is_name]
+            if len(donors):
+                others[receivers] = rng.choice(donors, len(receivers))
     return others
+
+
+def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:
+    """Return, for each prompt, the rows of `count` random prompts with different descriptors, (n, count) int.
+
+    The first of LEVELS for which another descriptor exists is used; if none exists, the rows are −1. If a level has
+    fewer than `count` other descriptors, they and the prompt itself are repeated in turn, so that all of the few
+    descriptors are about equally frequent among the prompt and its `count` rows.
+    """
+    rng, others = np.random.default_rng(seed), np.full((len(prompts), count), -1)
+    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
+    for rows in _comparable(prompts, LEVELS):
+        by_name = {name: rows[descriptor[rows] == name] for name in np.unique(descriptor[rows])}
+        if len(by_name) == 1:
+            continue
+        for row in rows[others[rows, 0] < 0]:
+            names = rng.permutation([name for name in by_name if name != descriptor[row]])[:count]
+            others[row] = np.resize([*(rng.choice(by_name[name]) for name in names), row], count)
+    return others
+
+
+def _comparable(prompts: pd.DataFrame, levels: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+    """Yield the rows of prompts with equal values, level by level; levels with a column that is absent are skipped."""
+    for level in levels:
+        if set(level) <= set(prompts):
+            yield from prompts.groupby([prompts[name].astype(str) for name in level], sort=True).indices.values()

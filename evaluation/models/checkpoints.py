@@ -122,15 +122,20 @@ def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     config = PeftConfig.from_pretrained(str(folder))
     if strength is None:
         return config
-    is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
-    if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
-        raise InputError(
-            f"adapter_strength: {folder} is not LoRA alone: what else it changes has no strength (embeddings, biases, "
-            "whole layers, DoRA, an initialisation that changes the base); leave it out."
-        )
+    check_strength(config, str(folder))
     config.lora_alpha *= strength
     config.alpha_pattern = {layer: alpha * strength for layer, alpha in config.alpha_pattern.items()}
     return config
+
+
+def check_strength(config: PeftConfig, name: str) -> None:
+    """Raise InputError if an adapter, called `name` in the error, is not LoRA, or changes more than alpha scales."""
+    is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
+    if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
+        raise InputError(
+            f"adapter_strength: {name} is not LoRA alone: what else it changes has no strength (embeddings, biases, "
+            "whole layers, DoRA, an initialisation that changes the base); leave it out."
+        )
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:

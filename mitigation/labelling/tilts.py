@@ -136,6 +136,8 @@ def solve_tilt(pool: Pool, effect: np.ndarray) -> Tilt:
     constant or collinear in the pool are left out of the effect. If no tilted pool has the effect, or if the effective
     share of the weights is below MIN_EFFECTIVE_SHARE, only the largest possible fraction of the effect is removed.
     """
+    if not pool.basis.shape[1]:  # all responses to each template are alike
+        return Tilt(np.zeros(len(effect)), fraction=0.0)
     shift = effect @ pool.basis
 
     def solve(fraction: float, start: np.ndarray) -> np.ndarray | None:

@@ -52,9 +52,9 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 
     Raises:
         InputError: the trainer does not support encoder-decoder models; the base has another control tag; `peft` is set
-            without `lora`; quantized weights would have to change; PEFT cannot put the adapter onto the model;
-            `model.base` or `model.adapter_strength` is set; see also `check_single_gpu`, `trainer_arguments`,
-            `lora_config` and `dry_run`.
+            without `lora`, or the trainer needs `lora`; quantized weights would have to change; PEFT cannot put the
+            adapter onto the model; `model.base` or `model.adapter_strength` is set; see also `check_single_gpu`,
+            `trainer_arguments`, `lora_config` and `dry_run`.
     """
     if model.base is not None:
         raise InputError(
@@ -111,10 +111,10 @@ def _check_trainable(
 
     `is_adapted` is whether the model is an adapter, or becomes an adapter before it is tuned again.
     """
-    name, trainer = model.name, method.TRAINER.upper()
+    name, trainer, module = model.name, method.TRAINER.upper(), load_trainer(method.TRAINER)
     base_tag, tag = load_control_tag(name), method.INFERENCE_TAG
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
-    if config.is_encoder_decoder and not load_trainer(method.TRAINER).SUPPORTS_ENCODER_DECODER:
+    if config.is_encoder_decoder and not module.SUPPORTS_ENCODER_DECODER:
         raise InputError(
             f"model: {name} is an encoder-decoder model, which TRL's {trainer} trainer does not support; give "
             "another method."
@@ -127,6 +127,11 @@ def _check_trainable(
     if settings.peft and not settings.lora:
         raise InputError(
             f"training.peft: {settings.peft} needs training.lora, which is false; leave training.peft out."
+        )
+    if module.NEEDS_LORA and not settings.lora:
+        raise InputError(
+            f"training.lora: false; the {trainer} trainer compares the model with itself without the adapter: use "
+            "LoRA, or another method."
         )
     if is_quantized and not settings.lora:
         raise InputError(f"training.lora: false; the weights of {name} are quantized and cannot be trained: use LoRA.")

@@ -196,7 +196,8 @@ def write_report(
     )
     mixed_columns = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
-    write_table(path, points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns}))
+    points = points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns})
+    write_table(path, points)
     before = plans[0].before
     base = FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY))
     measurement = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure

@@ -113,8 +113,9 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - the fields of the setting, `number` (from 1) and `label` (see `setting_label`);
         - `seeds`: the number of points that were not rejected; `refused`: the number of rejected points; `reasons`;
         - each of MEASURES: the mean, with its 95 % interval in `_low` and `_high`. With two or more seeds the interval
-          is Student's t over the seeds; with one seed it is the point's interval, or NaN. A reduction that is undefined
-          in a seed has no interval: it is defined only if the measured bias of the base is high, perhaps by chance;
+          is Student's t over the seeds; with one seed it is the point's interval, or NaN. A reduction
+          or kept share that is undefined in a seed has no interval: it is defined only if the base's value is high,
+          perhaps by chance;
         - `worst_cluster` and `worst_cluster_change`: the style cluster with the largest change over the seeds;
         - `clusters_rose`: the style clusters whose bias rose, with the number of seeds (Holm's correction over all
           clusters and seeds);
@@ -278,7 +279,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
     values = rows[name].astype(float).to_numpy()
     if len(values) == 0:
         return math.nan, math.nan, math.nan
-    if name in REDUCTIONS and len(values) < len(done):
+    if (name in REDUCTIONS or name.endswith("_kept")) and len(values) < len(done):
         return float(values.mean()), math.nan, math.nan
     if len(values) > 1:
         return float(values.mean()), *mean_interval(values, student_quantile(len(values) - 1))

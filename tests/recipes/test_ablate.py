@@ -37,6 +37,7 @@ sweep:
   - method: [exchange, control_tags]
   - method: exchange
     rounds: 2
+    label.exclude_clusters: [[]]  # a value that is a list, and the default
 """
 
 

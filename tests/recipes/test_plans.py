@@ -49,6 +49,10 @@ def test_second_decodings(tmp_path):
     assert {stage.settings.decoding.preset for stage in first.stages if stage.command == "measure"} == {"sample"}
     assert (first.decoding, second.decoding) == ("sample", "paper")
     assert len(plan_decodings(loop(tmp_path, second_decoding=None), "kto", named_folders(tmp_path))) == 1
+    (only,) = plan_decodings(settings, "resample", named_folders(tmp_path))  # beam search has no candidates
+    assert only.decoding == "sample"
+    settings = loop(tmp_path, second_decoding={"preset": "sample", "arguments": {"temperature": 0.7}})
+    assert len(plan_decodings(settings, "resample", named_folders(tmp_path))) == 2
 
 
 def test_responses_are_scored_by_the_base_alone(tmp_path):

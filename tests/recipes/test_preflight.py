@@ -43,6 +43,7 @@ def model(**fields):
     return {"measure": {"model": {"name": "testbed", **fields}}}
 
 
+NEED_LORA = ("distill", "grpo", "balance_grpo")
 NEVER_MERGED = r"model\.quantization: .* use rounds 1"
 
 
@@ -54,6 +55,14 @@ NEVER_MERGED = r"model\.quantization: .* use rounds 1"
         (training(peft={"target_modules": ["q"]}), r"training\.peft: PEFT .*\{'q'\} not found"),
         (training(peft={"use_rslora": True}, lora=False), r"training\.peft: .* training\.lora"),
         (training(lora_rank=4000), r"training\.lora_rank: 4000 exceeds 96"),
+        *(
+            (training(lora=False) | {"methods": [name]}, r"training\.lora: false; the \w+ trainer")
+            for name in NEED_LORA
+        ),
+        (
+            training(peft={"use_dora": True}) | {"adapter_strength": 0.5},
+            r"adapter_strength: .*tune\.training\.peft is not",
+        ),
         (training(optimizer="adamx"), "training: .* adamx .*'adafactor'"),
         (model(adapter_strength=0.5), r"model\.adapter_strength: 0\.5 of .* tune the export"),
         (model(base="org/base"), r"model\.base: .* write org/base into its adapter_config\.json"),

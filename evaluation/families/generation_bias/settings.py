@@ -203,14 +203,18 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
 
 def check_candidates(resampling: ResamplingSettings, decoding_settings: DecodingSettings) -> None:
     """Raise InputError if responses are to be drawn from candidates, but decoding would give equal candidates."""
+    if resampling.exponents is not None and not samples(decoding_settings):
+        raise InputError(
+            f"generation_bias.resampling: decoding {decoding_settings.preset!r} gives {resampling.candidates} equal "
+            "candidates; give a decoding that samples."
+        )
+
+
+def samples(settings: DecodingSettings) -> bool:
+    """Return whether two responses to one prompt may differ under a decoding."""
     from evenhand.evaluation.models.decoding import decoding
 
-    preset = decoding_settings.preset
-    if resampling.exponents is not None and not decoding(preset, **decoding_settings.arguments).get("do_sample"):
-        raise InputError(
-            f"generation_bias.resampling: decoding {preset!r} gives {resampling.candidates} equal candidates; give a "
-            "decoding that samples."
-        )
+    return bool(decoding(settings.preset, **settings.arguments).get("do_sample"))
 
 
 def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:

@@ -22,12 +22,14 @@ class TrainerModule(Protocol):
     LOSS: the name or unit of the trainer's loss, for the model card.
     NEEDS_REFERENCE: whether the loss compares the model with its base. With an adapter, the reference is the model
         without the adapter; else a copy of the base.
+    NEEDS_LORA: whether training needs the model without its adapter, so that not all weights can be trained.
     SUPPORTS_ENCODER_DECODER: whether the trainer supports encoder-decoder models.
     """
 
     Trainer: type[transformers.Trainer]
     LOSS: str
     NEEDS_REFERENCE: bool = False
+    NEEDS_LORA: bool = False
     SUPPORTS_ENCODER_DECODER: bool = False
 
     @abstractmethod

@@ -8,15 +8,14 @@ from datasets import Dataset
 from torch.nn.functional import kl_div, log_softmax
 from trl.trainer.utils import disable_dropout_in_model
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.data import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import sft
 from evenhand.mitigation.training.trainers.sft import IGNORE_INDEX, build_config, target_responses
 
-__all__ = ["LOSS", "Trainer", "build_config", "data_collator", "encode_rows", "target_responses"]
-LOSS = "KL from the mean of the base's predictions, in nats per response token"
+__all__ = ["LOSS", "NEEDS_LORA", "Trainer", "build_config", "data_collator", "encode_rows", "target_responses"]
+LOSS, NEEDS_LORA = "KL from the mean of the base's predictions, in nats per response token", True
 OTHERS = "others"
 
 
@@ -24,13 +23,9 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     """Return the rows as `input_ids`, lists of token ids: each prompt of the row with the response, and `labels`.
 
     Raises:
-        InputError: see `TrainerModule`; `lora` is false.
+        InputError: see `TrainerModule`.
     """
     check_columns(rows, PROMPT, COMPLETION, OTHERS)
-    if not settings.lora:
-        raise InputError(
-            "training.lora: false; the teacher is the model without its adapter: use LoRA, or another method."
-        )
     groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
     flat = iter(prompt_ids(base, Dataset.from_dict({PROMPT: [prompt for group in groups for prompt in group]})))
     prompts = [[next(flat) for _ in group] for group in groups]

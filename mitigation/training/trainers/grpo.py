@@ -24,7 +24,7 @@ from evenhand.mitigation.training.data import (
 )
 from evenhand.mitigation.training.settings import TuningSettings
 
-LOSS = "β × KL − reward, of a response"
+LOSS, NEEDS_LORA = "β × KL − reward, of a response", True
 MAX_NEW_TOKENS = PRESETS["sample"]["max_new_tokens"]  # the same limit as in `evenhand measure`
 
 
@@ -32,11 +32,9 @@ def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, se
     """Return the rows with `prompt` as token ids, shuffled by `seed`; reward functions get the other columns.
 
     Raises:
-        InputError: see `TrainerModule`; a sampled response may be too long for the model; `lora` is false.
+        InputError: see `TrainerModule`; a sampled response may be too long for the model.
     """
     check_columns(rows, PROMPT, COMPLETION)
-    if not settings.lora:
-        raise InputError("lora: false; the reference of TRL's GRPO trainer is the model without its adapter: use LoRA.")
     rows = rows.select(np.random.default_rng(seed).permutation(len(rows)))
     prompts = prompt_ids(base, rows)
     response_ids(base, rows, COMPLETION, prompts)  # raises if a recorded response is too long

@@ -155,3 +155,33 @@ def test_descriptors_without_a_common_template_have_no_target():
     assert not target.exponents("xy")[["x", "y"]].to_numpy().any()
     assert log_weights(target, responses).tolist() == [0] * 4
     assert np.isnan(cross_fitted_spread(responses)).all()
+
+
+@pytest.mark.parametrize("n_repeated", [0, 1, 12])
+def test_a_few_repeated_cells_do_not_switch_the_shrinkage_off(n_repeated):
+    """Without bias, the shrunk effects are small, also if a few cells have two responses and all others one."""
+    rng, (n_templates, n_names) = np.random.default_rng(5), (24, 20)
+    template, name = (codes.ravel() for codes in np.indices((n_templates, n_names)))
+    template, name = (
+        np.concatenate([codes, codes[:: 480 // n_repeated][:n_repeated] if n_repeated else []]).astype(int)
+        for codes in (template, name)
+    )
+    vectors = rng.dirichlet(np.ones(4), len(template))
+    target = fit_target(StyledResponses(vectors, template, name.astype(str), np.repeat("a", len(name)), list("pqrs")))
+    assert (target.effects[:n_names] ** 2).sum(axis=1).mean() < 0.002
+
+
+def test_responses_that_are_alike_in_each_template_have_no_exponent():
+    """The only template of "a" and "b" has one style, and the axis has an effect elsewhere."""
+    assert solve_tilt(pool_of(np.tile(STYLES[:1], (12, 1))), EFFECT).fraction == 0
+    rng, rows = np.random.default_rng(0), []
+    for template in range(8):
+        for name, axis, shift in (("c", "x", 0.5), ("d", "x", 0.5), ("e", "y", 0.0), ("f", "y", 0.0)):
+            rows += [(template, name, axis, np.clip(rng.normal(0.3 + shift, 0.1), 0, 1)) for _ in range(4)]
+    rows += [(8, name, "x", 0.9) for name in "ab" for _ in range(4)]
+    template, name, axis, share = zip(*rows, strict=True)
+    vectors = np.column_stack([share, 1 - np.array(share)])
+    responses = StyledResponses(vectors, np.array(template), np.array(name), np.array(axis), ["p", "q"])
+    target = fit_target(responses)
+    assert target.effects[0].any() and not target.tilts[0].exponent.any() and target.tilts[0].fraction == 0
+    assert np.isfinite(log_weights(target, responses)).all()

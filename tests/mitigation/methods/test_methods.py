@@ -120,8 +120,15 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
     rows = distill.rows(labelled(), render).to_dict()
     others = rows.pop("others")
     assert rows == self_chat.rows(labelled(), render).to_dict()
-    assert others[:3] == [[B] * 7, [A] * 7, [A] * 7]
-    assert set(others[3]) == {A, B}  # nobody else has the noun "mum"
+    # Two descriptors have equal shares of the eight prompts.
+    assert [sorted([own, *them]) for own, them in zip(rows["prompt"][:3], others[:3], strict=True)] == [
+        [A] * 4 + [B] * 4
+    ] * 3
+    assert {A, B} <= set(others[3])  # nobody else has the noun "mum"
+    personas = ["p", "q", "r", "s"]
+    rows = distill.rows(labelled(persona=personas), render).to_dict()
+    for persona, others in zip(personas, rows["others"], strict=True):  # the persona of the row, for everybody
+        assert {other.partition("/")[0] for other in others} == {persona}
     with pytest.raises(InputError, match="^labelled responses: no template has two descriptors"):
         distill.rows(labelled(template=list("abcd")), render)
 

@@ -43,7 +43,10 @@ def test_seeds_have_students_t_interval():
     assert (row["length_change"], row["length_change_low"]) == (0.01, pytest.approx(0.009999))
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = summary_of(*rows).to_dict("records")
-    assert (row["relevance_kept"], row["relevance_kept_low"]) == (0.7, 0.6)
+    assert row["relevance_kept"] == 0.7 and math.isnan(row["relevance_kept_low"])
+    rows = [point(seed=0, style_drift=NAN), point(seed=1, style_drift=0.1, style_drift_low=0.05)]
+    (row,) = summary_of(*rows).to_dict("records")
+    assert (row["style_drift"], row["style_drift_low"]) == (0.1, 0.05)
     assert math.isnan(row["ratio_without_tag"])
 
 
