@@ -65,7 +65,7 @@ def test_the_files_shown_can_be_read(tmp_path):
     path.write_text(logs, encoding="utf-8")
     assert prompts_from_responses(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
     path.write_text(prompts, encoding="utf-8")
-    assert len(read_prompts(path)) == 2 * 8
+    assert len(read_prompts(path)) == 4 * 8
 
 
 def test_every_dependency_has_its_reason_and_the_page_is_theirs():

@@ -1,5 +1,6 @@
 """The command line: strict settings from flags and files, and one-line errors."""
 
+import json
 import pickle
 
 import pytest
@@ -7,12 +8,14 @@ import yaml
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, as_settings
 from evenhand.recipes import command_line
 from evenhand.recipes.checking import RENAMED, checked, settings_in
 from evenhand.recipes.command_line import main, read_settings
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from evenhand.recipes.testbed import embedded_files
 
 
 def error_line(capsys, *arguments):
@@ -92,6 +95,14 @@ def test_the_default_classifier_is_for_the_testbed_alone(calls, monkeypatch, cap
         assert main([command, f"--{prefix}model", "gpt2"]) == 2
         assert f"{prefix}generation_bias.style_classifier: the default knows only" in capsys.readouterr().err
     assert main(["measure", "--config", str(tmp_path / "own.yaml")]) == 0 == main(["measure"])
+    testbed = {"base": "x", "base_revision": model_revision(str(embedded_files("generation_bias")["model"]))}
+    for name, facts in (("own", testbed), ("other", {**testbed, "base_revision": "1"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "evenhand.json").write_text(json.dumps(facts))
+    (tmp_path / "again").mkdir()  # tuned once more
+    (tmp_path / "again" / "evenhand.json").write_text(json.dumps({"base": "../own", "base_revision": "2"}))
+    (tmp_path / "again" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "../own"}))
+    assert [main(["measure", "--model", str(tmp_path / name)]) for name in ("own", "again", "other")] == [0, 0, 2]
 
 
 def test_families_have_settings_with_descriptions():
