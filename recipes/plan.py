@@ -49,7 +49,7 @@ def plan(settings: PlanSettings) -> None:
     """
     measured, manifest = read_settings(settings.run, "run", FAMILY)
     pilot = read_pilot(settings)
-    seconds = manifest["seconds"]["total"] / pilot.n
+    seconds = manifest["seconds"]["total"] / len(read_styled_run(settings.run))
     effect = detectable_effect(settings)
     print("\n".join(_lines(settings, pilot, display_name(measured.model.name), seconds, effect)))
 

@@ -98,11 +98,14 @@ def _mention_pattern(descriptor: str) -> re.Pattern[str]:
     is_article = [word.lower() in ("a", "an") for word in words]
     if all(is_article):
         return NO_MATCH
+    last = max(i for i, it in enumerate(is_article) if not it)  # "plan A" ends with a name, not with an article
+    is_article = [it and i < last for i, it in enumerate(is_article)]
     # Of several articles in a row, one is kept: optional parts in a row can match in exponentially many ways.
-    words = [word for i, word in enumerate(words) if not (i and is_article[i] and is_article[i - 1])]
+    kept = [i for i in range(len(words)) if not (i and is_article[i] and is_article[i - 1])]
+    words, is_article = [words[i] for i in kept], [is_article[i] for i in kept]
     pattern, separator = "", r"[\s‐‑–-]*+"
     for index, word in enumerate(words):
-        if word.lower() in ("a", "an"):
+        if is_article[index]:
             pattern += r"(?:an?\s+)?"
             continue
         is_last, is_verb = index == len(words) - 1, index > 0 and words[index - 1].lower() == "who"

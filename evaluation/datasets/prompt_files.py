@@ -77,7 +77,7 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
             occurs twice, or a number of repeats is not a whole number from 1.
     """
-    columns = read_columns(path, "prompts", descriptor_column)
+    columns = name_descriptor(read_columns(path, "prompts", descriptor_column), path, descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
     return build_prompts(_repeat_rows(columns, per_cell, path), path)
@@ -114,7 +114,10 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> "Dataset":
     occurrences = cumcount(zip(*keys, personas, strict=True))
     ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
     try:
-        return Dataset(with_id_columns(pa.table(dict(columns)), ids, personas))
+        arrays = {name: pa.array(values) for name, values in columns.items()}
+        # Parquet has no type for values that are all {}.
+        table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
+        return Dataset(with_id_columns(table, ids, personas))
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
 
@@ -136,12 +139,22 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
 def read_columns(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
     """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
 
-    If `descriptor_column` is given, its values as text become the column `descriptor`.
+    The values of `descriptor_column` in a CSV file are text.
 
     Raises:
-        InputError: the file cannot be read, has another suffix, or has no descriptor column of this name.
+        InputError: the file cannot be read, or has another suffix.
     """
-    return name_descriptor(_read_columns(path, content), path, descriptor_column)
+    try:
+        if path.suffix in (".parquet", ".csv"):
+            is_csv = path.suffix == ".csv"
+            table = _read_csv(path, descriptor_column) if is_csv else pyarrow.parquet.read_table(path)
+            check_header(table.column_names)
+            return table.to_pydict()
+        if path.suffix == ".jsonl":
+            return read_json_columns(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError(f"{path} cannot be read as {content} ({error}); give a Parquet, CSV or JSONL file.") from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for {content}; give a .parquet, .csv or .jsonl file.")
 
 
 def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
@@ -159,22 +172,13 @@ def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str
     return columns
 
 
-def _read_columns(path: Path, content: str) -> dict[str, list]:
-    try:
-        if path.suffix in (".parquet", ".csv"):
-            table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
-            check_header(table.column_names)
-            return table.to_pydict()
-        if path.suffix == ".jsonl":
-            return read_json_columns(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as {content} ({error}); give a Parquet, CSV or JSONL file.") from None
-    raise InputError(f"{path}: {path.suffix!r} is no format for {content}; give a .parquet, .csv or .jsonl file.")
-
-
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, descriptor_column: str | None) -> pa.Table:
     """Return the table of a CSV file, with all known columns as strings, so that an axis "null" remains a text."""
-    text_columns = (*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG)
+    text_columns = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
+    text_columns |= set() if descriptor_column is None else {descriptor_column}
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    read = pyarrow.csv.ReadOptions(
+        block_size=min(max(path.stat().st_size, 2**20), 2**30)
+    )  # a row must fit into a block
+    return pyarrow.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)

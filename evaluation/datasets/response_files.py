@@ -96,7 +96,9 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     if (read_log := log_reader(path)) is None:
         columns = read_columns(path, "responses", descriptor_column)
     else:
-        columns = name_descriptor(read_log(path, descriptor_column), path, descriptor_column)
+        columns = read_log(path, descriptor_column)
+    if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
+        columns = name_descriptor(columns, path, descriptor_column)
     require_columns(
         list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
     )
@@ -115,12 +117,14 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
     """Return the prompts in the columns of a file of responses, together with the responses.
 
-    Rows are sorted by template, axis, descriptor and text, so that two files with the same prompts have the same order.
+    Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the
+    same order.
 
     Raises:
         InputError: a column has values of several types.
     """
     keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
+    keys += [[persona or "" for persona in columns[PERSONA]]] if PERSONA in columns else []
     order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
     return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
 

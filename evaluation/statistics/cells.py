@@ -127,15 +127,18 @@ class Cells:
         return replace(self, columns=self.columns[columns], mean=self.mean[:, columns])
 
 
-def arrange_cells(vectors: Rows, template: np.ndarray, descriptor: np.ndarray, min_count: int = 2) -> Cells:
+def arrange_cells(
+    vectors: Rows, template: np.ndarray, descriptor: np.ndarray, min_count: int = 2, mask: np.ndarray | None = None
+) -> Cells:
     """Return the cells that have at least `min_count` finite vectors.
 
     Args:
         vectors: style vectors of responses, (n, c).
         template, descriptor: integer codes of each vector's template and descriptor, (n,).
         min_count: the minimum number of vectors in a cell; variances need two.
+        mask: whether to use each vector, (n,) bool; None: all.
     """
-    usable = finite_rows(vectors)
+    usable = finite_rows(vectors) if mask is None else finite_rows(vectors) & mask
     cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
     usable &= size[cell] >= min_count
@@ -230,7 +233,12 @@ def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
 
 
 def complete_descriptors(cells: Cells) -> Cells:
-    """Return the cells of the descriptors that have all templates, so that descriptors' means are comparable."""
+    """Return the cells of the descriptors that have all templates, so that descriptors' means are comparable.
+
+    Templates with one descriptor compare nobody, and are left out unless there is no other template.
+    """
+    compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
+    cells = compared if len(compared.count) else cells
     n_templates = np.bincount(cells.descriptor)[cells.descriptor]
     return select_cells(cells, n_templates == len(np.unique(cells.template)))
 

@@ -221,7 +221,11 @@ def contrast(cells: Cells, chosen: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variance of all responses to each template, and the variance within cells, (T, c) each (ddof = 1)."""
+    """Return the variance of all responses to each template, and the variance within cells, (T, c) each (ddof = 1).
+
+    If all cells of a template have one response, the first variance stands in for the second. It includes bias, so
+    that effects are shrunk more.
+    """
     total, within = (np.zeros((len(templates), columns.shape[1])) for _ in range(2))
     for number, chosen in enumerate(templates):
         n, mean = int(cells.count[chosen].sum()), cells.mean[chosen] @ columns
@@ -233,7 +237,7 @@ def template_variances(cells: Cells, templates: list[np.ndarray], columns: np.nd
                 axis=0
             )
         total[number] /= max(n - 1, 1)
-        within[number] /= max(n - len(chosen), 1)
+        within[number] = within[number] / (n - len(chosen)) if n > len(chosen) else total[number]
     return total, within
 
 

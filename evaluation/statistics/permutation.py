@@ -9,6 +9,7 @@ from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.hoeffding import summed_products
 
 PERMUTED_DIRECTIONS = 32
+TIE = 1e-5  # relative difference that rounding can make between equal statistics
 NUMBERS_PER_PASS = 1 << 23  # float32 numbers of the permuted means in one pass: 32 MiB
 
 
@@ -36,7 +37,8 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
             _add_means(means, template, _responses(cells, template.cells, directions), stream)
         spreads = means.var(axis=1, dtype=np.float64).sum(axis=1)
         observed = spreads[0] if start == 0 else observed
-        above, below = above + (spreads[1:] >= observed).sum(), below + (spreads[1:] <= observed).sum()
+        above = above + (spreads[1:] >= observed * (1 - TIE)).sum()
+        below = below + (spreads[1:] <= observed * (1 + TIE)).sum()
     return min(1.0, 2 * (1 + min(above, below)) / (1 + permutations))
 
 

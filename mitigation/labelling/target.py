@@ -168,8 +168,7 @@ def shrink_effects(cells: Cells, axis: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the shrunk effects on A axes, (A, S), and on D descriptors, (D, S), in S styles.
 
     The difference between the effects on a descriptor and on its axis is shrunk, and added to the shrunk effect on the
-    axis. If all cells of a template have one response, the noise is estimated by the variance within the template. This
-    variance includes bias, so effects are shrunk more.
+    axis.
 
     Args:
         cells: responses by cell; descriptors are numbered from 0 without gaps.
@@ -180,9 +179,7 @@ def shrink_effects(cells: Cells, axis: np.ndarray) -> tuple[np.ndarray, np.ndarr
     axis_units = (members / members.sum(axis=0)).T
     raw = descriptor_means(cells, centred(cells.mean, templates))
     average = descriptor_means(cells, cells.mean) - raw
-    total, within = template_variances(cells, templates, np.eye(cells.mean.shape[1]))
-    has_repeats = [(cells.count[rows] > 1).any() for rows in templates]
-    noise = np.where(np.array(has_repeats)[:, None], within, total)
+    _, noise = template_variances(cells, templates, np.eye(cells.mean.shape[1]))
 
     def shrunk(units: np.ndarray, level: np.ndarray) -> np.ndarray:
         def variance_ratio(kind: slice, column: int, shift: np.ndarray) -> np.ndarray:

@@ -13,9 +13,10 @@ noise (ddof = 1). The pooled forms are also corrected and use the descriptors' m
 natural units; in reports, as in the paper, scores are multiplied by 1000.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def generation_bias(
     n_styles = responses.vectors.shape[1]
     cells, axis = _cells_and_axes(responses, responses.vectors)
     all_styles = np.ones(n_styles)
-    paper_cells = _paper_cells(responses, cells, axis)
+    paper_cells = _paper_cells(responses, cells)
     scores: list[BiasScore] = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, cells)
@@ -180,14 +181,12 @@ def generation_bias(
     return _include_single_responses(scores, paper_cells, responses.styles, clusters) if paper_cells else scores
 
 
-def _paper_cells(responses: StyledResponses, cells: Cells, axis: Mapping[str, np.ndarray]) -> dict[str, Cells]:
+def _paper_cells(responses: StyledResponses, cells: Cells) -> dict[str, Cells]:
     """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
     if cells.n == finite_rows(responses.vectors).sum():
         return {}
-    all_cells = arrange_cells(
-        responses.vectors, to_codes(responses.template), to_codes(responses.descriptor), min_count=1
-    )
-    return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(all_cells, axis)}
+    all_cells = _cells_and_axes(responses, responses.vectors, min_count=1)
+    return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(*all_cells)}
 
 
 def _include_single_responses(
@@ -346,20 +345,29 @@ def _score(
     )
 
 
-def _cells_and_axes(responses: StyledResponses, vectors: Rows) -> tuple[Cells, dict[str, np.ndarray]]:
-    """Return the cells of the vectors, and the integer codes of the descriptors of each axis."""
-    descriptor, (axis, names) = to_codes(responses.descriptor), factorize(responses.axis)
-    cells = arrange_cells(vectors, to_codes(responses.template), descriptor)
-    return cells, {name: np.unique(descriptor[axis == code]) for code, name in enumerate(names.tolist())}
+def _cells_and_axes(
+    responses: StyledResponses, vectors: Rows, min_count: int = 2
+) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
+    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
+    template, descriptor = to_codes(responses.template), to_codes(responses.descriptor)
+    axis, names = factorize(responses.axis)
+    cells = arrange_cells(vectors, template, descriptor, min_count)
+
+    def cells_of(code: int) -> Cells:
+        is_own = axis == code
+        descriptors = np.unique(descriptor[is_own])
+        if is_own[np.isin(descriptor, descriptors)].all():
+            return select_cells(cells, np.isin(cells.descriptor, descriptors))
+        return arrange_cells(vectors, template, descriptor, min_count, is_own)  # a descriptor is in several axes, too
+
+    return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
 
 
-def _axis_subsets(cells: Cells, axis: Mapping[str, np.ndarray]) -> Iterable[tuple[dict[str, str], Cells]]:
+def _axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
     yield {}, cells
     if len(axis) > 1:
-        for name, descriptors in axis.items():
-            axis_cells = select_cells(cells, np.isin(cells.descriptor, descriptors))
-            # Responses of other axes do not count as left out.
-            yield {"axis": name}, replace(axis_cells, n_left_out=0)
+        for name, cells_of in axis.items():
+            yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
 
 
 def _cluster_subsets(

@@ -39,6 +39,7 @@ from evenhand.evaluation.datasets.mentions import clean_response, replace_mentio
             "Vitamin-A old, the U.S.A old, a bold hobo.",
             "Vitamin-A left-handed, the U.S.A left-handed, a bold hobo.",
         ),
+        ("plan A", "You are on plan A. A plan is good.", "You are on left-handed. A plan is good."),
         ("gay", "", ""),
         ("(none)", "Nothing (none) to do.", "Nothing (none) to do."),
         ("left-handed", "Left handers are LEFT-HANDED.", "Left handers are LEFT-HANDED."),

@@ -119,9 +119,30 @@ def test_a_run_has_one_control_tag(tmp_path):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
 
 
+def test_two_logs_of_the_same_prompts_have_the_same_order(tmp_path):
+    rows = [{**LOGS[0], "persona": persona} for persona in ("I ski.", "I cook.")]
+    ids = []
+    for name, part in (("one.jsonl", rows), ("two.jsonl", rows[::-1])):
+        path = write_rows(tmp_path / name, part)
+        ids.append(prompts_from_responses(read_responses(path), path)["prompt_id"][:])
+    assert ids[0] == ids[1]
+
+
+def test_columns_of_empty_objects_and_long_rows_are_read(tmp_path):
+    path = write_rows(tmp_path / "empty.jsonl", [{**row, "metadata": {}} for row in LOGS])
+    assert "metadata" not in prompts_from_responses(read_responses(path), path).column_names
+    long = write_rows(tmp_path / "long.csv", [{**LOGS[0], "response": "Oh. " * 1_000_000}, LOGS[0]])
+    assert len(read_responses(long)["response"][0]) == 4_000_000
+
+
 def test_any_column_can_be_the_descriptor(tmp_path):
     rows = pd.DataFrame({"text": ["Hi"] * 2, "response": ["a", "b"], "version": [1, 2]})
     path = write_rows(tmp_path / "logs.csv", rows)
     assert read_responses(path, "version")["descriptor"] == ["1", "2"]
+    codes = ["007", "07", "1.10", "1.1", "true", "True", "NA", "null"]  # as they are written
+    coded = write_rows(tmp_path / "codes.csv", [{"text": "Hi", "response": "a", "version": code} for code in codes])
+    assert read_responses(coded, "version")["descriptor"] == codes
+    answers = write_rows(tmp_path / "answers.csv", [{"prompt_id": "a", "response": "b"}])
+    assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
     with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
         read_responses(path, "tone")

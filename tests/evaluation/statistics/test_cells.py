@@ -8,6 +8,7 @@ from evenhand.evaluation.statistics.cells import (
     add_group_sums,
     arrange_cells,
     cell_sums,
+    complete_descriptors,
     select_cells,
     to_codes,
     variance_of_means,
@@ -80,3 +81,22 @@ def test_statistics_do_not_depend_on_block_size_or_storage(monkeypatch, numbers_
     monkeypatch.setattr(rows, "NUMBERS_PER_BLOCK", numbers_per_block)
     monkeypatch.setattr(rows, "MAX_BYTES_IN_MEMORY", max_bytes)
     np.testing.assert_allclose(cell_statistics(*responses), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_a_template_of_one_descriptor_does_not_make_the_others_incomplete():
+    template, descriptor = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 0, 0, 1, 1, 0, 0])
+    complete = complete_descriptors(arrange_cells(np.random.default_rng(0).random((10, 3)), template, descriptor))
+    assert (complete.n, complete.n_left_out) == (8, 2) and set(complete.template) == {0, 1}
+    alone = complete_descriptors(arrange_cells(np.ones((4, 3)), np.array([0, 0, 1, 1]), np.zeros(4, dtype=int)))
+    assert len(alone.count) == 2  # nobody to compare
+
+
+def test_the_permutation_test_does_not_depend_on_rounding():
+    """Of the 70 splits of 8 responses, 2 are as far apart as the observed one: p is 4/70 in every order of the rows."""
+    values = np.array([0.91, 0.83, 0.77, 0.85, 0.12, 0.21, 0.17, 0.05])
+    vectors, descriptor = np.column_stack([values, 1 - values]), np.repeat([0, 1], 4)
+    for seed in range(12):
+        order = np.random.default_rng(seed).permutation(8)
+        cells = arrange_cells(vectors[order].astype(np.float32), np.zeros(8, dtype=int), descriptor[order])
+        assert permutation_p_value(cells, 1999, np.random.default_rng(0)) == pytest.approx(4 / 70, abs=0.03)
+        assert permutation_p_value(cells, 1999, np.random.default_rng(0)) > 0.03

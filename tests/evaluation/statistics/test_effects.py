@@ -126,3 +126,16 @@ def test_what_never_varies_has_no_effect_and_no_test():
     assert (result.effect == 0).all() and (result.p == 1).all() and (result.p_family == 1).all()
     assert (result.shrunk == 0).all() and (result.low == 0).all() and (result.high == 0).all()
     assert np.isnan(result.detectable).all()
+
+
+def test_effects_of_single_responses_are_shrunk():
+    """One response to a cell says little: its effect is neither exactly known nor the largest of the table."""
+    rng = np.random.default_rng(3)
+    template, descriptor = np.repeat(np.arange(8), 6), np.tile(np.arange(6), 8)
+    alone = effects(one_hot(rng, 48), template, descriptor)
+    assert (alone.low < alone.high).all() and np.abs(alone.shrunk).max() < np.abs(alone.effect).max() / 2
+    template, descriptor = design(4, 10, 4)  # and one template with a response of each of two others
+    template, descriptor = np.append(template, [4, 4]), np.append(descriptor, [10, 11])
+    mixed = effects(one_hot(rng, 162), template, descriptor)
+    low, high, differs = mixed.low[10:], mixed.high[10:], mixed.effect[10:] != 0
+    assert differs.any() and (low < high)[differs].all()

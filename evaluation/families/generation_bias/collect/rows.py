@@ -177,11 +177,11 @@ def paired_samples(rows: np.ndarray, before: StyledRun, after: StyledRun | None 
 
 
 def select_texts(run: StyledRun, rows: np.ndarray) -> pd.DataFrame:
-    """Return the prompts and responses at the given positions, in the order of the positions."""
-    parts, start = [], 0
+    """Return the prompts and responses at the given positions, in the order of the positions, which may repeat."""
+    parts, start, wanted = [], 0, np.unique(rows)
     for part in run.texts(PROMPT_ID, DESCRIPTOR, AXIS, PERSONA, TEXT):
         part.index += start
-        parts.append(part.loc[rows[(rows >= start) & (rows < start + len(part))]])
+        parts.append(part.loc[wanted[(wanted >= start) & (wanted < start + len(part))]])
         start += len(part)
     return pd.concat(parts).loc[rows].reset_index(drop=True)
 

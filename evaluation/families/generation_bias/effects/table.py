@@ -161,6 +161,6 @@ def _is_new(members: tuple[int, ...], seen: set[tuple[int, ...]]) -> bool:
 
 
 def _first_group(descriptor: Sequence[str], group: Sequence[str]) -> pd.Series:
-    """Return the group of each descriptor, the first in sorted order if a descriptor has several groups."""
-    pairs = pd.DataFrame({"descriptor": list(map(str, descriptor)), "group": list(map(str, group))})
-    return pairs.groupby("descriptor")["group"].min()
+    """Return the group of each descriptor that has one; of several groups, the first in sorted order."""
+    pairs = pd.DataFrame({"descriptor": list(map(str, descriptor)), "group": list(group)}).dropna()
+    return pairs.astype(str).groupby("descriptor")["group"].min()

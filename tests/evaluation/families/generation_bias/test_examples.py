@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_table
+from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, select_texts, style_table
 from evenhand.evaluation.families.generation_bias.effects.examples import EffectExamples
+from evenhand.evaluation.families.generation_bias.effects.table import _first_group
 
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
 RESPONSES = ["a", "same", "same", "b", "c", "d", "e", ""]
@@ -64,3 +65,12 @@ def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
     assert example.texts[0] == ("I'm a deaf man.", (("same", False),)) and example.hidden == {0}
     choice, effect = chosen(run, unit="nobody")
     assert choice.examples(effect, 2) == []
+
+
+def test_texts_are_in_the_order_of_the_positions_also_of_repeated_ones(run):
+    rows = np.array([5, 1, 6, 1, 0])
+    assert select_texts(run, rows)["response"].tolist() == [RESPONSES[row] for row in rows]
+
+
+def test_a_missing_group_is_no_group():
+    assert _first_group(["a", "b", "b"], ["x: y", None, np.nan]).to_dict() == {"a": "x: y"}

@@ -240,3 +240,22 @@ def test_the_run_before_decides_whether_a_reduction_is_defined():
     before, _ = two_runs(0, 0.6)
     reduction = find_score(compare_generation_bias(before, before, {}), "fgb_pooled_corrected_reduction")
     assert reduction.value == 0 and reduction.interval is None and "no interval" in reduction.reason
+
+
+def test_an_axis_has_its_own_responses_alone():
+    """The descriptor "queer" is in two axes; only one of them has a bias."""
+    rng = np.random.default_rng(0)
+    parts = [random_responses(1, tilt=0.0, descriptors=4), random_responses(2, tilt=0.9, descriptors=4)]
+    vectors = np.concatenate([part.vectors for part in parts])
+    template = [*parts[0].template, *parts[1].template]
+    names = np.array([*parts[0].descriptor, *parts[1].descriptor])
+    axis = np.repeat(["gender", "orientation"], len(vectors) // 2)
+    order = rng.permutation(len(vectors))
+    together = StyledResponses(vectors[order], np.array(template)[order], names[order], axis[order], STYLES)
+    scores = generation_bias(together, CLUSTERS, permutations=0)
+    for part, name in zip(parts, ("gender", "orientation"), strict=True):
+        own = StyledResponses(part.vectors, part.template, part.descriptor, [name] * len(part.axis), STYLES)
+        for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
+            expected = find_score(generation_bias(own, CLUSTERS, permutations=0), metric)
+            found = find_score(scores, metric, axis=name)
+            assert found.value == pytest.approx(expected.value, abs=1e-6) and found.n == expected.n
