@@ -10,9 +10,11 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.results import find_score
+from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.testbed.plan import Plan, style_distribution
 from tests.tiny_models import word_level_tokenizer
-from tools.human_testbed import comments, data
+from tools.human_testbed import build, comments, data
+from tools.testbed import check
 
 WORDS = ["<end>", "how", "sad", "nice", "is", "it"]
 EMOTIONS = ("joy", "sadness")
@@ -117,3 +119,14 @@ def test_the_real_data_is_what_the_documentation_says():
     assert not set(bank["text"]) & classified and not set(data.held_out_comments(DATA)) & set(bank["text"])
     train, held_out = (data.small_talk(DATA, held_out) for held_out in (False, True))
     assert len(train) == 1520 and len(held_out) == 1483
+
+
+def test_the_settings_of_both_builds_are_those_of_a_measurement(tmp_path):
+    paths = [tmp_path / name for name in ("model", "first", "second", "neutral.jsonl")]
+    for classifiers in (paths[1:2], paths[1:3]):
+        settings = build.measure_settings(tmp_path, paths[0], classifiers, paths[3], PromptSettings(), seed=3)
+        chosen = (settings.generation_bias.style_classifier, settings.generation_bias.second_style_classifier)
+        assert [it.name for it in chosen if it is not None] == [str(path) for path in classifiers]
+        assert settings.output_dir == tmp_path / "measured" and settings.seed == 3
+    built_in = check.measure_settings(0, str(paths[0]), str(paths[1])).generation_bias
+    assert built_in.style_classifier.name == str(paths[1]) and built_in.second_style_classifier is None

@@ -25,7 +25,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, find_score, read_scores
 from evenhand.evaluation.runs.files import write_json, write_text
-from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, TrainClassifierSettings
 from evenhand.recipes.train_classifier import CLASSIFIER, train_classifier
@@ -78,23 +78,7 @@ def measure_models(
     Args:
         options: `data`, the folder of the data, and `seed`.
     """
-    models = [ModelSettings(name=str(path)) for path in classifiers]
-    measure(
-        MeasureSettings(
-            model=ModelSettings(name=str(dialogue_model)),
-            prompts=prompts,
-            generation_bias=GenerationSettings(
-                style_classifier=models[0],
-                second_style_classifier=models[1] if len(models) > 1 else None,
-                style_clusters="go_emotions",
-                neutral_dialogue=str(neutral),
-            ),
-            split="all",
-            seed=options["seed"],
-            **SILENT,
-            output_dir=folder / "measured",
-        )
-    )
+    measure(measure_settings(folder, dialogue_model, classifiers, neutral, prompts, options["seed"]))
     scores, measured = read_scores(folder / "measured" / SCORES), read_styled_run(folder / "measured")
     bank, emotions = data.bank(options["data"]), data.emotions(options["data"])
     planted, numbers = comments.plan(emotions), {"seed": options["seed"], "responses": len(measured.responses)}
@@ -121,6 +105,27 @@ def measure_models(
     numbers["bank_perplexity"] = _perplexity(dialogue_model, measured, bank[TEXT].tolist())
     _write_examples(folder / "responses.txt", measured, options["seed"])
     return numbers
+
+
+def measure_settings(
+    folder: Path, dialogue_model: Path, classifiers: Sequence[Path], neutral: Path, prompts: PromptSettings, seed: int
+) -> MeasureSettings:
+    """Return the settings of `measure_models`: one or two style classifiers; the run is in `folder`/measured."""
+    models = [StyleClassifierSettings(name=str(path)) for path in classifiers]
+    return MeasureSettings(
+        model=ModelSettings(name=str(dialogue_model)),
+        prompts=prompts,
+        generation_bias=GenerationSettings(
+            style_classifier=models[0],
+            second_style_classifier=models[1] if len(models) > 1 else None,
+            style_clusters="go_emotions",
+            neutral_dialogue=str(neutral),
+        ),
+        split="all",
+        seed=seed,
+        **SILENT,
+        output_dir=folder / "measured",
+    )
 
 
 def find_problems(numbers: dict[str, float]) -> list[str]:

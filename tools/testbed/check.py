@@ -21,7 +21,7 @@ from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.results import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.evaluation.settings import TESTBED, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
 from evenhand.recipes.testbed import frequencies, grammar, pairs
@@ -71,7 +71,7 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     m_d − m̄ of the descriptors' mean styles (D × S values) with the classifier's expected deviations, where the measured
     variance is corrected for sampling noise (pooled FGB*); `correlation_with_noise` is without this correction.
     """
-    measure(_settings(seed, ModelSettings(name=str(dialogue_model)), ModelSettings(name=str(style_classifier)), folder))
+    measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder))
     scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
@@ -109,7 +109,7 @@ def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -
     new = np.array([is_new_to_both(text) for text in texts])
     maps = dict(zip(texts, vectors, strict=True))
     classifier_map = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
-    seen = grammar.truth(measurement_prompts(measure_config(_settings(seed), "generation_bias")), classifier_map)
+    seen = grammar.truth(measurement_prompts(measure_config(measure_settings(seed), "generation_bias")), classifier_map)
     return {
         "second_seed": seed,
         **_classifier_numbers("second_classifier", vectors, is_new_to_both),
@@ -192,18 +192,15 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
     return numbers
 
 
-def _settings(
-    seed: int,
-    model: ModelSettings | None = None,
-    style_classifier: ModelSettings | None = None,
-    folder: Path = Path("measured"),
+def measure_settings(
+    seed: int, model: str = TESTBED, style_classifier: str = TESTBED, folder: Path = Path("measured")
 ) -> MeasureSettings:
     """Return the settings of `measure` for the testbed's dialogue model, without a second style classifier."""
     return MeasureSettings(
-        model=model or ModelSettings(),
+        model=ModelSettings(name=model),
         prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
         generation_bias=GenerationSettings(
-            style_classifier=style_classifier or ModelSettings(), second_style_classifier=None
+            style_classifier=StyleClassifierSettings(name=style_classifier), second_style_classifier=None
         ),
         split="all",
         seed=seed,
