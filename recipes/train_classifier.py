@@ -162,9 +162,18 @@ def _read(settings: TrainClassifierSettings) -> Texts:
         texts, labels = texts + dev_texts, labels + dev_labels
         train, test = (np.append(mask, np.zeros(len(dev_texts), dtype=bool)) for mask in (train, test))
     dev = np.arange(len(texts)) >= len(texts) - len(dev_texts)
-    names = sorted({name for row_labels in labels for name in row_labels})
+    names = _output_order(settings, sorted({name for row_labels in labels for name in row_labels}))
     truth = np.array([[name in row_labels for name in names] for row_labels in labels])
     return Texts(texts, truth, names, train, dev, test, blank)
+
+
+def _output_order(settings: TrainClassifierSettings, names: list[str]) -> list[str]:
+    """Return the names of the labels, in the order of the outputs of a classifier that has the same labels."""
+    if not settings.model:
+        return names
+    config = load_config(ModelSettings(name=settings.model))
+    outputs = [config.id2label[n] for n in sorted(config.id2label)] if _is_classifier(config) else []
+    return outputs if sorted(outputs) == names else names
 
 
 def _train(settings: TrainClassifierSettings, data: Texts) -> Path:

@@ -6,6 +6,9 @@ import torch
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+# These use the number of a key's column, also of padding between the prefix and the rest: MPT as the distance of ALiBi,
+# GPT-Neo for the window of its local layers.
+COUNTS_PADDING = ("mpt", "gpt_neo")
 MIN_SHARED_TOKENS = 8  # a shorter prefix is read with each row, because a pass of the model has a fixed cost
 
 
@@ -31,8 +34,11 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
     At least one token of each row is not part of the prefix, because its logits are needed. The result is 0 for a
-    single row, for a short prefix, and if `has_attention_only`, with the same `sliding_windows`, is false.
+    single row, for a short prefix, for COUNTS_PADDING, and if `has_attention_only`, with the same `sliding_windows`, is
+    false.
     """
+    if model.config.model_type in COUNTS_PADDING:
+        return 0
     # The first and the last row in lexicographic order differ no later than any other two.
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
     if len(rows) == 1 or shared < MIN_SHARED_TOKENS:

@@ -42,6 +42,7 @@ MAX_CHARACTERS = 6000  # of a text; longer texts are truncated
 TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API allows
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 LOGPROBS, STRUCTURED, PLAIN = "log-probabilities", "repeated structured answers", "repeated answers"
+REJECTS_TEXT = (400, 413, 422)  # HTTP statuses of requests whose text is filtered, too long, or invalid
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the three kinds of answers
 
 
@@ -132,7 +133,7 @@ def judge_texts(judge: StyleJudge, texts: Sequence[str]) -> tuple[np.ndarray, np
         parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
         with _named_errors():
             model = judge.settings.served_model()
-            answered = fetch_answers(model, bodies, parse=parse, rejected=lambda error: {}) if bodies else ()
+            answered = fetch_answers(model, bodies, parse=parse, rejected=_without_style) if bodies else ()
             for _, batch in answered:
                 drawn += batch
                 done = {}
@@ -146,6 +147,11 @@ def judge_texts(judge: StyleJudge, texts: Sequence[str]) -> tuple[np.ndarray, np
     undefined = [math.nan] * len(judge.labels)
     probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
     return probabilities.reshape(len(texts), len(judge.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
+
+
+def _without_style(error: UnsupportedRequest) -> Mapping[str, float] | InputError:
+    """Return an answer without a label if the server rejects this text, else the error (402: no credit is left)."""
+    return {} if error.status in (None, *REJECTS_TEXT) else error
 
 
 def _probabilities(answers: Sequence[Mapping[str, float]], n_labels: int) -> list[float] | None:

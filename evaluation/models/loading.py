@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
+import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
 from transformers import (
@@ -44,14 +45,14 @@ Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
 THE_MODEL = "the model in training"  # the name of a model that was not loaded by name
 KINDS = ("auto", "dialogue", "chat", "encoder_decoder")
-# The fields of a checkpoint's generation config that are used; decoding defaults are not.
+# The fields of a checkpoint's generation config that are used; decoding defaults are not, nor an EOS that is forced as
+# the last token, which would hide that a response was cut.
 SPECIAL_TOKENS = (
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
     "decoder_start_token_id",
     "forced_bos_token_id",
-    "forced_eos_token_id",
 )
 # Errors of a broken chat template, raised by Jinja or by the Python code that the template calls.
 TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
@@ -107,7 +108,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
     if kind == "chat" and not tokenizer.chat_template:
         raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
-    _set_special_tokens(name, network, tokenizer)
+    _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)
     network = move_to_device(network, model)
@@ -126,8 +127,8 @@ def loaded_dialogue_model(
     tokenizer = copy.deepcopy(tokenizer)
     inner = network.get_base_model() if hasattr(network, "get_base_model") else network
     generation_config = inner.generation_config
-    _set_special_tokens(THE_MODEL, inner, tokenizer)
     kind = _context_format(tokenizer, bool(inner.config.is_encoder_decoder))
+    _set_special_tokens(THE_MODEL, inner, tokenizer, kind)
     hook = _copy_head_input(inner)
     try:
         yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
@@ -279,10 +280,24 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
 
-def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Return the first special token that the chat template writes after an answer; None if there is none."""
+    chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
+    try:
+        _, found, rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")
+    except TEMPLATE_ERRORS:
+        return None
+    tokens = tokenizer(rest, add_special_tokens=False)["input_ids"] if found else []
+    added = tokenizer.added_tokens_decoder
+    return next((token for token in tokens if token in added and added[token].special), None)
+
+
+def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str) -> None:
     """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config.
 
-    The files of the model are not changed.
+    A response ends at the EOS of the generation config or of the tokenizer, or at the end of a turn of a chat: a tuned
+    model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only. The files of the
+    model are not changed.
 
     Raises:
         InputError: The tokenizer has no EOS, or an encoder-decoder's tokenizer has no padding token.
@@ -305,7 +320,9 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):
         settings["bad_words_ids"] = padding
-    settings.setdefault("eos_token_id", tokenizer.eos_token_id)
+    ends = [tokenizer.eos_token_id, _end_of_turn(tokenizer) if kind == "chat" else None]
+    stops = [*np.atleast_1d(settings.get("eos_token_id", [])).tolist(), *(end for end in ends if end is not None)]
+    settings["eos_token_id"] = list(dict.fromkeys(map(int, stops)))
     settings.setdefault("pad_token_id", tokenizer.pad_token_id)
     model.generation_config = GenerationConfig(**settings)
 

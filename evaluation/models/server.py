@@ -38,7 +38,12 @@ Parsed = TypeVar("Parsed")
 
 
 class UnsupportedRequest(InputError):
-    """Error: the server rejects a request, or the answer lacks requested data, so that a retry would fail too."""
+    """Error: the server rejects a request, or the answer lacks requested data, so that a retry would fail too.
+
+    status: the HTTP status of the rejection; None if the answer lacks data.
+    """
+
+    status: int | None = None
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,9 +294,11 @@ def _refusal_error(model: ModelSettings, error: Any) -> InputError:
         return InputError(_failure_message(model, f"status {status}"))
     detail = error.body.get("detail") if isinstance(error.body, Mapping) else None  # FastAPI's field for the reason
     reason = _redact_key(str(detail) if detail else first_line(error))[:300]
-    return UnsupportedRequest(
+    rejection = UnsupportedRequest(
         f"model.server: {model.server} rejects a request (model {model.name}, api {model.api}): {reason}"
     )
+    rejection.status = status
+    return rejection
 
 
 def _redact_key(text: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from evenhand.evaluation.datasets.labelled_texts import hold_out
 from evenhand.evaluation.models.classifier_labels import find_label
@@ -211,6 +211,21 @@ def test_it_starts_from_an_encoder(tagged, tmp_path):
     counts = np.array([sum(label in column for column in columns) for label in ("kind", "rude", "strange")])
     change = trained.classifier.bias.detach().numpy() - np.log((counts + 1) / (401 - counts))
     assert 1e-3 < np.abs(change).max() < 0.2
+
+
+def test_a_classifier_with_the_same_labels_keeps_its_outputs(tagged, tmp_path):
+    labels = dict(enumerate(("strange", "kind", "rude")))  # not sorted
+    words = word_tokenizer(_lines(tagged["texts"]))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32, id2label=labels)
+    classifier = BertForSequenceClassification(config)
+    classifier.save_pretrained(tmp_path / "first")
+    words.save_pretrained(tmp_path / "first")
+    again = {"model": str(tmp_path / "first"), "epochs": 1, "learning_rate": 1e-9}
+    train_classifier(TrainClassifierSettings(**tagged, **again, output_dir=tmp_path / "run"))
+    trained = load_style_classifier(str(tmp_path / "run" / "classifier"), field="classifier")
+    assert trained.labels == ("strange", "kind", "rude")
+    torch.testing.assert_close(trained.model.classifier.weight, classifier.classifier.weight, atol=1e-5, rtol=0)
 
 
 def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):

@@ -1,15 +1,18 @@
 """Generation on tiny random models of several architectures."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, generation, logits_processors
+from evenhand.evaluation.models.common_prefix import shared_tokens
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
@@ -286,6 +289,12 @@ def test_a_common_prefix_is_read_once(architecture):
     together = generate_in_order(model, contexts, range(4), arguments)
     assert positions[:2] == ([4 * 14, 4] if architecture == "sliding" else [9, 4 * 5])
     assert together == generate_in_order(model, contexts, range(4), arguments, batch_size=1)
+
+
+@pytest.mark.parametrize("name", ["MptConfig", "GPTNeoConfig"])
+def test_models_that_count_padding_share_no_prefix(name):
+    model = SimpleNamespace(config=getattr(transformers, name)())
+    assert shared_tokens(model, [list(range(20)), [*range(19), 7]], sliding_windows=False) == 0
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "bart"])

@@ -11,6 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
 from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 from evenhand.evaluation.models.judges import judge_facts
+from evenhand.evaluation.models.server import UnsupportedRequest
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
 from tests.fault_server import serving
@@ -154,3 +155,10 @@ def test_unusable_settings_and_caches_are_errors(settings, tmp_path):
     (tmp_path / "c.sqlite").write_text("no database" * 100)
     with pytest.raises(InputError, match="judge.cache: .* cannot be used"):
         judge_facts(settings("http://127.0.0.1:1/v1", cache=tmp_path / "c.sqlite"))
+
+
+@pytest.mark.parametrize(("status", "is_cached"), [(400, True), (402, False), (404, False), (422, True)])
+def test_only_a_rejected_text_is_cached_as_without_style(status, is_cached):
+    error = UnsupportedRequest("no")
+    error.status = status
+    assert judges._without_style(error) == ({} if is_cached else error)

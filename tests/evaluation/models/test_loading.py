@@ -12,6 +12,7 @@ from peft import LoraConfig, get_peft_model
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_weights
+from evenhand.evaluation.models.contexts import end_of_response
 from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model, model_kind
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ModelSettings
@@ -99,6 +100,28 @@ def test_kinds_by_config_template_and_request(folder, tmp_path):
         load_dialogue_model(str(tmp_path / "bart"))
     save_tokenizer(tmp_path / "bart", pad_token="<unk>")
     assert kind_of(tmp_path / "bart") == "encoder_decoder"
+
+
+def test_a_response_ends_where_config_tokenizer_or_template_end_it(folder):
+    stops = lambda: list(load_dialogue_model(str(folder)).model.generation_config.eos_token_id)  # noqa: E731
+    assert stops() == [0]
+    transformers.GenerationConfig(eos_token_id=[5, 0], forced_eos_token_id=5).save_pretrained(folder)
+    assert stops() == [5, 0]
+    assert load_dialogue_model(str(folder)).model.generation_config.forced_eos_token_id is None
+    transformers.GenerationConfig(eos_token_id=5).save_pretrained(folder)
+    assert stops() == [5, 0]  # the tokenizer's EOS, too
+    turns = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }}<turn>\n{% endfor %}"
+    tokenizer = save_tokenizer(folder, chat_template=turns)
+    tokenizer.add_tokens(["<turn>"], special_tokens=True)
+    tokenizer.save_pretrained(folder)
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder)
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(folder)
+    transformers.GenerationConfig(eos_token_id=5).save_pretrained(folder)
+    loaded = load_dialogue_model(str(folder))
+    end = tokenizer.convert_tokens_to_ids("<turn>")
+    assert loaded.kind == "chat" and list(loaded.model.generation_config.eos_token_id) == [5, 0, end]
+    assert end_of_response(loaded) == end
 
 
 def adapter_of(folder, path, base_name):
