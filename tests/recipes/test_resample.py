@@ -72,6 +72,6 @@ def test_deterministic_decoding_and_files_of_responses_have_no_candidates(finish
     file = {"responses": str(tmp_path / "own.jsonl"), "model": {"name": "own"}}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: only a model"):
         measure(checked(MeasureSettings, settings | file, "test"))
-    loop_settings = {"methods": ["resample"], "second_decoding": {"preset": "paper"}, "report_to": "none"}
+    loop_settings = {"methods": ["resample"], "measure": {"decoding": {"preset": "paper"}}, "report_to": "none"}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):
         loop(checked(LoopSettings, loop_settings | {"output_dir": str(tmp_path / "loop")}, "test"))
