@@ -194,6 +194,7 @@ def write_report(
             for plan in plans
         ]
     )
+    points = _with_all_columns(points)
     mixed_columns = [name for name in swept if points[name].dtype == object]
     path = folder / f"{POINTS}.parquet"
     points = points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns})
@@ -226,13 +227,17 @@ def read_sweep(folder: Path) -> Sweep:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
         points = read_table(folder / f"{POINTS}.parquet")
-        points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))  # an older sweep has fewer
-        return Sweep(**description, points=points, links=links, folder=folder)
+        return Sweep(**description, points=_with_all_columns(points), links=links, folder=folder)  # old ones have fewer
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
             f"--output_dir {folder}."
         ) from None
+
+
+def _with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of points, with COLUMNS that it lacks as NaN."""
+    return points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
 
 
 def _links(folder: Path, plans: Sequence[Plan], points: pd.DataFrame, swept: Sequence[str]) -> list[Link]:
