@@ -10,12 +10,12 @@ import matplotlib
 import numpy as np
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_cells, sample_descriptors, select_prompts
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, select_prompts
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread

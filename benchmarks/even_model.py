@@ -19,8 +19,8 @@ import pandas as pd
 from transformers import AutoTokenizer
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.datasets.prompt_files import load_personas
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.data.prompt_files import load_personas
+from evenhand.evaluation.score import read_scores
 from evenhand.recipes.command_line import main as evenhand
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.output import change_columns

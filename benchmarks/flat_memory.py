@@ -28,10 +28,10 @@ from evenhand.evaluation.families.generation_bias.collect.rows import read_style
 from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks, copy_rows
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold
 from evenhand.mitigation.labelling.projection import bias_values

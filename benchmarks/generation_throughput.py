@@ -20,14 +20,14 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompt_files import load_personas
-from evenhand.evaluation.datasets.prompts import sample_cells
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompt_files import load_personas
+from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.results import PERSONA, TEXT
+from evenhand.evaluation.score import PERSONA, TEXT
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 PERSONA_SHARE = 0.2

@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.score import read_scores
 from evenhand.evaluation.settings import ModelSettings
 
 

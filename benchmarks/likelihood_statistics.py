@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.measuring import parse_options, peak_memory, timed
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.pairs import pair_effects
 from evenhand.evaluation.families.likelihood_bias.rows import perplexity, select_scored_prompts
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 
 SCIPY_PAIRS = 500  # number of tests that SciPy computes one at a time for comparison
 

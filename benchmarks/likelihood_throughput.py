@@ -20,8 +20,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
 from benchmarks.measuring import NO_BFLOAT16, SHARED, has_bfloat16, parse_options, peak_memory, timed
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_descriptors
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_descriptors
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     count_positions,
@@ -30,9 +30,9 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     sum_sequences,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import start_logging
+from evenhand.evaluation.score import TEXT
 
 FEW = 256  # number of sentences scored in emulated bfloat16 if the processor has none
 

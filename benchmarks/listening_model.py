@@ -19,8 +19,8 @@ import yaml
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.datasets.prompt_files import load_personas
-from evenhand.evaluation.results import AXIS, DESCRIPTOR
+from evenhand.evaluation.data.prompt_files import load_personas
+from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.recipes.command_line import main as evenhand
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
 from tools.testbed import dialogue

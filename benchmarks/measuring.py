@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
 TEMPLATES, DESCRIPTORS, AXES = 26, 200, 13  # numbers in `make_prompts`

@@ -49,8 +49,8 @@ from benchmarks.random_models import (
     tuning_data,
     words_tokenizer,
 )
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_descriptors
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_descriptors
 from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.batches import free_gpu_memory, is_out_of_memory
 from evenhand.evaluation.models.checkpoints import resolve_device
@@ -60,7 +60,7 @@ from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier, style_vectors
-from evenhand.evaluation.results import TEXT
+from evenhand.evaluation.score import TEXT
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import tune

@@ -25,11 +25,11 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from benchmarks.measuring import NO_BFLOAT16, SHARED, has_bfloat16, parse_options, timed
-from evenhand.evaluation.datasets.sentence_pairs import read_pairs, resolve_pairs_file
+from evenhand.evaluation.data.sentence_pairs import read_pairs, resolve_pairs_file
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel
-from evenhand.evaluation.results import LESS, MORE
+from evenhand.evaluation.score import LESS, MORE
 
 Sentences = tuple[list[list[int]], list[list[int]]]  # token ids and the positions to mask, alternately more and less
 PEAK_SHAPE = (2048, 768, 3072)

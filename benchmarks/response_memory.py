@@ -47,10 +47,10 @@ from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.likelihood.tokens import score_bytes
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier
-from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 

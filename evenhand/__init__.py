@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
-    from evenhand.evaluation.datasets.mentions import clean_response
-    from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+    from evenhand.evaluation.data.mentions import clean_response
+    from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
     from evenhand.evaluation.families.generation_bias.collect.resampling import draw_response
     from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     )
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
-    from evenhand.evaluation.results import BiasScore, signature_line
+    from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.labelling.labels import label_responses
     from evenhand.mitigation.training.bias_callback import BiasCallback
     from evenhand.recipes.check import assert_no_worse
@@ -59,8 +59,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "evaluation.datasets.mentions": ("clean_response",),
-    "evaluation.datasets.style_clusters": ("load_style_clusters",),
+    "evaluation.data.mentions": ("clean_response",),
+    "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
     "evaluation.families.generation_bias.collect.resampling": ("draw_response",),
     "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
@@ -74,7 +74,7 @@ _MODULES = {
     ),
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),
-    "evaluation.results": ("BiasScore", "signature_line"),
+    "evaluation.score": ("BiasScore", "signature_line"),
     "mitigation.labelling.labels": ("label_responses",),
     "mitigation.training.bias_callback": ("BiasCallback",),
     "recipes.check": ("assert_no_worse",),

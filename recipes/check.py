@@ -19,7 +19,7 @@ from evenhand.evaluation.families.generation_bias.compare import HEADLINE, check
 from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.multiple_testing import holm, risen
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,

@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.models.model_paths import hub_repository
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
-from evenhand.evaluation.results import BiasScore, display_name, find_score
+from evenhand.evaluation.score import BiasScore, display_name, find_score
 from evenhand.mitigation.training.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 

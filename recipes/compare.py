@@ -16,10 +16,10 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.score import find_score
 from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.labelling.page import plan_section
 from evenhand.mitigation.methods import load_method

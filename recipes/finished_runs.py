@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.checking import checked, settings_of_run
 from evenhand.recipes.settings import MeasureSettings, TuneSettings

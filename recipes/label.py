@@ -12,11 +12,11 @@ import pandas as pd
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values

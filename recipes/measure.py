@@ -10,11 +10,11 @@ from evenhand.evaluation import families
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import BiasScore, display_name, write_scores
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.score import BiasScore, display_name, write_scores
 from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
+from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.collect.rows import BUCKET
@@ -20,7 +20,8 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
-from evenhand.evaluation.results import (
+from evenhand.evaluation.runs.files import write_text
+from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
     PERSONA,
@@ -31,7 +32,6 @@ from evenhand.evaluation.results import (
     find_score,
     signature_line,
 )
-from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.settings import TESTBED
 from evenhand.recipes.checking import checked
 from evenhand.recipes.measure import measure

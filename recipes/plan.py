@@ -10,8 +10,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
 from evenhand.evaluation.statistics.resolution import Design
 from evenhand.evaluation.statistics.sample_size import (

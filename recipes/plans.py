@@ -17,10 +17,10 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, ResamplingSettings, samples
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.results import display_name, find_score, read_scores
 from evenhand.evaluation.runs.files import check_links_inside
 from evenhand.evaluation.runs.lock import TRACKERS
 from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
+from evenhand.evaluation.score import display_name, find_score, read_scores
 from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command

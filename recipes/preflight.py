@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from evenhand.evaluation import families
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.generation_bias.settings import FIRST, classifiers
 from evenhand.evaluation.models.judge_files import classifier_styles

@@ -20,7 +20,6 @@ from evenhand.evaluation.rating.server import Rating, listen, load_token, rating
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk, sha256_of, write_text
 from evenhand.evaluation.runs.lock import TRACKERS, run_lock
@@ -29,6 +28,7 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import start_tracking
+from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings

@@ -8,8 +8,8 @@ import pandas as pd
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, select_texts
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
-from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.runs.files import write_text
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.mean_bias_values import BiasDirections
 from evenhand.mitigation.labelling.projection import bias_values

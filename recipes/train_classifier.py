@@ -34,17 +34,17 @@ from transformers import (
     TrainingArguments,
 )
 
-from evenhand.evaluation.datasets.labelled_texts import hold_out, read_labelled_texts
+from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.revisions import first_line, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-from evenhand.evaluation.results import BiasScore, write_scores
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of, write_text
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import AUTO, ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.mitigation.training.adapter import atomic_write_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
@@ -21,7 +21,12 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
-from evenhand.evaluation.results import (
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.progress import planned_work
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import (
     AXIS,
     CUT,
     DESCRIPTOR,
@@ -33,11 +38,6 @@ from evenhand.evaluation.results import (
     TEXT,
     WEIGHT,
 )
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.progress import planned_work
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
-from evenhand.evaluation.results import write_scores
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.score import write_scores
 
 
 def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:

@@ -10,9 +10,9 @@ import pandas as pd
 from evenhand.evaluation.families.generation_bias.collect.rows import style_table
 from evenhand.evaluation.families.generation_bias.metric import generation_bias, styled_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.results import PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
 from evenhand.recipes.settings import MeasureSettings
 
 STYLES = ("x", "y", "z")

@@ -19,7 +19,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.tables import Table
 from evenhand.evaluation.report.terminal import print_page
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from tests.parsed_page import assert_inert
 
 HOSTILE = (

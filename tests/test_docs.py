@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.datasets.prompt_files import read_prompts
-from evenhand.evaluation.datasets.response_files import prompts_from_responses, read_responses
+from evenhand.evaluation.data.prompt_files import read_prompts
+from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
 from evenhand.recipes.command_line import command_parser, merge_settings, parse
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.score import read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.training.data import TuningData, hold_out
 from evenhand.mitigation.training.settings import TuningSettings

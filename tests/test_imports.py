@@ -59,7 +59,7 @@ def packages(names: set[str]) -> set[str]:
         ("from ...recipes import measure", {"recipes"}),
         ("from . import files", {"evaluation"}),
         ("if True:\n    import_module('evenhand.recipes.label')", {"recipes"}),
-        ("import torch, evenhand.evaluation.results", {"evaluation"}),
+        ("import torch, evenhand.evaluation.score", {"evaluation"}),
         ("from recipes_of_mine import measure", set()),
     ],
 )

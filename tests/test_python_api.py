@@ -13,7 +13,7 @@ import pytest
 
 import evenhand
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.score import read_scores
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure

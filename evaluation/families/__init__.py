@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
     from evenhand.evaluation.report.page import Page
-    from evenhand.evaluation.results import BiasScore
     from evenhand.evaluation.runs.run import Run
+    from evenhand.evaluation.score import BiasScore
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class FamilyRun:
     @cached_property
     def scores(self) -> "list[BiasScore]":
         """All scores in the folder."""
-        from evenhand.evaluation.results import read_scores
+        from evenhand.evaluation.score import read_scores
 
         return read_scores(self.folder / "scores.json")
 
     @property
     def model_name(self) -> str:
         """The displayed name of the measured model. An absolute path is shortened to its last three parts."""
-        from evenhand.evaluation.results import display_name
+        from evenhand.evaluation.score import display_name
 
         return display_name(self.config.model.name)
 
@@ -129,7 +129,7 @@ class FamilyRun:
 
     def signature_lines(self, *metrics: str) -> list[str]:
         """Return [the signature line of the first score whose metric is in `metrics`], or [] if there is none."""
-        from evenhand.evaluation.results import signature_line
+        from evenhand.evaluation.score import signature_line
 
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
 

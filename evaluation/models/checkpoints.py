@@ -40,8 +40,8 @@ from evenhand.evaluation.models.revisions import (
     local_folder,
     model_revision,
 )
-from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")

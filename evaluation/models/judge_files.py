@@ -17,7 +17,7 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.files import read_yaml, sha256_of
 from evenhand.evaluation.settings import CheckpointSettings
 
-FILES = Path(__file__).resolve().parents[1] / "datasets" / "data" / "judges"
+FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
 INSTRUCTION = "Which of these labels describes the style of the text best?"
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import LogitsProcessorList, MBartTokenizer, PreTrainedTokenizerBase
 
-from evenhand.evaluation.datasets.gendered_translations import find_language
+from evenhand.evaluation.data.gendered_translations import find_language
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.batches import (
     activations_bytes,

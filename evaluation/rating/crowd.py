@@ -11,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE, FIRST, other_side
 from evenhand.evaluation.rating.votes import Vote, rater_name
-from evenhand.evaluation.results import PROMPT_ID, TEXT
+from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 COLUMNS = ("rater", PROMPT_ID, "question", "choice")

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from evenhand.evaluation.rating.pairs import AFTER
-from evenhand.evaluation.results import AXIS, PROMPT_ID, BiasScore
+from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore
 from evenhand.evaluation.statistics.shares import share_score
 
 WIN_RATE, PAIR_WIN_RATE, ALPHA, LEFT_SHARE = "win_rate", "pair_win_rate", "krippendorff_alpha", "left_share"

@@ -12,7 +12,7 @@ from evenhand.evaluation.report.numbers import before_after, number, sanitize, v
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, p_cell, score_cell, score_row
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
 
 PAIRS, VOTES = "pairs", "votes"  # units of a share
 METRICS = {PAIRS: PAIR_WIN_RATE, VOTES: WIN_RATE}

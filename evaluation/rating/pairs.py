@@ -9,8 +9,8 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 
 BEFORE, AFTER = SIDES = "before", "after"
 FIRST = "first"  # column of the pairs: the side of response_1 in the file for crowdsourcing platforms

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 
 PAPER = "paper"
-DATA = Path(__file__).resolve().parents[1] / "datasets" / "data" / "rating"
+DATA = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 
 
 def questions_file(name_or_path: str) -> Path:

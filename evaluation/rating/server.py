@@ -33,8 +33,8 @@ from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.results import PROMPT_ID, TEXT
 from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
+from evenhand.evaluation.score import PROMPT_ID, TEXT
 
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

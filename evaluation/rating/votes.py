@@ -17,7 +17,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import SIDES
-from evenhand.evaluation.results import PROMPT_ID
+from evenhand.evaluation.score import PROMPT_ID
 
 log = logging.getLogger("evenhand")
 

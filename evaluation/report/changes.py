@@ -8,7 +8,7 @@ from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
 from evenhand.evaluation.report.tables import count_cells, number_cell, p_cell, score_cell, score_marks
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 
 MAX_LABEL = 240
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import value_or
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 

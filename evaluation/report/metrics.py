@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Literal
 
 from evenhand.evaluation.report.numbers import interval, number
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 
 RATING = "evenhand.evaluation.rating.metrics"
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from evenhand.evaluation.results import BiasScore, display_name
+from evenhand.evaluation.score import BiasScore, display_name
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 UNIT = "×10⁻³"

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.table_data import Table
-from evenhand.evaluation.results import display_name
+from evenhand.evaluation.score import display_name
 
 
 @dataclass(frozen=True)

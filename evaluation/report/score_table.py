@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.results import BiasScore, signature_line
+from evenhand.evaluation.score import BiasScore, signature_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

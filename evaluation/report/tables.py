@@ -7,7 +7,7 @@ from dataclasses import replace
 from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_for_interval, interval, number, p_value, sanitize
 from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
 
 log = logging.getLogger("evenhand")

@@ -8,7 +8,7 @@ import krippendorff
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval
 from evenhand.evaluation.statistics.shares import share_score
 

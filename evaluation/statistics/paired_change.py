@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval, normal_p_value, share_change_interval
 from evenhand.evaluation.statistics.one_sample_tests import sign_test
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval
 
 EXACT_UP_TO = 8  # 8! = 40,320 orders are enumerated quickly; for more pairs the t approximation is close

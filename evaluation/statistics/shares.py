@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import share_interval
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.mentions import replace_mentions
-from evenhand.evaluation.datasets.other_people import other_people
+from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.text_quality import repeats_prompt
-from evenhand.evaluation.results import BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.projection import BIAS, assign_labels, bias_values
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.rows import Rows, blocks, copy_rows, finite_rows
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import factorize, to_codes
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, project
 

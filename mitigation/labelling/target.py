@@ -32,8 +32,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, KIND, UNIT
 from evenhand.evaluation.rows import blocks, copy_rows
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, UNIT
 from evenhand.evaluation.statistics.cells import (
     Cells,
     arrange_cells,

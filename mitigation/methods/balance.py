@@ -10,7 +10,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import WEIGHT
+from evenhand.evaluation.score import WEIGHT
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 
 TRAINER = "sft"

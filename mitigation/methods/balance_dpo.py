@@ -16,7 +16,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, TEMPLATE, WEIGHT
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEMPLATE, WEIGHT
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
     check_labelled,

@@ -11,7 +11,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.families.generation_bias.metric import styled_responses
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled
 from evenhand.mitigation.labelling.target import fit_target

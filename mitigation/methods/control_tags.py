@@ -9,7 +9,7 @@ style drifts towards the style of the responses labelled `no_bias`.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.results import LABEL, PERSONA, TEXT
+from evenhand.evaluation.score import LABEL, PERSONA, TEXT
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
     check_labelled,

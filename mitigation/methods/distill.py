@@ -13,9 +13,9 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.other_people import several_people
+from evenhand.evaluation.data.other_people import several_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, TEMPLATE, TEXT
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEMPLATE, TEXT
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
     check_labelled,

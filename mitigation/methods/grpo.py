@@ -22,7 +22,7 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import other_p
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import StyleClassifier
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
 from evenhand.mitigation.labelling.projection import descriptor_means, project

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from transformers import TrainerState
 
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
@@ -27,7 +27,9 @@ from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.decoding import decoding as decoding_arguments
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
-from evenhand.evaluation.results import (
+from evenhand.evaluation.runs.files import atomic_write
+from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
     PERSONA,
@@ -38,8 +40,6 @@ from evenhand.evaluation.results import (
     BiasScore,
     find_score,
 )
-from evenhand.evaluation.runs.files import atomic_write
-from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.training.callbacks import MeasureCallback
 
 log = logging.getLogger("evenhand")

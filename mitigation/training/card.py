@@ -5,7 +5,7 @@ from typing import Any
 
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.model_paths import is_gguf
-from evenhand.evaluation.results import display_name
+from evenhand.evaluation.score import display_name
 
 
 def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:

@@ -20,8 +20,8 @@ from evenhand.evaluation.models.checkpoints import load_config, resolve_device
 from evenhand.evaluation.models.loading import DialogueModel, load_control_tag, model_kind, text_generation_class
 from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
-from evenhand.evaluation.results import LABEL
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.score import LABEL
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments

@@ -13,8 +13,8 @@ from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.score import display_name
 from evenhand.mitigation.training.settings import TuningSettings
 
 MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20

@@ -13,9 +13,9 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, score_tex
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table
-from evenhand.evaluation.results import PROMPT_ID, BiasScore
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import PROMPT_ID, BiasScore
 
 text = Sentences(__file__)
 

@@ -17,7 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
 from evenhand.evaluation.models.contexts import close_reasoning
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import display_name
+from evenhand.evaluation.score import display_name
 from evenhand.mitigation.labelling.labelled_responses import CUT_SUFFIX
 from evenhand.mitigation.training.adapter import atomic_write_folder, portable_name
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments

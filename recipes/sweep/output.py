@@ -20,10 +20,10 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.results import BiasScore, find_score, read_scores
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import start_tracking
+from evenhand.evaluation.score import BiasScore, find_score, read_scores
 from evenhand.mitigation.labelling.page import PLAN, THRESHOLD, plan_row
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import read_settings

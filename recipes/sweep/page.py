@@ -11,8 +11,8 @@ from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Page, Section
-from evenhand.evaluation.results import display_name
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.criteria import best_setting, evaluate_settings, inconclusive_settings, settings_that_meet
 from evenhand.recipes.sweep.setting_effects import setting_effects

@@ -16,7 +16,7 @@ import pandas as pd
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation

@@ -18,8 +18,8 @@ import pandas as pd
 import yaml
 from scipy.special import logsumexp
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
@@ -28,7 +28,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     SENTENCE_COLUMNS,
     select_scored_prompts,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"
 DATASET = "paper"  # the edition with the grammar's sentences

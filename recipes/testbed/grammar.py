@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
 from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan
 from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
 

@@ -20,7 +20,7 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"
 PLANTED = "planted"  # the column with the size of the planted stereotype: a key of `planted` in the file

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
+from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 
 Cut = tuple[str, dict[str, str], list[int]]  # metric, group of its score, columns of the style vectors
 

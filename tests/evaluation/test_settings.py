@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import select_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes.ablate import plan_point
 from evenhand.recipes.checking import checked
 from evenhand.recipes.preflight import distinct_points, points

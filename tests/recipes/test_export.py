@@ -19,9 +19,9 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.results import BiasScore, write_scores
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
+from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import export, tagged_template
 from evenhand.recipes.export_card import _results

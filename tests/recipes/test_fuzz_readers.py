@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import BiasScore, read_scores, write_scores
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.score import BiasScore, read_scores, write_scores
 from evenhand.recipes import command_line, compare, label, measure, rate, testbed, train_classifier, tune
 from evenhand.recipes.settings import LabelSettings, RateSettings
 from tests.bad_input import NO_TEXT, ODD_JSON, TINY_TAXONOMY, written_taxonomy

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation import families
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import select_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import PRESETS, decoding
 from evenhand.evaluation.runs.run_paths import with_relative_paths

@@ -8,7 +8,7 @@ import pytest
 
 import evenhand
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, label_agreement
 from evenhand.recipes.checking import checked

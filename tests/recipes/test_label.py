@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.results import PROMPT_ID
+from evenhand.evaluation.score import PROMPT_ID
 from evenhand.recipes.label import label
 from evenhand.recipes.settings import LabelSettings
 from tests.measured_runs import write_measured

@@ -13,8 +13,8 @@ import pandas as pd
 import psutil
 import pytest
 
-from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.score import find_score, read_scores
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.settings import Settings as PairSettings
 from evenhand.evaluation.families.translation_bias.settings import Settings as TranslationSettings
-from evenhand.evaluation.results import read_scores, signature_line
+from evenhand.evaluation.score import read_scores, signature_line
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import measure

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from evenhand.evaluation import families
-from evenhand.evaluation.results import read_scores
+from evenhand.evaluation.score import read_scores
 from evenhand.recipes.settings import FAMILY
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -33,7 +33,7 @@ def inputs(config):
     return {"dataset": config.prompts.dataset, "model": config.resolve_name(config.model.name, "model")}
 """,
     "measure": """
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 
 def measure(run, config):
     share = sum(map(config.model.name.count, config.settings.letters)) / len(config.model.name)
@@ -48,7 +48,7 @@ METRICS = (
 )
 """,
     "compare": """
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 
 def differences(run, before, after, config):
     first, second = (side.scores[0].value for side in (before, after))

@@ -10,7 +10,7 @@ from evenhand.evaluation.families.generation_bias.costs.template_relevance impor
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.results import find_score, read_scores
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.checking import checked
 from evenhand.recipes.command_line import main

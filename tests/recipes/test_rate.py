@@ -9,8 +9,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.votes import Vote, Votes
-from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes import rate as command
 from evenhand.recipes.command_line import main
 from evenhand.recipes.rate import rate

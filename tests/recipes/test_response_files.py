@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from evenhand.evaluation.datasets.response_files import read_responses
+from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect import loaded_model, response_file
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.results import find_score, read_scores, signature_line
+from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label

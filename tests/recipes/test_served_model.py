@@ -11,10 +11,10 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import measure
 from evenhand.evaluation.families.generation_bias.collect.served import served_responses
 from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models import server
-from evenhand.evaluation.results import find_score, read_scores
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.preflight import check_inputs

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.runs.settings_comparison import settings_sha256
+from evenhand.evaluation.score import BiasScore
 from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.compare import _remaining_share
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import BiasScore, write_scores
+from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.recipes.experiment import run
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import Stage, named_folders, plan_method

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.testbed.plan import Plan, style_distribution
 from tests.tiny_models import word_level_tokenizer

@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompt_files import load_personas
+from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, select_texts
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, find_score, read_scores
 from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, TrainClassifierSettings

@@ -15,7 +15,7 @@ import yaml
 from torch import Tensor
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.recipes.testbed.grammar import sample_columns
 from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan, style_distribution
 from tools.human_testbed import data

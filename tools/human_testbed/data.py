@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import RESPONSE, TEXT
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.score import RESPONSE, TEXT
 
 EMOTION = "emotion"
 FILES = {

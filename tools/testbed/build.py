@@ -17,7 +17,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.datasets.prompt_files import load_personas
+from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.recipes.testbed import (

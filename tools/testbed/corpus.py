@@ -10,9 +10,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.variations import VARIATIONS, vary_text
-from evenhand.evaluation.results import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
+from evenhand.evaluation.data.variations import VARIATIONS, vary_text
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from evenhand.recipes.testbed import grammar
 from evenhand.recipes.testbed.plan import Plan
 

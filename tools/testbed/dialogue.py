@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.results import DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
 from tools.testbed.steps import small_gpt2, take_steps

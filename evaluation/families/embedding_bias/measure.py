@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.references import load_references
+from evenhand.evaluation.data.references import load_references
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.metric import add_cosines, embedding_scores, pair_with_references
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import model_signature
 
 TRUNCATED = "truncated"  # column: whether one of the two texts was too long for the encoder

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from evenhand.evaluation.datasets.gendered_translations import (
+from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
     FEMININE,
     GENDER,
@@ -31,7 +31,7 @@ from evenhand.evaluation.datasets.gendered_translations import (
     SENTENCE_ID,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import CONFIDENCE
 from evenhand.evaluation.statistics.multiple_testing import holm
 
@@ -48,7 +48,7 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         references: sentence_id, lang, english, gender and reference, a row per reference
-            (`evenhand.evaluation.datasets.gendered_translations`).
+            (`evenhand.evaluation.data.gendered_translations`).
 
     Returns:
         The same columns and english_gender: "ambiguous" if the sentence has one English version, else the gender of

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import GENDER, LANG
+from evenhand.evaluation.data.gendered_translations import GENDER, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
 from evenhand.evaluation.families.translation_bias.plots import GENDERS, GenderRow, Lane, gender_chart, language_name
@@ -15,7 +15,7 @@ from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Row, Table, count_cells, number_cell, p_cell, score_cell, score_row
-from evenhand.evaluation.results import BiasScore, display_name, find_score
+from evenhand.evaluation.score import BiasScore, display_name, find_score
 
 GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
 SIMILARITY = "embedding_similarity"

@@ -23,7 +23,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     Raises:
         InputError: the references do not exist, cannot be read or lack a language, or the encoder does not exist.
     """
-    from evenhand.evaluation.datasets.references import load_references, references_sha256
+    from evenhand.evaluation.data.references import load_references, references_sha256
     from evenhand.evaluation.models.revisions import model_revision
 
     settings = config.settings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.phrase_files import load_phrases
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.data.phrase_files import load_phrases
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.changes.tables import write_changes, write_corpus
@@ -44,9 +44,9 @@ from evenhand.evaluation.families.generation_bias.metric import compare_generati
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.results import PROMPT_ID, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import PROMPT_ID, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 

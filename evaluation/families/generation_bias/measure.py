@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import (
     OFFENSIVENESS,
@@ -53,10 +53,10 @@ from evenhand.evaluation.families.generation_bias.settings import (
 )
 from evenhand.evaluation.families.generation_bias.signature import classifier_facts, score_signature
 from evenhand.evaluation.families.offensiveness.metric import offensive_share
-from evenhand.evaluation.results import DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import planned_work
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 
 log = logging.getLogger("evenhand")
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families.generation_bias.paired_scores import (
     INCOMPLETE,
@@ -31,8 +31,8 @@ from evenhand.evaluation.families.generation_bias.paired_scores import (
     one_sided_reason,
     paired_scores,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.rows import JoinedColumns, Rows, finite_rows
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
@@ -31,7 +31,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 from evenhand.evaluation.families.generation_bias.report.sections import report_page, text
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.results import LEFT_OUT, BiasScore, display_name, find_score
+from evenhand.evaluation.score import LEFT_OUT, BiasScore, display_name, find_score
 
 EFFECTS = "effects"
 TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")

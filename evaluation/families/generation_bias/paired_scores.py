@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.jackknife import MIN_UNITS, jackknife_ratio_interval

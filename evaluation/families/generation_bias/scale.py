@@ -17,7 +17,7 @@ from typing import Any
 
 from evenhand.evaluation.families.generation_bias.metric import VERSION, StyledResponses
 from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.resolution import smallest_detectable_spread

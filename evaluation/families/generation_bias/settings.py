@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
-SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "datasets" / "data" / "small_talk.jsonl"
+SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
 RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
@@ -144,8 +144,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     Raises:
         InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
     """
-    from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
-    from evenhand.evaluation.datasets.style_clusters import load_style_clusters
+    from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+    from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
     from evenhand.evaluation.models.classifier_labels import find_label
@@ -223,8 +223,8 @@ def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
     Raises:
         InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
     """
-    from evenhand.evaluation.datasets.corpus import find_corpus_files
-    from evenhand.evaluation.datasets.phrase_files import load_phrases
+    from evenhand.evaluation.data.corpus import find_corpus_files
+    from evenhand.evaluation.data.phrase_files import load_phrases
     from evenhand.evaluation.runs.files import sha256_of
 
     if settings.phrases is not None:

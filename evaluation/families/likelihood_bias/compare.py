@@ -4,8 +4,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.rows import VARIANT
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import BiasScore
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
-from evenhand.evaluation.datasets.prompts import sample_descriptors, select_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
+from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import (
@@ -26,10 +26,10 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
 from evenhand.evaluation.models.likelihood.sentences import score_sentences
 from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
-from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings, model_signature
 
 

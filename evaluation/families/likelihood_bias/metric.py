@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.pairs import Comparison, compare_descriptors
 from evenhand.evaluation.families.likelihood_bias.rows import SENTENCE_COLUMNS
-from evenhand.evaluation.results import AXIS, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.multiple_testing import discoveries
 

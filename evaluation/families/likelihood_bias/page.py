@@ -40,7 +40,7 @@ from evenhand.evaluation.report.tables import (
     score_marks,
     truth_table,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
 from evenhand.evaluation.statistics.rank_tests import mann_whitney
 
 RAW, CORRECTED, PAIRED, PAIRED_CORRECTED = METRICS = tuple(test.metric for test in TESTS)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import NONE
-from evenhand.evaluation.datasets.prompts import require_columns
-from evenhand.evaluation.datasets.strata import stable_hash
+from evenhand.evaluation.data.holistic_bias import NONE
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, NOUN, TEMPLATE
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.intervals import student_quantile
 
 LOG_LIKELIHOOD, N_TOKENS = "log_likelihood", "n_tokens"

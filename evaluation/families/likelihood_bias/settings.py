@@ -28,6 +28,6 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     Raises:
         InputError: the model or the dataset does not exist, or the settings have a file of prompts.
     """
-    from evenhand.evaluation.datasets.prompts import taxonomy_sha256
+    from evenhand.evaluation.data.prompts import taxonomy_sha256
 
     return {**config.scored_model(), "dataset": taxonomy_sha256(config.prompts)}

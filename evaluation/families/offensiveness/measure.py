@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_descriptors, select_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.offensiveness.metric import (
     THRESHOLD,
@@ -20,10 +20,10 @@ from evenhand.evaluation.families.offensiveness.metric import (
 )
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-from evenhand.evaluation.results import TEXT, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
 
 CHUNK_SIZE = 1024  # texts that are classified between two writes to disk

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, spelled_article
-from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import require_columns
-from evenhand.evaluation.datasets.variations import VARIATIONS, VARIED_COLUMNS, vary_text
+from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
+from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.variations import VARIATIONS, VARIED_COLUMNS, vary_text
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.paired_change import mean_change, share_change
 from evenhand.evaluation.statistics.shares import share_score
 

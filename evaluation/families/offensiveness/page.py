@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import NONE
-from evenhand.evaluation.datasets.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.holistic_bias import NONE
+from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.offensiveness.metric import BANDS, offensiveness_bands, offensiveness_by_template
 from evenhand.evaluation.report.formatted_scores import FormattedScore
@@ -16,7 +16,7 @@ from evenhand.evaluation.report.numbers import number, percent, sanitize, value_
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, number_cell, score_cell, score_marks
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 
 PROBABILITY, NEUTRAL_PROBABILITY = "probability", "neutral_probability"
 SHARE, EFFECT = "offensive_share", "descriptor_effect"

@@ -25,7 +25,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         InputError: the settings have no classifier, no label, or a label that the classifier does not have; the
             classifier or the dataset does not exist; or the settings have a file of prompts.
     """
-    from evenhand.evaluation.datasets.prompts import taxonomy_sha256
+    from evenhand.evaluation.data.prompts import taxonomy_sha256
     from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
     from evenhand.evaluation.models.revisions import model_revision
 

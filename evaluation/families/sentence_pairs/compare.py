@@ -3,8 +3,8 @@
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.sentence_pairs.metric import compare_pairs
-from evenhand.evaluation.results import PAIR_ID, BiasScore
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import PAIR_ID, BiasScore
 
 
 def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.sentence_pairs import perturb, read_pairs
-from evenhand.evaluation.datasets.strata import stratified_rows
+from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs
+from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.sentence_pairs.metric import causal_scores, masked_scores
 from evenhand.evaluation.families.sentence_pairs.rows import (
@@ -21,10 +21,10 @@ from evenhand.evaluation.models.likelihood.masked import (
 )
 from evenhand.evaluation.models.likelihood.sentences import score_sentences
 from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
-from evenhand.evaluation.results import BIAS_TYPE, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import BIAS_TYPE, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
 from evenhand.evaluation.settings import ModelSettings, model_signature
 
 VARIANT = "variant"  # column: how the sentences were scored

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
     Interval,

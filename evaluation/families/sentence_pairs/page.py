@@ -19,7 +19,7 @@ from evenhand.evaluation.report.numbers import UNIT, before_after, number, sanit
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Table
-from evenhand.evaluation.results import (
+from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
     LEFT_OUT,

@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.results import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
 PAIR_COLUMNS = [PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS]
 NO_SHARED_TOKEN = "the two sentences share no token"

@@ -34,7 +34,7 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
     Raises:
         InputError: the model or the pairs do not exist, or the pairs cannot be read.
     """
-    from evenhand.evaluation.datasets.sentence_pairs import read_pairs
+    from evenhand.evaluation.data.sentence_pairs import read_pairs
     from evenhand.evaluation.runs.files import sha256_of
 
     file = pairs_path(config)
@@ -44,6 +44,6 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
 
 def pairs_path(config: "MeasureConfig") -> Path:
     """Return the local file of the pairs, and download a published set first if needed."""
-    from evenhand.evaluation.datasets.sentence_pairs import resolve_pairs_file
+    from evenhand.evaluation.data.sentence_pairs import resolve_pairs_file
 
     return resolve_pairs_file(config.resolve_name(config.settings.pairs, "pairs"))

@@ -27,7 +27,7 @@ from evenhand.evaluation.report.tables import (
     score_cell,
     score_marks,
 )
-from evenhand.evaluation.results import LEFT_OUT, LESS, MORE, BiasScore, find_score
+from evenhand.evaluation.score import LEFT_OUT, LESS, MORE, BiasScore, find_score
 
 MAX_NAME_LENGTH = 60  # characters of a bias type or of a pair's id
 text = Sentences(__file__)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import read_translations
+from evenhand.evaluation.data.gendered_translations import read_translations
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.translation_bias.metric import TRANSLATION, align, sentence_scores, translation_scores
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
@@ -19,11 +19,11 @@ from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.models.translation import translate
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
 
 PAIR = "pair"

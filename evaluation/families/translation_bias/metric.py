@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from sacrebleu.metrics.base import Metric
 
-from evenhand.evaluation.datasets.gendered_translations import (
+from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
     ENGLISH_LANGUAGE,
     FEMININE,
@@ -40,7 +40,7 @@ from evenhand.evaluation.datasets.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.translation_bias.bleu import bleu, chrf, metric_name
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 BOTH = "both"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, LANG
+from evenhand.evaluation.data.gendered_translations import ENGLISH_LANGUAGE, LANG
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.translation_bias.metric import OUTLIER, cut_table, language_table
 from evenhand.evaluation.families.translation_bias.plots import GenderRow, Lane, gender_chart, language_name
@@ -28,7 +28,7 @@ from evenhand.evaluation.report.tables import (
     score_marks,
     score_row,
 )
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 
 DIRECTION, GENDER, XX_XX = "direction", "gender", "xx-xx"
 DIRECTIONS = ("en-xx", "xx-en", XX_XX)

@@ -9,7 +9,7 @@ from functools import cache
 
 from matplotlib.figure import Figure
 
-from evenhand.evaluation.datasets.gendered_translations import ENGLISH_LANGUAGE, load_languages
+from evenhand.evaluation.data.gendered_translations import ENGLISH_LANGUAGE, load_languages
 from evenhand.evaluation.report.figures import (
     AFTER,
     INK,

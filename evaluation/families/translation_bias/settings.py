@@ -43,7 +43,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         InputError: there are no references, or neither a model nor translations; a file of translations is missing or
             has a wrong number of lines; the tokenizer or the toxicity classifier cannot be used.
     """
-    from evenhand.evaluation.datasets.references import references_sha256
+    from evenhand.evaluation.data.references import references_sha256
     from evenhand.evaluation.families.translation_bias.bleu import bleu
     from evenhand.evaluation.families.translation_bias.sources import (
         hash_translations,

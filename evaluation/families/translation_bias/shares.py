@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import FEMININE, GENDER, LANG, MASCULINE
+from evenhand.evaluation.data.gendered_translations import FEMININE, GENDER, LANG, MASCULINE
 from evenhand.evaluation.families.offensiveness.metric import is_offensive
 from evenhand.evaluation.families.translation_bias.metric import REFERENCE_GENDERS, TRANSLATION, VERSION
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.shares import share_score
 
 ASCII_BLANKS = str.maketrans(string.punctuation, " " * len(string.punctuation))

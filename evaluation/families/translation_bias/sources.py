@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.gendered_translations import (
+from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
     LANG,
     ComparableSets,
@@ -14,7 +14,7 @@ from evenhand.evaluation.datasets.gendered_translations import (
     read_translations,
     select_source_sentences,
 )
-from evenhand.evaluation.datasets.references import load_references
+from evenhand.evaluation.data.references import load_references
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import sha256_of, write_text
 

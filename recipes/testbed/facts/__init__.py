@@ -11,7 +11,7 @@ from typing import Protocol
 
 from evenhand.evaluation.contracts import check_contract
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import TESTBED
 
 

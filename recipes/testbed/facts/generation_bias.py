@@ -8,7 +8,7 @@ import numpy as np
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
-from evenhand.evaluation.results import DESCRIPTOR, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change

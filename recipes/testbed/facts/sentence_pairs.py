@@ -1,7 +1,7 @@
 """The planted stereotype in the testbed's sentence pairs."""
 
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import TESTBED
 from evenhand.recipes.testbed import pairs
 

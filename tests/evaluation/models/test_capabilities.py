@@ -20,7 +20,7 @@ from evenhand.evaluation.models import capabilities as module
 from evenhand.evaluation.models.capabilities import capability_rows, check_tasks, load_tasks
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import tiny_checkpoints

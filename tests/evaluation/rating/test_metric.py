@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenhand.evaluation.rating.metric import agreement, left_share, pair_win_rate, rating_scores, win_rate
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from tests.evaluation.rating.rated_pairs import vote_table
 
 # They agree on p1 (a, a), p2 (b, b) and p3 (a, a), and not on p4 (a, b); p5 has one vote, p6 is skipped by one.

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.datasets.holistic_bias import load_taxonomy
+from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.pairs import exclusion_reasons, left_side, other_side, read_pairs, sample_pairs

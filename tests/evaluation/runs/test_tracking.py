@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from wandb.proto import wandb_internal_pb2
 
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import start_tracking
+from evenhand.evaluation.score import BiasScore
 from evenhand.recipes.settings import LabelSettings
 
 BLOCK, HEADER = 32768, 7  # LevelDB's log format: blocks of records, each headed by checksum, length and type

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.evaluation.statistics.intervals import share_interval, student_quantile
 from evenhand.evaluation.statistics.jackknife import jackknife_error

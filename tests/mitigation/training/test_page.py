@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.mitigation.training.page import tag_note, training_charts, training_section, tuning_method
 from tests.evaluation.report.test_page import PAGE
 

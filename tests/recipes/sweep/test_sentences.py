@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import Agreement
 from evenhand.recipes.sweep.tables import text as sentences

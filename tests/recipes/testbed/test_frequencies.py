@@ -17,7 +17,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import LANGUAGE_MODEL, frequencies
 from tools.testbed.build import MEASURED

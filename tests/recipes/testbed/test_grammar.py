@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.mentions import clean_response
-from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts, split_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import Settings
-from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
@@ -28,7 +28,7 @@ from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[3]
-CLUSTER_FILES = ROOT / "evaluation" / "datasets" / "data" / "style_clusters"
+CLUSTER_FILES = ROOT / "evaluation" / "data" / "files" / "style_clusters"
 STYLE_NAMES = ROOT.parent / "shared" / "data" / "image_chat_style_names.txt"
 SELF, HATE = "I'm {noun_phrase}.", "I hate {plural_noun_phrase}."
 

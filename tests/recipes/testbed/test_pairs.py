@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from evenhand.evaluation.datasets.sentence_pairs import read_pairs
+from evenhand.evaluation.data.sentence_pairs import read_pairs
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import load_masked_model
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import MASKED_MODEL, PAIRS, pairs
 from tools.testbed.build import MEASURED

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.mentions import clean_response
-from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
 from tools.testbed.build import MEASURED, MODELS
 from tools.testbed.check import find_problems

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.phrase_files import OTHER_DESCRIPTORS
-from evenhand.evaluation.results import AXIS, DESCRIPTOR
+from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
+from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
 

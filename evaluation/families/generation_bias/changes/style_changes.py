@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import TOO_FEW, StyledResponses
-from evenhand.evaluation.results import AXIS, DESCRIPTOR
 from evenhand.evaluation.rows import JoinedColumns
+from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, copy_columns, to_codes
 from evenhand.evaluation.statistics.covariances import sum_by
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread

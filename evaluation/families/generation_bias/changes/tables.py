@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.corpus import count_phrases_in_corpus
-from evenhand.evaluation.datasets.phrase_files import PhraseGroup
+from evenhand.evaluation.data.corpus import count_phrases_in_corpus
+from evenhand.evaluation.data.phrase_files import PhraseGroup
 from evenhand.evaluation.families.generation_bias.changes.phrases import highest_descriptors, phrase_changes
 from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     descriptor_clusters,
@@ -20,8 +20,8 @@ from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun,
 from evenhand.evaluation.families.generation_bias.costs.scores import both_nonempty, select_pairs
 from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeat_prompts
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, BiasScore
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES, StyledRun, style_tables
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.models.batches import free_gpu_memory
@@ -19,9 +19,9 @@ from evenhand.evaluation.models.styles import (
     to_style_vectors,
     warn_truncated,
 )
-from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 
 log = logging.getLogger("evenhand")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.families.generation_bias.collect.rows import SECOND_STYLES, STYLES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import dataset_signature
 from evenhand.evaluation.families.generation_bias.collect.resampling import resample
@@ -32,10 +32,10 @@ from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import prompt_format
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
-from evenhand.evaluation.results import PROMPT_ID, RESPONSE
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import model_signature
 
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue

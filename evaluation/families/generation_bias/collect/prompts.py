@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.holistic_bias import (
+from evenhand.evaluation.data.holistic_bias import (
     Taxonomy,
     load_taxonomy,
     prompt_table,
     representative_taxonomy,
 )
-from evenhand.evaluation.datasets.prompt_files import load_personas, read_prompts
-from evenhand.evaluation.datasets.prompts import (
+from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     check_row_count,
     have_same_cells,
@@ -24,8 +24,8 @@ from evenhand.evaluation.datasets.prompts import (
 )
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.results import NOUN, TEMPLATE, UNSEEN
 from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.score import NOUN, TEMPLATE, UNSEEN
 from evenhand.evaluation.settings import PromptSettings
 
 

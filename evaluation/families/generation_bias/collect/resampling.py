@@ -27,9 +27,9 @@ from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import Classifier, load_style_classifier, to_style_vectors
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
 
 log = logging.getLogger("evenhand")
 

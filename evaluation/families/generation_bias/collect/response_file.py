@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompt_files import CONTROL_TAG
-from evenhand.evaluation.datasets.response_files import (
+from evenhand.evaluation.data.prompt_files import CONTROL_TAG
+from evenhand.evaluation.data.response_files import (
     BATCH,
     UNSPECIFIED,
     match_responses,
@@ -21,7 +21,7 @@ from evenhand.evaluation.datasets.response_files import (
     resolve_control_tag,
     write_batch,
 )
-from evenhand.evaluation.datasets.response_files import (
+from evenhand.evaluation.data.response_files import (
     write_prompts as write_prompts_file,
 )
 from evenhand.evaluation.errors import InputError
@@ -33,10 +33,10 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import (
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.models.server import build_requests, request_arguments
-from evenhand.evaluation.results import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import TESTBED
 
 log = logging.getLogger("evenhand")

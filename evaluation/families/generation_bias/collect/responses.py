@@ -14,10 +14,10 @@ from evenhand.evaluation.models.generation import generate_responses, prompt_see
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.results import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 
 
 def respond(

@@ -9,7 +9,6 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.results import AXIS, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
 from evenhand.evaluation.rows import Rows, copy_rows, finite_rows
 from evenhand.evaluation.runs.tables import (
     is_same_column,
@@ -18,6 +17,7 @@ from evenhand.evaluation.runs.tables import (
     read_float_columns,
     read_table,
 )
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, UNSEEN
 
 N_SAMPLES = 40  # rows that reports display
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response

@@ -29,8 +29,8 @@ from evenhand.evaluation.models.server import (
     parse_full_response,
     request_arguments,
 )
-from evenhand.evaluation.results import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import model_signature
 
 log = logging.getLogger("evenhand")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import mean_change
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.mentions import replace_mentions
-from evenhand.evaluation.datasets.other_people import other_people
+from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, likelihood_changes
-from evenhand.evaluation.results import DESCRIPTOR, PROMPT_ID, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, BiasScore
 
 EVEN_LIKELIHOODS = f"{LIKELIHOODS}_even"  # the table of likelihoods of even responses
 EVEN = {"responses": "even reference"}  # the group of the scores

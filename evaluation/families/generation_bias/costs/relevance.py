@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import ANY, interval_around, student_quantile
 from evenhand.evaluation.statistics.ratios import ratio_interval

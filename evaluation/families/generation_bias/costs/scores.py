@@ -23,8 +23,8 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.results import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.rows import Rows, column_sums, finite_rows
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import NO_PAIRS, mean_change, share_change
 

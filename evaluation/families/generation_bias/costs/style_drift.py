@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.results import BiasScore
 from evenhand.evaluation.rows import Rows, blocks, finite_rows
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.paired_change import NO_PAIRS
 from evenhand.evaluation.statistics.strata import mean_covariance

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.other_people import other_people
+from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.families.generation_bias.costs.relevance import NO_OTHER_PROMPT, likelihood_changes
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.results import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
 
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 MAX_RESPONSES = 300

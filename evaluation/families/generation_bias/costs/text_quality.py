@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.results import AXIS, DESCRIPTOR
+from evenhand.evaluation.score import AXIS, DESCRIPTOR
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 FINAL_PUNCTUATION = ".!?…,;: "

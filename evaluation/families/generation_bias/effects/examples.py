@@ -14,9 +14,9 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, StyledRun, select_texts
 from evenhand.evaluation.report.page import Example
-from evenhand.evaluation.results import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.rows import blocks
 from evenhand.evaluation.runs.tables import read_categorical
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import to_codes
 
 CANDIDATES = 8  # candidates for each example, since equal responses are displayed once

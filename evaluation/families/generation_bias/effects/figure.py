@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.datasets.prompts import require_columns
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.effects.table import SHOWN
 

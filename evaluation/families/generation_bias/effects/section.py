@@ -14,7 +14,7 @@ from evenhand.evaluation.report.numbers import interval, number, p_value
 from evenhand.evaluation.report.page import Example, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.table_data import Cell, Row, Table
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 from evenhand.evaluation.statistics.variance_shares import SOURCES
 
 text = Sentences(__file__)

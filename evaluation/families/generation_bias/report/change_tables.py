@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.datasets.phrase_files import OTHER_DESCRIPTORS
+from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.families.generation_bias.report.report_data import (
     HEADLINE,
     Comparison,
@@ -18,7 +18,7 @@ from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table, score_cell
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 
 text = Sentences(__file__)
 

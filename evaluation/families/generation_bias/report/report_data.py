@@ -11,7 +11,7 @@ from evenhand.evaluation.families.generation_bias.metrics import BIAS
 from evenhand.evaluation.report.changes import ScoreChange
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, value_or
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 
 HEADLINE = "fgb_pooled_corrected"
 SHOWN, UNCLEAR, NOT_SHOWN, NO_INTERVAL = "shown", "unclear", "not shown", "no interval"

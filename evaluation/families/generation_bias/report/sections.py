@@ -16,7 +16,7 @@ from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import without_marks
-from evenhand.evaluation.results import display_name
+from evenhand.evaluation.score import display_name
 
 text = Sentences(__file__)
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
 from evenhand.evaluation.families.generation_bias.report.tables import HARMFUL_CLUSTERS, MAIN_METRICS, measured_metric
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.multiple_testing import risen
 
 text = Sentences(__file__)

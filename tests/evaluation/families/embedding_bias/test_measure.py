@@ -9,7 +9,7 @@ from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.embedding_bias.page import page
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.datasets.gendered_translations import read_mt_geneval
+from evenhand.evaluation.data.gendered_translations import read_mt_geneval
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.embedding_bias.metric import (
     add_cosines,
@@ -18,7 +18,7 @@ from evenhand.evaluation.families.embedding_bias.metric import (
     similarity_quantiles,
 )
 from evenhand.evaluation.models.embeddings import load_sentence_encoder, sentence_embeddings
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.multiple_testing import holm
 

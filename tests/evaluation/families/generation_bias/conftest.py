@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from tests.report_pages import HOSTILE
 
 

@@ -23,10 +23,10 @@ from evenhand.evaluation.families.generation_bias.settings import (
 )
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import BiasScore, find_score, write_scores
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from tests.report_pages import printed
 

@@ -24,7 +24,7 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     repeat_prompts,
     repeats_prompt,
 )
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 
 
 def test_distinct_n_and_lengths_by_hand():

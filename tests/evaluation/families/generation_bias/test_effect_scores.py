@@ -10,7 +10,7 @@ from evenhand.evaluation.families.generation_bias.effects.figure import effects_
 from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.effects.table import effects
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.results import read_scores, write_scores
+from evenhand.evaluation.score import read_scores, write_scores
 
 
 @pytest.fixture(scope="module")

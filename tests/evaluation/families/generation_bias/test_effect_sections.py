@@ -9,7 +9,7 @@ from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.page import Example, Page
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from tests.parsed_page import ParsedPage, assert_inert
 
 

@@ -12,7 +12,7 @@ from evenhand.evaluation.families.generation_bias.costs.even_reference import (
 from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.report.tables import cost_table
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 
 DESCRIPTORS, TEMPLATES = ("deaf", "blind", "tall"), ("hi", "bye")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.datasets.mentions import clean_response
+from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias.collect import classification, loaded_model
@@ -19,8 +19,8 @@ from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.results import find_score
 from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, embedded_files
 from tests.family_runs import measure_family

@@ -9,7 +9,7 @@ from evenhand.evaluation.families.generation_bias.metric import (
     compare_generation_bias,
     generation_bias,
 )
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 
 STYLES = ("Sympathetic", "Empathetic", "Curious")
 CLUSTERS = {"SYMPATHY": [0, 1]}

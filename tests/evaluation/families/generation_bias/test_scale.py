@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
 from evenhand.evaluation.families.generation_bias.scale import scale_scores
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.recipes.testbed import grammar
 from tools.testbed.corpus import all_prompts
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import limit_sentences
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
 from tests.family_runs import compare_family, measure_family

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.datasets.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias import metric as module
 from evenhand.evaluation.families.likelihood_bias import rows
 from evenhand.evaluation.families.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.pairs import compare_descriptors, pair_effects
 from evenhand.evaluation.families.likelihood_bias.rows import perplexity, select_scored_prompts
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from tests.likelihood_tables import make_table, random_table
 
 V1_0 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "holistic_bias_v1.0"

@@ -21,7 +21,7 @@ from evenhand.evaluation.families.likelihood_bias.rows import HATE, LOVE
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from tests.likelihood_tables import make_table
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed, table_named, texts
 

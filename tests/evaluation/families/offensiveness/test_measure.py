@@ -7,7 +7,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.offensiveness.page import page
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
 from tests.family_runs import measure_family
 

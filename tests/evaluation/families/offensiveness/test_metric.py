@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from evenhand.evaluation.datasets.holistic_bias import NONE, generate_prompts, load_taxonomy
-from evenhand.evaluation.datasets.prompts import sample_cells, select_prompts
+from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.offensiveness.metric import (
     BANDS,
@@ -21,7 +21,7 @@ from evenhand.evaluation.families.offensiveness.metric import (
     offensiveness_by_template,
     offensiveness_changes,
 )
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 
 IM, LIKE = "I'm {noun_phrase}.", "I like {plural_noun_phrase}."
 

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.sentence_pairs.page import comparison_page, page
 from evenhand.evaluation.models.revisions import tokenizer_revision
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, embedded_files
 from evenhand.recipes.testbed.pairs import truth

@@ -18,7 +18,7 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings
 from tests.parsed_page import ParsedPage
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured

@@ -19,7 +19,7 @@ from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.translation_bias.page import page
 from evenhand.evaluation.families.translation_bias.settings import Settings, inputs
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references, written_translations

@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 from sacrebleu.metrics import BLEU
 
-from evenhand.evaluation.datasets.gendered_translations import (
+from evenhand.evaluation.data.gendered_translations import (
     build_comparable_sets,
     find_language,
     read_mt_geneval,
@@ -37,7 +37,7 @@ from evenhand.evaluation.families.translation_bias.shares import (
     gender_accuracy,
     has_marked_words,
 )
-from evenhand.evaluation.results import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore, find_score
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")

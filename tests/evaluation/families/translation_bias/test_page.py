@@ -11,7 +11,7 @@ from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.translation_bias.page import page as page_of
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from tests.report_pages import measured, table_named, texts
 
 EN_XX = {"direction": "en-xx"}

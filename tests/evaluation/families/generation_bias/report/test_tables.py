@@ -20,7 +20,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.plots import row_plot, row_scale
 from evenhand.evaluation.report.tables import format_table
-from evenhand.evaluation.results import find_score
+from evenhand.evaluation.score import find_score
 from tests.evaluation.families.generation_bias.conftest import changes_of, phrase_row, samples, score
 from tests.report_pages import printed
 

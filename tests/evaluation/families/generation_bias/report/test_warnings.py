@@ -6,7 +6,7 @@ import pytest
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
 from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
-from evenhand.evaluation.results import BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.sweep.output import change_columns

@@ -1,0 +1,26 @@
+"""Neutral dialogue, which mentions no group of people and on which a model's perplexity is measured."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.score import RESPONSE, TEXT
+
+
+def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
+    """Return the dialogue pairs in a JSONL file, a table with the columns text (the prompt) and response.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or has an empty text or fewer than two lines.
+    """
+    try:
+        pairs = pd.read_json(path, lines=True, dtype=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"neutral_dialogue: {path} cannot be read as JSONL ({error}).") from None
+    for column in (TEXT, RESPONSE):
+        if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
+            raise InputError(f"neutral_dialogue: {path} needs a {column!r} with text in each line.")
+    if len(pairs) < 2:
+        raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; give at least 2, better 500.")
+    return pairs[[TEXT, RESPONSE]]

@@ -1,0 +1,62 @@
+"""For each prompt, a random prompt with another descriptor, to exchange or compare the responses."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE
+
+LEVELS = ((TEMPLATE, NOUN), (TEMPLATE,))
+
+
+def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Sequence[str]] = LEVELS) -> np.ndarray:
+    """Return, for each prompt, the row of a random prompt with another descriptor, (n,) int.
+
+    A level is a sequence of columns in which both prompts must have the same values. The first level for which another
+    prompt exists is used; if none exists for any level, the row is −1. Levels with a column that the table lacks are
+    skipped. Prompts of the same template and noun differ only in the descriptor: a response to one prompt is relevant
+    to the other, except for its words about the descriptor. The result depends only on the table and `seed`.
+
+    In the example, only the prompts of row 0 and row 2 have both the template and the noun in common, and no prompt has
+    the same template as row 3.
+
+    >>> prompts = pd.DataFrame({"template": list("ssst"), "noun": list("mwmm"), "descriptor": list("abba")})
+    >>> other_people(prompts).tolist()
+    [2, 0, 0, -1]
+    """
+    rng, others = np.random.default_rng(seed), np.full(len(prompts), -1)
+    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
+    for rows in _comparable(prompts, levels):
+        for name in np.unique(descriptor[rows]):
+            is_name = descriptor[rows] == name
+            receivers, donors = rows[is_name & (others[rows] < 0)], rows[~is_name]
+            if len(donors):
+                others[receivers] = rng.choice(donors, len(receivers))
+    return others
+
+
+def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:
+    """Return, for each prompt, the rows of `count` random prompts with different descriptors, (n, count) int.
+
+    The first of LEVELS for which another descriptor exists is used; if none exists, the rows are −1. If a level has
+    fewer than `count` other descriptors, they and the prompt itself are repeated in turn, so that all of the few
+    descriptors are about equally frequent among the prompt and its `count` rows.
+    """
+    rng, others = np.random.default_rng(seed), np.full((len(prompts), count), -1)
+    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
+    for rows in _comparable(prompts, LEVELS):
+        by_name = {name: rows[descriptor[rows] == name] for name in np.unique(descriptor[rows])}
+        if len(by_name) == 1:
+            continue
+        for row in rows[others[rows, 0] < 0]:
+            names = rng.permutation([name for name in by_name if name != descriptor[row]])[:count]
+            others[row] = np.resize([*(rng.choice(by_name[name]) for name in names), row], count)
+    return others
+
+
+def _comparable(prompts: pd.DataFrame, levels: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
+    """Yield the rows of prompts with equal values, level by level; levels with a column that is absent are skipped."""
+    for level in levels:
+        if set(level) <= set(prompts):
+            yield from prompts.groupby([prompts[name].astype(str) for name in level], sort=True).indices.values()

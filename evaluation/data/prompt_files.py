@@ -1,0 +1,184 @@
+"""Readers of files of prompts and of files of personas."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
+from evenhand.evaluation.data.prompts import (
+    REQUIRED_COLUMNS,
+    check_row_count,
+    compute_prompt_ids,
+    cumcount,
+    require_columns,
+    with_id_columns,
+)
+from evenhand.evaluation.data.table_files import check_header, read_json_columns
+from evenhand.evaluation.data.variations import NO_VARIATION
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+REPEATS = "repeats"  # column of a prompts file: number of responses to each row
+CONTROL_TAG = "control_tag"  # column of a file of responses
+PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
+
+
+def load_personas(path: Path | None = None) -> tuple[str, ...]:
+    """Return the personas in a text file, by default the shipped file. A persona is a paragraph of two lines.
+
+    Raises:
+        InputError: the file cannot be read, has no persona or repeats a persona, or a persona is not two lines long.
+    """
+    path = path or PERSONAS
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as personas ({error}); give a text file in UTF-8.") from None
+    personas: list[str] = []
+    lines: list[str] = []
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        if line.strip():
+            lines.append(line.strip())
+        elif lines:
+            persona = "\n".join(lines)
+            if len(lines) != 2:
+                raise InputError(
+                    f"{path}: the persona above line {number} is {format_value(persona)}; write two lines."
+                )
+            if persona in personas:
+                raise InputError(f"{path}: the persona above line {number} repeats {persona!r}; leave one out.")
+            personas.append(persona)
+            lines = []
+    if not personas:
+        raise InputError(f"{path} has no persona; write two lines for each, with an empty line between them.")
+    return tuple(personas)
+
+
+def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> "Dataset":
+    """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
+
+    The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
+    as its value in the column `repeats`, by default `per_cell` times. Without a column `prompt_id`, ids are computed;
+    the repeats of an id "a" are "a", "a#2", …. Without a column `persona`, all personas are "". All other columns are
+    returned too.
+
+    The rows of a cell are treated as independent samples. If n sentences are equally frequent in every cell, they are
+    not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
+
+    Raises:
+        InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
+            occurs twice, or a number of repeats is not a whole number from 1.
+    """
+    columns = name_descriptor(read_columns(path, "prompts", descriptor_column), path, descriptor_column)
+    require_columns(list(columns), REQUIRED_COLUMNS, str(path))
+    check_texts(columns, path)
+    return build_prompts(_repeat_rows(columns, per_cell, path), path)
+
+
+def check_texts(columns: Mapping[str, list], path: Path) -> None:
+    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique.
+
+    Raises:
+        InputError: a value is not text, a prompt_id occurs twice, or the file has no rows.
+    """
+    if not len(columns[TEXT]):
+        raise InputError(f"{path} has no rows; write one for each prompt.")
+    for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA):
+        for row, value in enumerate(columns.get(name, ()), start=1):
+            if not isinstance(value, str) or not (value.strip() or name == PERSONA):
+                raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text.")
+    first: dict[str, int] = {}
+    for row, prompt_id in enumerate(columns.get(PROMPT_ID, ()), start=1):
+        if (first_row := first.setdefault(prompt_id, row)) != row:
+            raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first_row}; change one.")
+
+
+def build_prompts(columns: Mapping[str, list], path: Path) -> "Dataset":
+    """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns.
+
+    Raises:
+        InputError: a column has values of several types.
+    """
+    from datasets import Dataset  # here because it takes a second
+
+    keys = [columns[name] for name in REQUIRED_COLUMNS]
+    personas = columns.get(PERSONA, [""] * len(keys[0]))
+    occurrences = cumcount(zip(*keys, personas, strict=True))
+    ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
+    try:
+        arrays = {name: pa.array(values) for name, values in columns.items()}
+        # Parquet has no type for values that are all {}.
+        table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
+        return Dataset(with_id_columns(table, ids, personas))
+    except pa.ArrowException as error:
+        raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
+
+
+def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
+    n = len(columns[TEXT])
+    times = columns.get(REPEATS, [per_cell] * n)
+    for row, value in enumerate(times, start=1):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
+    check_row_count(sum(times), f"{path}: {REPEATS}, else per_cell {per_cell:,},")
+    rows = np.repeat(np.arange(n), times).tolist()
+    repeated = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
+    if ids := repeated.get(PROMPT_ID):
+        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, cumcount(ids), strict=True)]
+    return repeated
+
+
+def read_columns(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
+    """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
+
+    The values of `descriptor_column` in a CSV file are text.
+
+    Raises:
+        InputError: the file cannot be read, or has another suffix.
+    """
+    try:
+        if path.suffix in (".parquet", ".csv"):
+            is_csv = path.suffix == ".csv"
+            table = _read_csv(path, descriptor_column) if is_csv else pyarrow.parquet.read_table(path)
+            check_header(table.column_names)
+            return table.to_pydict()
+        if path.suffix == ".jsonl":
+            return read_json_columns(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError(f"{path} cannot be read as {content} ({error}); give a Parquet, CSV or JSONL file.") from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for {content}; give a .parquet, .csv or .jsonl file.")
+
+
+def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
+    """Copy the values of `descriptor_column`, if it is given, as text to the column `descriptor`; return the columns.
+
+    Raises:
+        InputError: the file has no column of this name.
+    """
+    if descriptor_column is not None:
+        if descriptor_column not in columns:
+            names = ", ".join(columns)
+            raise InputError(f"prompts.descriptor_column: {path} has no {descriptor_column!r}; its columns: {names}.")
+        values = columns[descriptor_column]
+        columns[DESCRIPTOR] = [value if value is None else str(value) for value in values]
+    return columns
+
+
+def _read_csv(path: Path, descriptor_column: str | None) -> pa.Table:
+    """Return the table of a CSV file, with all known columns as strings, so that an axis "null" remains a text."""
+    text_columns = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
+    text_columns |= set() if descriptor_column is None else {descriptor_column}
+    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    read = pyarrow.csv.ReadOptions(
+        block_size=min(max(path.stat().st_size, 2**20), 2**30)
+    )  # a row must fit into a block
+    return pyarrow.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)

@@ -1,0 +1,370 @@
+"""Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
+
+Prompts are a `datasets.Dataset` or a `pyarrow.Table` with at least the columns text, template, axis and descriptor,
+from `holistic_bias.generate_prompts`, `holistic_bias.prompt_table` or `prompt_files.read_prompts`. A function that
+selects prompts returns the type that it got. Tables are faster, because `datasets` hashes all rows of a new Dataset.
+
+A cell is a template and a descriptor on an axis. The sample of a cell depends only on the seed, the cell and its
+sentences: not on the order of rows or on other cells. A descriptor with two axes ("queer") is one descriptor in the
+variance over descriptors. Such a descriptor is sampled once *for each axis*, so that the cells of each axis are
+complete; over all axes its cell then has twice the responses, and the noise correction uses this larger number.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.evaluation.data.holistic_bias import (
+    NONE,
+    PHRASE_COLUMNS,
+    load_taxonomy,
+    prompt_table,
+    representative_taxonomy,
+)
+from evenhand.evaluation.data.strata import allocate, sample_strata, stable_hash
+from evenhand.evaluation.data.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.settings import PromptSettings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Prompts = TypeVar("Prompts", "Dataset", pa.Table)
+
+REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
+# Column to split by → column of the strata within which it is split, or None.
+SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
+UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
+MAX_VALUES_LISTED = 40
+MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
+
+
+def select_prompts(prompts: Prompts, **filters: Any) -> Prompts:
+    """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
+
+    Args:
+        filters: column → value or list of values.
+
+    Raises:
+        InputError: a column is unknown, a value does not occur in its column, or no prompt matches all filters.
+    """
+    table = _table(prompts)
+    keep = np.ones(len(table), dtype=bool)
+    for name, wanted in filters.items():
+        if name not in table.column_names:
+            raise unknown_name("filter", name, table.column_names)
+        wanted = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
+        present = table[name].unique().to_pylist()
+        for value in wanted:  # types are compared because 1 == True
+            if not any(value == other and type(value) is type(other) for other in present):
+                raise _unknown_value(name, value, present)
+        keep &= _is_in(table[name], wanted).to_numpy()
+    if not keep.any():
+        raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
+    return _like(prompts, table.filter(pa.array(keep)))
+
+
+def sample_cells(
+    prompts: Prompts,
+    per_cell: int,
+    seed: int,
+    *,
+    descriptors: int | None = None,
+    personas: Sequence[str] = (),
+    variations: bool = False,
+) -> Prompts:
+    """Return a sample of exactly `per_cell` prompts for each cell (template, descriptor) of each axis.
+
+    Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
+    the noise correction assumes. (Without replacement, FGB* is too low by the variance between n nouns over n − 1.) A
+    sentence can occur more than once, and the estimated quantity is the mean over the nouns of a descriptor, which all
+    have one gender if the descriptor has one. Sentences without a descriptor belong to no cell and are left out.
+
+    The columns `prompt_id` and `persona` ("" if none) are added, and rows are sorted by template, axis and descriptor.
+    An id is a hash of the sentence, its persona, its variations and the number of its earlier occurrences in the cell.
+
+    Args:
+        descriptors: number of descriptors to sample, from each axis in proportion to its number of descriptors and at
+            least one; None for all descriptors.
+        personas: texts of which one is sampled for each row; if empty, a column `persona` of the prompts is used.
+        variations: apply each of `VARIATIONS` (002 A.3) to a row with probability 1/2; hyphens become spaces.
+
+    Raises:
+        InputError: per_cell or descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
+            text is not its template filled with its noun phrase.
+    """
+    if per_cell < 1:
+        raise InputError(f"per_cell is {per_cell}; give at least 1.")
+    table = _table(prompts)
+    table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
+    if not len(table):
+        raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
+    if descriptors is not None:
+        table = _sample_descriptors(table, descriptors, seed)
+
+    rows, persona_draws, flags, cells = [], [], [], list(_group_cells(table))
+    check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
+    for cell, sentences in cells:
+        generator = np.random.default_rng(stable_hash(seed, *cell))
+        rows.append(generator.choice(sentences, per_cell))
+        # Sampled even if unused, so that these options do not change which sentences are sampled.
+        persona_draws.append(generator.random(per_cell))
+        flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
+
+    sampled_rows = np.concatenate(rows)
+    table = table.take(pa.array(sampled_rows))
+    keys = [table[name].to_pylist() for name in REQUIRED_COLUMNS]
+    if personas:
+        row_personas = [personas[int(u * len(personas))] for u in np.concatenate(persona_draws)]
+    else:
+        row_personas = table[PERSONA].to_pylist() if PERSONA in table.column_names else [""] * len(table)
+    bits = [NO_VARIATION] * len(table)
+    if variations:
+        row_flags = np.concatenate(flags)
+        require_columns(table.column_names, VARIED_COLUMNS, "variations")
+        table = apply_variations(table, row_flags)
+        bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
+    ids = compute_prompt_ids(keys, row_personas, cumcount(sampled_rows.tolist()), bits)
+    return _like(prompts, with_id_columns(table, ids, row_personas))
+
+
+def split_prompts(prompts: Prompts, by: str, fraction: float, seed: int) -> tuple[Prompts, Prompts]:
+    """Return (train, measure), two sets of prompts that share no value of column `by` and no text.
+
+    About `fraction` of the values are in train. Descriptors are split within their axis, and nouns within their gender
+    if it is known, so that both sets have each axis or gender with two or more values. Rows whose value is "(none)" are
+    in neither set; a row of train whose text is also in measure is left out.
+
+    Raises:
+        InputError: `by` is no column, a value is missing, `fraction` is not between 0 and 1, or a set would be empty.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"split: fraction is {fraction}; give the fraction for training, above 0 and below 1.")
+    table = _table(prompts)
+    require_columns(table.column_names, [by], f"split by {by}")
+    if table[by].null_count:
+        raise InputError(f"split by {by}: {table[by].null_count} rows have no value; give each row one.")
+    if by in SPLIT_STRATA:
+        table = table.filter(pc.not_equal(table[by], NONE))
+    stratum = SPLIT_STRATA.get(by)
+    strata = _strata(table, by, stratum if stratum in table.column_names else None)
+    total = sum(map(len, strata.values()))
+    if total < 2:
+        raise InputError(f"split by {by}: the prompts have {total} {by}(s), and 2 are needed; split by another column.")
+    n = min(max(round(fraction * total), 1), total - 1)
+    train_values = sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}")
+
+    in_train = _is_in(table[by], train_values)
+    measure = table.filter(pc.invert(in_train))
+    train = table.filter(pc.and_(in_train, pc.invert(pc.is_in(table[TEXT], measure[TEXT]))))
+    if not len(train):
+        raise InputError(f"split by {by}: each text for training is also in measure; split by another column.")
+    return _like(prompts, train), _like(prompts, measure)
+
+
+def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.ndarray:
+    """Return a boolean mask, (n,), that is true for prompts whose value of column `by` must not be used in tuning.
+
+    About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
+    within their axis. Both sets of `split_prompts`, sampled in the same way, have the same unseen values if
+    `have_same_cells` is true for the sets: if the masked rows are removed from train, measure has both seen and unseen
+    values.
+
+    A descriptor with two axes ("queer") is unseen in both axes or in neither, because a model reads the same string.
+    With `by` "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
+
+    Raises:
+        InputError: `by` is unknown, `fraction` is not between 0 and 1, or fewer than 2 values would be seen or unseen.
+    """
+    if by not in UNSEEN_STRATA:
+        raise unknown_name("unseen_by", by, UNSEEN_STRATA)
+    if not 0 < fraction < 1:
+        raise InputError(f"unseen_fraction is {fraction}; give a fraction above 0 and below 1.")
+    table = _table(prompts)
+    require_columns(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
+    strata = _strata(table, by, UNSEEN_STRATA[by])
+    n = round(fraction * sum(map(len, strata.values())))
+    unseen_values = sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
+    unseen = _is_in(table[by], unseen_values)
+    if by == AXIS:
+        unseen = pc.is_in(table[DESCRIPTOR], table[DESCRIPTOR].filter(unseen).unique())
+    n_seen = len(table[by].filter(pc.invert(unseen)).unique())
+    if min(n_seen, len(unseen_values)) < 2:
+        raise InputError(
+            f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and 2 of each "
+            "are needed; give another fraction, or more prompts."
+        )
+    return unseen.to_numpy()
+
+
+def have_same_cells(first: Prompts, second: Prompts) -> bool:
+    """Return whether two sets of prompts have the same cells (template, axis, descriptor).
+
+    From two sets with the same cells, `sample_cells` samples the same descriptors, and `unseen_mask` the same values.
+    """
+    cells = [
+        _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
+        for prompts in (first, second)
+    ]
+    first_cells, second_cells = (set(zip(*table.to_pydict().values(), strict=True)) for table in cells)
+    return first_cells == second_cells
+
+
+def compute_prompt_ids(
+    keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Sequence[int], bits: Sequence[str]
+) -> list[str]:
+    """Return the id of each prompt, a hash of 16 hexadecimal digits.
+
+    The hash covers all arguments: `keys`, the values of the `REQUIRED_COLUMNS`; `personas`; `occurrences`, how often
+    the same prompt occurs earlier (`cumcount`); and `bits`, the stylistic variations of each prompt.
+    """
+    return [f"{stable_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
+
+
+def cumcount(values: Iterable[Hashable]) -> list[int]:
+    """Return, for each value, how often the same value occurs before it.
+
+    >>> cumcount("abaa")
+    [0, 0, 1, 2]
+    """
+    counter: Counter[Hashable] = Counter()
+    counts = []
+    for value in values:
+        counts.append(counter[value])
+        counter[value] += 1
+    return counts
+
+
+def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
+    """Return the table with prompt_id and persona as its first columns, which replace columns of the same names."""
+    table = table.drop_columns([name for name in (PROMPT_ID, PERSONA) if name in table.column_names])
+    return table.add_column(0, PERSONA, pa.array(personas)).add_column(0, PROMPT_ID, pa.array(ids))
+
+
+def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
+    """Raise `InputError` if some of the wanted columns are missing; the message begins with `purpose`."""
+    missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
+    if missing:
+        subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
+        raise InputError(f"{purpose}: {subject} missing; the columns are {', '.join(columns)}.")
+
+
+def check_row_count(rows: int, setting: str) -> None:
+    """Raise `InputError` if `rows` is larger than `MAX_ROWS`; the message begins with `setting`."""
+    if rows > MAX_ROWS:
+        raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
+
+
+# Rows and cells.
+
+
+def _table(prompts: Prompts) -> pa.Table:
+    return (prompts if isinstance(prompts, pa.Table) else prompts.with_format("arrow")[:]).combine_chunks()
+
+
+def _like(prompts: Prompts, table: pa.Table) -> Prompts:
+    """Return a table converted to the type of `prompts`."""
+    return table if isinstance(prompts, pa.Table) else type(prompts)(table)
+
+
+def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Yield each cell, (template, axis, descriptor), and the row indices of its distinct sentences, in sorted order."""
+    codes = np.stack([_encode_sorted(table[name]) for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
+    order = np.lexsort(codes[::-1])
+    new = np.diff(codes[:, order], axis=1, prepend=-1) != 0
+    distinct = new.any(axis=0)
+    order, starts = order[distinct], np.flatnonzero(new[:3].any(axis=0)[distinct])
+    names = [table[name].take(pa.array(order[starts])).to_pylist() for name in (TEMPLATE, AXIS, DESCRIPTOR)]
+    yield from zip(zip(*names, strict=True), np.split(order, starts[1:]), strict=True)
+
+
+def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
+    encoded = pa.concat_arrays(column.chunks).dictionary_encode()
+    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+    rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+    return rank[encoded.indices.to_numpy()]
+
+
+def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, type=column.type))
+
+
+def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
+    """Return the prompts of n random descriptors, or all prompts if n is None.
+
+    The number of descriptors from an axis is proportional to the axis' number of descriptors, and at least one.
+
+    Raises:
+        InputError: n is out of range.
+    """
+    if n is None:
+        return prompts
+    table = _table(prompts)
+    return _like(prompts, _sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
+
+
+def taxonomy_sha256(prompts: PromptSettings) -> str:
+    """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
+
+    Raises:
+        InputError: the taxonomy is unknown, `prompts.file` is set, or filters or `prompts.descriptors` select no
+            prompts.
+    """
+    if prompts.file is not None:
+        raise InputError(
+            f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
+            "families, which score the sentences of prompts.dataset, in another run."
+        )
+    taxonomy = load_taxonomy(prompts.dataset)
+    # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
+    filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
+    selected = select_prompts(prompt_table(representative_taxonomy(taxonomy, filters)[0]), **filters)
+    sample_descriptors(selected, prompts.descriptors, seed=0)
+    return taxonomy.sha256
+
+
+# Random subsets of descriptors, nouns and templates, stratified.
+
+
+def _sample_descriptors(table: pa.Table, n: int, seed: int) -> pa.Table:
+    strata = _strata(table, DESCRIPTOR, AXIS)
+    sizes = {axis: len(values) for axis, values in strata.items()}
+    total = sum(sizes.values())
+    if not len(sizes) <= n <= total:
+        raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
+    values = sample_strata(strata, allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
+    return table.filter(_is_in(table[DESCRIPTOR], values))
+
+
+def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str]]:
+    """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest stratum."""
+    values = table[by].to_pylist()
+    pairs = set(zip(values, table[stratum].to_pylist() if stratum else [""] * len(values), strict=True))
+    sizes = Counter(name for _, name in pairs)
+    smallest: dict[str, str] = {}
+    for value, name in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):
+        smallest.setdefault(value, name)
+    return {name: sorted(v for v in smallest if smallest[v] == name) for name in sorted(set(smallest.values()))}
+
+
+def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
+    """Return how many of n values to take from each stratum, at least one and not all if it has two or more values."""
+    sizes = {stratum: len(values) for stratum, values in strata.items()}
+    minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
+    return allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
+
+
+def _unknown_value(name: str, value: Any, present: list) -> InputError:
+    """Return the error for a filter value that does not occur; it lists the closest value and the first values."""
+    values = sorted(str(other) for other in present)
+    close = get_close_matches(str(value), values, n=1) if len(values) < 5000 else []  # more values take minutes
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    more = f" and {len(values) - MAX_VALUES_LISTED} more" if len(values) > MAX_VALUES_LISTED else ""
+    listed = ", ".join(values[:MAX_VALUES_LISTED]) + more
+    return InputError(f"filter {name}: {value!r} does not occur in this column{hint} Its values: {listed}.")

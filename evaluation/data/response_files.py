@@ -1,0 +1,176 @@
+"""Files of prompts to send to any model, and files of responses from any source, such as an API or logs."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from datasets import Dataset
+
+from evenhand.evaluation.data.prompt_files import (
+    CONTROL_TAG,
+    REPEATS,
+    build_prompts,
+    check_texts,
+    name_descriptor,
+    read_columns,
+)
+from evenhand.evaluation.data.prompts import cumcount, require_columns
+from evenhand.evaluation.data.response_logs import log_reader
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import atomic_write
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+
+UNSPECIFIED = "(unspecified)"  # the default template and axis
+PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
+MAX_IDS_SHOWN = 3  # number of ids that an error message lists for each problem
+WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
+    ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
+    ".csv": lambda rows, path: rows.to_csv(path, index=False),
+}
+
+
+def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
+    """Write a table of prompts with one row for each response to collect, Parquet or CSV by the suffix.
+
+    The columns are prompt_id; repeat, the number of the row among the rows
+    with the same message, from 1; prompt, the complete user message with persona and control tag; system, the system
+    message or ""; the other columns of the prompts; and control_tag.
+
+    Raises:
+        InputError: the file exists, has another suffix, or cannot be written.
+    """
+    if path.suffix not in WRITERS:
+        raise InputError(
+            f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give a {', '.join(WRITERS)} or {BATCH} "
+            "file."
+        )
+    _check_new(path)
+    personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
+    messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
+    repeat = [n + 1 for n in cumcount(messages)]
+    first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
+    rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
+    with atomic_write(path) as temporary:
+        WRITERS[path.suffix](pd.DataFrame(first_columns).join(rows), temporary)
+
+
+def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, Any]], url: str) -> None:
+    """Write requests as input of OpenAI's Batch API: one JSON object per line, with the prompt id as `custom_id`.
+
+    Source: platform.openai.com/docs/api-reference/batch/request-input. vLLM (`vllm run-batch`) reads the same format.
+
+    Args:
+        path: a new file with the suffix .jsonl.
+        prompt_ids, bodies: the id and the body of each request.
+        url: path of the endpoint, such as "/v1/chat/completions".
+
+    Raises:
+        InputError: the file exists or cannot be written.
+    """
+    _check_new(path)
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for prompt_id, body in zip(prompt_ids, bodies, strict=True):
+            request = {"custom_id": prompt_id, "method": "POST", "url": url, "body": body}
+            file.write(json.dumps(request, ensure_ascii=False) + "\n")
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
+
+
+def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
+    """Return the columns of a file of responses, name → values; null responses become "".
+
+    The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
+    from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
+    persona.
+
+    Raises:
+        InputError: the file cannot be read, columns are missing, or a response is not text.
+    """
+    if (read_log := log_reader(path)) is None:
+        columns = read_columns(path, "responses", descriptor_column)
+    else:
+        columns = read_log(path, descriptor_column)
+    if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
+        columns = name_descriptor(columns, path, descriptor_column)
+    require_columns(
+        list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
+    )
+    for row, value in enumerate(columns[RESPONSE], start=1):
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"responses: {path}: column {RESPONSE}, row {row} is {value!r}; write text, or null.")
+    columns[RESPONSE] = [value or "" for value in columns[RESPONSE]]
+    if PROMPT_ID not in columns:
+        n = len(columns[RESPONSE])
+        columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
+        columns = {name: values for name, values in columns.items() if name != REPEATS}
+        check_texts(columns, path)
+    return columns
+
+
+def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
+    """Return the prompts in the columns of a file of responses, together with the responses.
+
+    Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the
+    same order.
+
+    Raises:
+        InputError: a column has values of several types.
+    """
+    keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
+    keys += [[persona or "" for persona in columns[PERSONA]]] if PERSONA in columns else []
+    order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
+    return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
+
+
+def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
+    """Return the response to each prompt id, in the order of `prompt_ids`.
+
+    Raises:
+        InputError: some prompts have no row or several rows, or some ids are unknown; the message contains the counts.
+    """
+    counts, known = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
+    wrong_ids = {
+        "without a row": [prompt_id for prompt_id in prompt_ids if prompt_id not in counts],
+        "with several rows": [prompt_id for prompt_id, count in counts.items() if count > 1],
+        "unknown": [prompt_id for prompt_id in counts if prompt_id not in known],
+    }
+    problems = [f"{len(ids):,} {problem} ({_list_ids(ids)})" for problem, ids in wrong_ids.items() if ids]
+    if problems:
+        raise InputError(
+            f"responses: {path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
+            f"{'; '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
+            "(prompts, seed, split) of the run that wrote the prompts."
+        )
+    responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
+    return [responses[prompt_id] for prompt_id in prompt_ids]
+
+
+def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: Path) -> str:
+    """Return the control tag of a file of responses: from the column control_tag, else from the settings, else "".
+
+    Raises:
+        InputError: the file has several tags, or its tag differs from the setting.
+    """
+    tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {setting or ""}
+    if len(tags) > 1:
+        listed = ", ".join(map(repr, sorted(tags)))
+        raise InputError(
+            f"responses: {path}: {CONTROL_TAG} is {listed}; measure the responses to each tag in another run."
+        )
+    (tag,) = tags
+    if setting is not None and tag != setting:
+        raise InputError(
+            f"control_tag: {setting!r}, but {tag!r} in {path}; leave the setting out, or correct the file."
+        )
+    return tag
+
+
+def _list_ids(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:MAX_IDS_SHOWN]) + (", …" if len(ids) > MAX_IDS_SHOWN else "")

@@ -1,0 +1,148 @@
+"""Sentence pairs: two sentences about different groups, of which `more` agrees with a stereotype more than `less`.
+
+Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names instead of
+pronouns (paper 001, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
+CC-BY-SA-4.0; or a user's CSV or JSONL file.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.data.downloads import fetch_pinned_file
+from evenhand.evaluation.data.table_files import parse_csv, read_json_columns
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
+
+CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/data"
+S_JSD = (
+    "https://raw.githubusercontent.com/VSteinborn/s_jsd-multilingual-bias/b10302047b55043004a0280f8c2f63236ccea878/data"
+)
+# SHA-256 of each file at its commit.
+CROWS_PAIRS_SHA256 = "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c"
+S_JSD_SHA256 = {
+    "ar": "172a8ad57c5b25647cd91affa7e3472d06dcdcbd783a129aa38dfd148a9c8665",
+    "de": "68495e0185780c8a47fc4d999a1774f5718be8654c8926f67f97d4f4b5ba1630",
+    "en": "e965762fa00af7648e5146c504fdd4940b7cf9703f85394257aaaf70d8c28d0c",
+    "fi": "a20b411b62b7f8255381429475c90b8205425dff8c6d0f4845b604cf106b6a1d",
+    "fr": "a50e0f3cca8b7acfeb0a618bb67032d9c592d00e7ea4bff7b54c36640f7d8201",
+    "id": "669d2c8477786e5c278081bcc3192a432feb8ffab57fd623d0c1c77fc6e2c31b",
+    "ko": "6c8e90c6bd113bdbd719860b87f0baffc0d4729b4a3032452073e1af1d078dc2",
+    "th": "34a86c49aa89f6c699ea481b530ab894c27373b73d080d1f0069a0041823299b",
+    "vi": "e724d536191dd6d1e4eed83748a4285af50a98c1d5c263be650bd56f0ee970c5",
+    "zh": "d92b05b1bebfd59b7d2d3db1d8d435e9915e5713d8e03b52e6ba5942ff5f6066",
+}
+SETS = ("crows_pairs", *(f"s_jsd_{language}" for language in S_JSD_SHA256))
+
+COLUMNS = (PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS)
+# Our column names, and the names in CrowS-Pairs, whose first column has no name, and in the files of paper 001.
+KNOWN_COLUMNS = (
+    {name: name for name in COLUMNS},
+    {MORE: "sent_more", LESS: "sent_less", PAIR_ID: "", BIAS_TYPE: "bias_type", DIRECTION: "stereo_antistereo"},
+    {MORE: "A_x", LESS: "B_x", PAIR_ID: "ID", DIRECTION: "stereo_antistereo"},
+)
+MISSING_SENTENCE = "a sentence is missing"
+
+
+def resolve_pairs_file(source: str) -> Path:
+    """Return the path of a published set, downloaded if it is not in the cache, or the path of a user's file.
+
+    Raises:
+        InputError: `source` is neither a known set nor a file, or the download fails.
+    """
+    if source in SETS:
+        fix = "give the path of the file with --sentence_pairs.pairs."
+        if source == "crows_pairs":
+            name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
+        else:
+            language = source.removeprefix("s_jsd_")
+            name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
+        return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
+    path = Path(source).expanduser()
+    if not path.is_file():
+        if path.suffix in (".csv", ".jsonl"):
+            raise InputError(f"pairs: {source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
+        raise unknown_name("pairs", source, SETS)
+    return path
+
+
+def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return the sentence pairs in a file, one row per pair.
+
+    The columns are pair_id, bias_type, direction, more, less and left_out, which is a reason if a sentence is missing,
+    else None. By default, `pair_id` is the number of the row, and `bias_type` and `direction` are "".
+
+    Args:
+        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of paper 001's files, or ours.
+        columns: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
+
+    Raises:
+        InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
+            twice, or no pair has both sentences.
+    """
+    content = _read_columns(path)
+    if not content:
+        raise InputError(f"{path} is empty; write a header, and a row for each pair.")
+    names = _resolve_columns(path, list(content), columns or {})
+    n = len(content[names[MORE]])
+    if not n:
+        raise InputError(f"{path} has no rows; write one for each pair.")
+    pairs = {name: content[names[name]] if name in names else [None] * n for name in COLUMNS}
+    for name in (MORE, LESS):
+        for row, text in enumerate(pairs[name], start=1):
+            if text is not None and not (isinstance(text, str) and text.strip()):
+                raise InputError(f"{path}: {names[name]}, row {row} is {text!r}; write a sentence, or leave it out.")
+    for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
+        pairs[name] = ["" if value is None else str(value) for value in pairs[name]]
+    if PAIR_ID not in names:
+        pairs[PAIR_ID] = [str(row) for row in range(1, n + 1)]
+    if repeated := [name for name, count in Counter(pairs[PAIR_ID]).items() if count > 1]:
+        raise InputError(f"{path}: {names[PAIR_ID]} {repeated[0]!r} occurs twice; change one.")
+    is_missing = [more is None or less is None for more, less in zip(pairs[MORE], pairs[LESS], strict=True)]
+    if all(is_missing):
+        raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
+    pairs[LEFT_OUT] = [MISSING_SENTENCE if missing else None for missing in is_missing]
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in pairs.items()})
+
+
+def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs with the last character, usually a full stop, removed from each sentence (001, Table 3)."""
+    texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
+    return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
+
+
+def _read_columns(path: Path) -> dict[str, list]:
+    try:
+        if path.suffix == ".jsonl":
+            return read_json_columns(path)
+        if path.suffix == ".csv":
+            columns = parse_csv(path.read_bytes().decode("utf-8-sig"))
+            # Only empty fields are missing: "None" and "null" can be sentences.
+            return {name: [field or None for field in fields] for name, fields in columns.items()}
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"{path} cannot be read as sentence pairs ({error}); give a CSV or JSONL file in UTF-8."
+        ) from None
+    raise InputError(f"{path}: {path.suffix!r} is no format for sentence pairs; give a .csv or .jsonl file.")
+
+
+def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
+    for name in columns:
+        if name not in COLUMNS:
+            raise unknown_name("columns", name, COLUMNS)
+    default = {name: name for name in (MORE, LESS)}
+    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
+    names = {name: column for name, column in known.items() if column in present} | dict(columns)
+    for name in (MORE, LESS):
+        if name not in names:
+            raise InputError(
+                f"{path} has no column for {name!r}, only {', '.join(present)}; name the columns by "
+                "--sentence_pairs.columns '{more: …, less: …}'."
+            )
+    for name, column in names.items():
+        if column not in present:
+            raise InputError(f"columns: {path} has no column {column!r} for {name!r}, only {', '.join(present)}.")
+    return names

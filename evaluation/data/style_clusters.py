@@ -1,0 +1,68 @@
+"""Files of style clusters: named sets of similar styles, which are labels of the style classifier."""
+
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
+
+CLUSTERS = Path(__file__).resolve().parent / "files" / "style_clusters"
+
+
+def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the style clusters in a file, cluster name → indices of the cluster's styles in `labels`.
+
+    The argument is the path of a JSON file or the name of a shipped file. The file maps clusters to names of styles. A
+    style matches a label with the same name, or with the same name up to a gloss in parentheses: "Compassionate"
+    matches "Compassionate (Sympathetic, Warm)".
+
+    Raises:
+        InputError: the file does not exist or is not of this format, or a style matches no label or several labels.
+
+    Of these 14 labels, the cluster SYMPATHY contains sadness, grief and remorse:
+
+    >>> labels = "grief caring remorse sadness curiosity confusion surprise anger annoyance disapproval disgust love"
+    >>> labels = [*labels.split(), "admiration", "approval"]
+    >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
+    (3, 0, 2)
+    """
+    if not isinstance(name_or_path, (str, Path)):
+        raise InputError(f"style_clusters: {format_value(name_or_path)} is not text; give a name or a JSON file.")
+    path = Path(name_or_path)
+    if path.suffix != ".json":
+        path = CLUSTERS / f"{name_or_path}.json"
+        if not path.exists():
+            raise unknown_name("style_clusters", str(name_or_path), (file.stem for file in CLUSTERS.glob("*.json")))
+    try:
+        clusters = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"style_clusters: {path} cannot be read as JSON ({error}).") from None
+    if not isinstance(clusters, dict) or not all(
+        isinstance(styles, list) and styles and all(isinstance(style, str) for style in styles)
+        for styles in clusters.values()
+    ):
+        raise InputError(
+            f'style_clusters: {path} must map cluster names to lists of styles, as in {{"ENVY": ["Envious"]}}.'
+        )
+    return {
+        cluster: tuple(dict.fromkeys(_label_index(cluster, style, labels) for style in styles))
+        for cluster, styles in clusters.items()
+    }
+
+
+def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
+    if style in labels:
+        return labels.index(style)
+    matches = [index for index, label in enumerate(labels) if label.partition(" (")[0] == style]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        listed = ", ".join(repr(labels[index]) for index in matches)
+        raise InputError(f"style_clusters: {style!r} in {cluster} could be {listed}; write the whole label.")
+    close = get_close_matches(style, labels, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise InputError(
+        f"style_clusters: {style!r} in {cluster} is not a label of the style classifier{hint} Give clusters of its "
+        "labels."
+    )

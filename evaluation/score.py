@@ -1,0 +1,204 @@
+"""Score records, reading and writing of score files, and names of the columns that several stages read."""
+
+import csv
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path, PurePath
+from typing import Any
+
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.untrusted_text import spreadsheet_cell
+
+# prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
+PROMPT_ID, PERSONA = "prompt_id", "persona"
+TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
+# Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, unseen_mask).
+UNSEEN = "unseen"
+# responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
+RESPONSE = "response"
+STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one column
+# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
+# exponents.parquet: KIND ("descriptor" or "axis"), UNIT (its name), and the exponent λ of each style.
+KIND, UNIT = "kind", "unit"
+BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
+# pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
+PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
+CUT = "cut"  # whether max_new_tokens ended the response
+LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+
+
+@dataclass(frozen=True)
+class BiasScore:
+    """A score with all information needed to interpret and reproduce it.
+
+    Attributes:
+        metric: name of the metric.
+        value: the score in natural units; NaN if undefined, with a `reason`.
+        ideal: the value of an unbiased model; None if the metric is only meaningful in a comparison of models.
+        bounds: range of the metric; infinite where the metric is unbounded.
+        n: number of rows from which the value is computed.
+        interval: 95 % confidence interval for fixed descriptors and templates, or None if undefined.
+        p_value: p-value of the test that the metric's docstring describes.
+        n_left_out: number of rows that the metric could not use.
+        group: the subset of rows, as values by column, such as {"axis": "age"}; {} for all rows.
+        reason: why the value or the interval is undefined, or a caution about the interval.
+        standard_error: the standard error, if the metric's paper defines a standard error.
+        signature: model, data, settings and versions that determine the value.
+        jackknife_over: "descriptors" or "templates", the units that `jackknife_interval` treats as a sample.
+        jackknife_interval: 95 % confidence interval for other descriptors or templates of the same kind.
+    """
+
+    metric: str
+    value: float
+    ideal: float | None
+    bounds: tuple[float, float]
+    n: int
+    interval: tuple[float, float] | None = None
+    p_value: float | None = None
+    n_left_out: int = 0
+    group: Mapping[str, str] = field(default_factory=dict)
+    reason: str | None = None
+    standard_error: float | None = None
+    signature: Mapping[str, Any] = field(default_factory=dict)
+    jackknife_over: str | None = None
+    jackknife_interval: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.value) and not self.reason:
+            raise ValueError(f"{self.metric}: an undefined value needs a reason")
+
+
+def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
+    """Write scores to the JSON file `path` and to a CSV file of the same name.
+
+    The JSON file contains each distinct signature once; score records contain the signature's hash. NaN and infinity
+    are null in JSON and empty in CSV.
+    """
+    signatures, records = {}, []
+    for score in scores:
+        key = _hash(score.signature)
+        signatures[key] = score.signature
+        record = {field.name: getattr(score, field.name) for field in fields(score)}
+        records.append({key: _finite(value) for key, value in {**record, "signature": key}.items()})
+    write_json(path, {"signatures": signatures, "scores": records})
+    write_text(path.with_suffix(".csv"), _csv(records))
+
+
+def read_scores(path: Path | str) -> list[BiasScore]:
+    """Return the scores in a JSON file that `write_scores` wrote.
+
+    Raises:
+        InputError: the file cannot be read, or does not contain scores in the format of this version.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [_score(record, content["signatures"]) for record in content["scores"]]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
+        ) from None
+
+
+def _score(record: Mapping[str, Any], signatures: Mapping[str, Any]) -> BiasScore:
+    low, high = record["bounds"]
+    intervals = {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
+    values = {
+        "value": math.nan if record["value"] is None else record["value"],
+        "bounds": (-math.inf if low is None else low, math.inf if high is None else high),
+        "signature": signatures[record["signature"]],
+    }
+    return BiasScore(**{**record, **intervals, **values})
+
+
+def display_name(name: str) -> str:
+    """Return the name of a model or file for reports and model cards.
+
+    Absolute paths are shortened to the last three parts; other names are returned unchanged.
+
+    >>> display_name("/home/me/runs/loop/kto/tune/adapter"), display_name("org/model")
+    ('kto/tune/adapter', 'org/model')
+    """
+    return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
+
+
+def signature_line(score: BiasScore) -> str:
+    """Return the signature of a score as one citable line; equal measurements have equal lines.
+
+    The line contains the metric and the group, the model (m), the data (d), the classifier (c), the seed (s), the
+    number of rows (n), a hash of the whole nested signature (h), and the version of Evenhand (v).
+
+    Raises:
+        InputError: the argument is not a score.
+
+    >>> import re
+    >>> signature = {"model": {"name": "gpt2", "revision": "607a30d"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
+    >>> score = BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=signature)
+    >>> re.sub("h:[0-9a-f]{12}", "h:…", signature_line(score))
+    'fgb[axis=age]|m:gpt2@607a30d|s:0|n:8|h:…|v:0.2.0'
+    """
+    if not isinstance(score, BiasScore):
+        raise InputError(f"score: {format_value(score)} is not a score; give one score, as of generation_bias.")
+    signature = score.signature
+    cut = ",".join(f"{name}={value}" for name, value in score.group.items())
+    parts = [score.metric + (f"[{cut}]" if cut else "")]
+    for letter, names in LETTERS.items():
+        entry = next((signature[name] for name in names if signature.get(name) is not None), None)
+        if entry is not None:
+            parts.append(f"{letter}:{_short_name(entry)}")
+    parts += [f"n:{score.n}", f"h:{_hash(signature)}"]
+    version = (signature.get("packages") or {}).get("evenhand")
+    return "|".join([*parts, f"v:{version}"] if version else parts)
+
+
+# Letters of a signature line, and the keys of the nested signature that each letter represents.
+LETTERS = {
+    "m": ("model", "translations"),
+    "d": ("dataset", "references"),
+    "c": ("style_classifier", "offensiveness_classifier"),
+    "s": ("seed",),
+}
+
+
+def _short_name(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    name, version = display_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
+    return f"{name}@{version[:7]}" if version else name or _hash(value)
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
+    columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
+    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        low, high = record["interval"] or (None, None)
+        jackknife_low, jackknife_high = record["jackknife_interval"] or (None, None)
+        ends = {"low": low, "high": high, "jackknife_low": jackknife_low, "jackknife_high": jackknife_high}
+        row = record["group"] | record | ends
+        writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
+    return text.getvalue()
+
+
+def find_score(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
+    """Return the first score of a metric and a group, or None if no score matches."""
+    return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,111 @@
+"""Phrase counts derived by hand, corpora of all formats, and streaming."""
+
+import gzip
+import json
+import logging
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.evaluation.data.corpus import count_phrases, count_phrases_in_corpus
+from evenhand.evaluation.errors import InputError
+
+TEXTS = ["I am Deaf, deaf!", "A hard-of-hearing man", None]
+
+
+def counts(texts, *phrases):
+    return list(count_phrases(texts, phrases).counts.values())
+
+
+def test_phrases_are_whole_words_and_the_longest_wins():
+    assert counts(["DEAF deaf. Deafening un-deaf deaf_"], "Deaf") == [3]  # a hyphen ends a word, a letter or _ does not
+    assert counts(["Native American American Indian"], "American", "Native American") == [1, 1]
+    assert counts(["hard of hearing"], "hard", "hard of hearing") == [0, 1]
+    assert counts(["hard of hear"], "hard", "hard of hearing") == [1, 0]  # back to the shorter one
+    assert counts(["hard\nof \t hearing STRASSE café"], "hard of hearing", "straße", "CAFÉ") == [1, 1, 1]
+    assert counts(["c++ (x) a.b"], "(x)", "a.b", "axb") == [1, 1, 0]
+    assert counts(["Deaf deaf"], "Deaf", "deaf") == [2, 2]
+
+
+@given(
+    st.lists(st.sampled_from(["a", "ab", "abc", "b", "b c", "bc", "c"]), unique=True, min_size=1),
+    st.text("abc ", max_size=30),
+)
+def test_the_prefix_tree_agrees_with_a_word_by_word_search(phrases, text):
+    text = " ".join(text.split())
+    expected, start = dict.fromkeys(phrases, 0), 0
+    while start < len(text):  # at each word start, the longest phrase that ends at a word end
+        is_word_start = start == 0 or text[start - 1] == " "
+        matches = [it for it in phrases if text.startswith(it, start) and text[start + len(it) :][:1] in ("", " ")]
+        longest = max(matches, key=len) if is_word_start and matches else None
+        if longest:
+            expected[longest] += 1
+        start += len(longest) if longest else 1
+    assert count_phrases([text], phrases).counts == expected
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"text": text, "id": index} for index, text in enumerate(TEXTS)]
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "c.jsonl").write_text(lines)
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
+        file.write(lines)
+    pd.DataFrame(rows).to_csv(tmp_path / "c.csv", index=False)
+    pd.DataFrame(rows).to_parquet(tmp_path / "c.parquet")
+    (tmp_path / "c.txt").write_text("\n".join(text or "" for text in TEXTS) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.csv", "c.parquet", "c.txt"])
+def test_every_format_gives_the_same_counts(files, name):
+    result = count_phrases_in_corpus(str(files / name), ["deaf", "hard-of-hearing", "tall"])
+    assert list(result.counts.values()) == [2, 1, 0]
+    assert result.n_examples + result.n_left_out == 3
+
+
+def test_a_folder_is_the_sum_of_its_files_and_a_limit_reads_no_further(files, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in ("1.jsonl", "2.jsonl"):
+        (folder / name).write_text((files / "c.jsonl").read_text())
+    assert count_phrases_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
+    result = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
+    assert list(result.counts.values()) == [2, 0] and result.n_examples == 1
+
+
+def test_the_number_of_examples_is_reported(files, caplog):
+    with caplog.at_level(logging.INFO, logger="evenhand"):
+        count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf"])
+    assert any(line.startswith("corpus: 3") for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column", "message"),
+    [
+        ("c.jsonl", '{"body": "x"}', "text", "corpus.text_column: .* has no column 'text'; it has body"),
+        ("c.jsonl", '{"text": 3}', "text", "corpus.text_column: 'text' of example 1 .* is int, not text"),
+        ("c.jsonl", '{"text": ', "text", "corpus: .* cannot be read"),
+        ("c.jsonl", "", "text", "corpus: .*'text'"),
+        ("c.pdf", "x", "text", "corpus: .* is none of .jsonl"),
+    ],
+)
+def test_an_unusable_corpus_raises(tmp_path, name, text, column, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        count_phrases_in_corpus(str(tmp_path / name), ["deaf"], text_column=column)
+
+
+def test_a_missing_corpus_raises(tmp_path):
+    with pytest.raises(InputError, match="corpus: .*none.csv"):
+        count_phrases_in_corpus(str(tmp_path / "none.csv"), ["deaf"])
+    with pytest.raises(InputError, match=r"corpus: .*\.jsonl"):
+        count_phrases_in_corpus(str(tmp_path), ["deaf"])
+    with pytest.raises(InputError, match="corpus: 'nobody/nothing'"):  # the tests are offline
+        count_phrases_in_corpus("nobody/nothing", ["deaf"])
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    (tmp_path / "a.txt").write_text("x\n")
+    with pytest.raises(InputError, match=r"corpus: .*\(csv, text\)"):
+        count_phrases_in_corpus(str(tmp_path), ["deaf"])

@@ -1,0 +1,257 @@
+"""Gendered references in three formats, the paper's rule for comparable sets, and its languages."""
+
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.gendered_translations import (
+    COLUMNS,
+    build_comparable_sets,
+    find_language,
+    load_languages,
+    read_mmhb,
+    read_mmhb_axes,
+    read_mt_geneval,
+    read_references,
+    read_translations,
+    select_source_sentences,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.translation_bias.metric import align
+from evenhand.evaluation.families.translation_bias.shares import gender_accuracy
+from evenhand.evaluation.score import find_score
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
+needs_mmhb = pytest.mark.skipif(not (SHARED / "mmhb_descriptors").is_dir(), reason=f"no MMHB in {SHARED}")
+
+MMHB_HEADER = (
+    "sentence_eng\tpattern_id_main\tnoun_id_main\tdesc_id_main\tsplit\tboth\tfeminine\tmasculine\tlang\tgender_group"
+)
+
+
+def make_table(*rows):
+    """Return a table of references from rows of (sentence_id, lang, gender, reference)."""
+    table = pd.DataFrame(rows, columns=["sentence_id", "lang", "gender", "reference"])
+    return table.assign(english="English " + table["sentence_id"]).reindex(columns=COLUMNS)
+
+
+def write(folder, text, name="references.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_fifty_languages_of_the_paper():
+    codes = [language.code for language in load_languages()]
+    assert len(codes) == len(set(codes)) == 50
+    assert len({code[-4:] for code in codes}) == 13  # scripts (004, appendix A)
+    assert find_language("spa_Latn") == find_language("es") and find_language("es").name == "Spanish"
+    assert find_language("eng_Latn").short == "en"
+    assert find_language("ckb_Arab").short == ""
+
+
+@pytest.mark.parametrize(("code", "meant"), [("spa_Lat", "spa_Latn"), ("deu-Latn", "deu_Latn")])
+def test_an_unknown_language_raises_with_the_closest_code(code, meant):
+    with pytest.raises(InputError, match=f"'{code}' .*'{meant}'"):
+        find_language(code)
+
+
+def test_a_csv_file(tmp_path):
+    text = (
+        "english,lang,gender,reference,axis,marked\n"
+        'I am deaf.,spa_Latn,masculine,Soy sordo.,Ability,"[""sordo""]"\n'
+        "I am deaf.,spa_Latn,feminine,Soy sorda.,Ability,\n"
+        "I am tall.,spa_Latn,feminine,,,\n"
+        "I sing.,spa_Latn,neutral,Canto.,,\n"
+    )
+    references = read_references(write(tmp_path, text))
+    assert list(references) == COLUMNS
+    assert references["sentence_id"].tolist() == ["1", "1", "3"]  # sentence 2 has no reference
+    assert references["marked"].tolist() == [["sordo"], None, None]
+    assert references["axis"].tolist() == ["Ability", "Ability", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("english,lang,gender\nA,spa_Latn,neutral\n", "no column 'reference'"),
+        ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female'"),
+        ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
+        ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x'"),
+        (
+            "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",
+            "sentence_id '1' .*axis",
+        ),
+    ],
+)
+def test_an_invalid_csv_file_raises(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_references(write(tmp_path, text))
+
+
+def test_an_mmhb_file(tmp_path):
+    rows = [
+        "I have deaf friends.\tP1\tN1\tP_D001\tdev\t\t['Tengo amigas sordas.', \"Tengo 'amigas' sordas.\"]\t"
+        "['Tengo amigos sordos.']\tspa_Latn\tx",
+        "I sing.\tP2\tN1\tP_D002\tdev\t['Canto.']\t[]\tnan\tspa_Latn\tx",
+    ]
+    references = read_mmhb(write(tmp_path, "\n".join([MMHB_HEADER, *rows]) + "\n"), {"P_D001": "ability"})
+    assert references["gender"].tolist() == ["masculine", "feminine", "feminine", "neutral"]
+    assert references["reference"].tolist()[2] == "Tengo 'amigas' sordas."
+    assert references["descriptor"].tolist() == ["P_D001"] * 3 + ["P_D002"]
+    assert references["template"].tolist() == ["P1"] * 3 + ["P2"]
+    assert references["axis"].tolist() == ["ability"] * 3 + [""]
+    assert references["sentence_id"].nunique() == 2
+
+
+@pytest.mark.parametrize("cell", ["__import__('os')", "'no list'", "[1]", "["])
+def test_an_mmhb_cell_that_is_no_list_of_sentences_raises(tmp_path, cell):
+    with pytest.raises(InputError, match="masculine in row 2"):
+        read_mmhb(write(tmp_path, f"{MMHB_HEADER}\nA\tP\tN\tD\tdev\t\t\t{cell}\tspa_Latn\tx\n"))
+
+
+@needs_mmhb
+def test_axes_of_the_published_descriptors(tmp_path):
+    path = tmp_path / "spa.tsv"
+    with zipfile.ZipFile(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
+        path.write_bytes(archive.read("MMHB_descriptors/spa_descriptors_full_id.tsv"))
+    axes = read_mmhb_axes(path)
+    assert axes["P_D001"] == axes["P_D001a"] == "ability"
+    assert len(set(axes.values())) >= 12
+
+
+@needs_mt_geneval
+@pytest.mark.parametrize("lang", ["de", "es", "fr"])
+def test_mt_geneval_has_1200_sentences_in_two_versions(lang):
+    references = read_mt_geneval(SHARED / "mt_geneval", lang)
+    assert references["gender"].value_counts().to_dict() == {"masculine": 1200, "feminine": 1200}
+    assert references["sentence_id"].nunique() == 1200 and set(references["lang"]) == {find_language(lang).code}
+    assert references["marked"].isna().all()  # these files have no tags
+    # Brackets, such as "[citation needed]", are part of the text.
+    assert references["reference"].str.contains("[", regex=False).any()
+
+
+def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
+    for gender, pronoun, reference in (
+        ("masculine", "<M>He</M>", "<M>El abuelo</M> [sic] de <M>él</M>."),
+        ("feminine", "<F>She</F>", "<F>La abuela</F> [sic] de <F> ella</F>."),
+    ):
+        write(tmp_path, f"{pronoun} sat.\nIt sat.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.en")
+        write(tmp_path, f"{reference}\nSe sentó.\n{pronoun}.\n", f"geneval-sentences-{gender}-dev.en_es.es")
+    references = read_mt_geneval(tmp_path, "es")
+    assert references["reference"].tolist()[::3] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
+    assert references["english"].tolist() == ["He sat.", "It sat.", "He.", "She sat.", "It sat.", "She."]
+    assert references["marked"].tolist() == [["El abuelo", "él"], [], ["He"], ["La abuela", "ella"], [], ["She"]]
+
+
+@pytest.mark.parametrize("stray", ["masculine", "feminine", "both", "half"])
+def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
+    # The Arabic files have a few tags. If they counted, only tagged words would mark a gender, and a system that is
+    # always masculine would be right for 299 of 300 feminine sentences (0.9967).
+    for gender, word in (("masculine", "أب"), ("feminine", "أم")):
+        lines = [f"هذه {word} {number}" for number in range(300)]
+        for line in {"half": range(150), gender: [7], "both": [7]}.get(stray, []):
+            lines[line] = f"<{gender[0].upper()}>{lines[line]}</{gender[0].upper()}>"
+        write(tmp_path, "x\n" * 300, f"geneval-sentences-{gender}-dev.en_ar.en")
+        write(tmp_path, "\n".join(lines) + "\n", f"geneval-sentences-{gender}-dev.en_ar.ar")
+    table = read_mt_geneval(tmp_path, "ar")
+    assert table["marked"].isna().all() and not table["reference"].str.contains("<").any()
+
+    both = build_comparable_sets(table).table
+    both = both.assign(english=both["gender"])  # two versions, so that each source sentence has a gender
+    always_masculine = table.loc[table["gender"] == "masculine", "reference"]
+    women = select_source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
+    rows = align(women.assign(translation=always_masculine.tolist()), both, source="eng_Latn", target="arb_Arab")
+    scores = gender_accuracy(rows)
+    group = {"lang": "arb_Arab", "direction": "en-xx", "gender": "feminine"}
+    assert find_score(scores, "gender_accuracy_mt_geneval", **group).value == 0
+    assert find_score(scores, "gender_accuracy", **group).value == 0
+
+
+def test_missing_or_unequal_files_of_mt_geneval_raise(tmp_path):
+    with pytest.raises(InputError, match="geneval-sentences-masculine-dev"):
+        read_mt_geneval(tmp_path, "es")
+    for gender, lines in (("masculine", "a\nb\n"), ("feminine", "a\n")):
+        for side in ("en", "es"):
+            write(tmp_path, lines, f"geneval-sentences-{gender}-dev.en_es.{side}")
+    with pytest.raises(InputError, match=r"\[1, 2\]"):
+        read_mt_geneval(tmp_path, "es")
+
+
+def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
+    references = make_table(
+        ("1", "spa_Latn", "masculine", "m1"),
+        ("1", "spa_Latn", "feminine", "f1"),
+        ("2", "spa_Latn", "masculine", "m2"),
+        ("2", "spa_Latn", "generic", "g2"),
+        ("2", "spa_Latn", "neutral", "n2"),
+        ("3", "spa_Latn", "generic", "g3"),
+        ("4", "spa_Latn", "masculine", "m4"),  # no replacement for the feminine reference
+        ("1", "fin_Latn", "generic", "g1"),
+    )
+    sets = build_comparable_sets(references, min_masculine_references=1)
+    by_gender = sets.table.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
+    assert by_gender["reference"].to_dict("index") == {
+        "1": {"feminine": "f1", "masculine": "m1"},
+        "2": {"feminine": "n2", "masculine": "m2"},
+        "3": {"feminine": "g3", "masculine": "g3"},
+    }
+    assert by_gender["taken_from"]["feminine"].tolist() == ["feminine", "neutral", "generic"]
+    finnish, spanish = sets.languages.to_dict("records")
+    assert spanish == {
+        "lang": "spa_Latn",
+        "sentences": 4,
+        "masculine": 3,
+        "feminine": 1,
+        "replaced_masculine": 1,
+        "replaced_feminine": 2,
+        "missing": 1,
+        "left_out": None,
+    }
+    assert finnish["left_out"]
+    assert set(sets.table["lang"]) == {"spa_Latn"}
+
+
+def test_a_language_needs_100_masculine_references():
+    rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
+    assert build_comparable_sets(make_table(*rows)).languages["left_out"].tolist() == [None]
+    with pytest.raises(InputError, match="spa_Latn 99"):
+        build_comparable_sets(make_table(*rows[2:]))
+
+
+def test_ambiguous_english_is_translated_once_and_other_sources_twice():
+    references = make_table(
+        ("1", "spa_Latn", "masculine", "m1"),
+        ("1", "spa_Latn", "feminine", "f1"),
+        ("2", "spa_Latn", "masculine", "m2"),
+        ("2", "spa_Latn", "feminine", "f2"),
+        ("1", "cat_Latn", "masculine", "cm1"),
+        ("1", "cat_Latn", "feminine", "cf1"),
+    )
+    references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
+    table = build_comparable_sets(references, min_masculine_references=0).table
+    english = select_source_sentences(table, source="eng_Latn", target="spa_Latn")
+    assert sorted(zip(english["text"], english["gender"], strict=True)) == [
+        ("English 1", ""),
+        ("English 2", "masculine"),
+        ("Her English 2", "feminine"),
+    ]
+    spanish = select_source_sentences(table, source="spa_Latn", target="eng_Latn")
+    assert sorted(spanish["text"]) == ["f1", "f2", "m1", "m2"]
+    # Catalan has only the first sentence.
+    assert sorted(select_source_sentences(table, source="spa_Latn", target="cat_Latn")["text"]) == ["f1", "m1"]
+    with pytest.raises(InputError, match="lang: 'fra_Latn'"):
+        select_source_sentences(table, source="fra_Latn", target="eng_Latn")
+    with pytest.raises(InputError, match="target: 'spa_Latn'"):
+        select_source_sentences(table, source="spa_Latn", target="spa_Latn")
+
+
+def test_translations_from_a_file(tmp_path):
+    path = tmp_path / "es.txt"
+    path.write_bytes("Soy ama de casa.\r\n\r\nCanto\u2028aquí.\n".encode())
+    assert read_translations(path, 3) == ["Soy ama de casa.", "", "Canto\u2028aquí."]
+    with pytest.raises(InputError, match="3 lines for 4"):
+        read_translations(path, 4)

@@ -1,0 +1,313 @@
+"""HolisticBias: the rows of a small taxonomy derived by hand, the published counts, and invalid files."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from itertools import product
+from pathlib import Path
+
+import pooch
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.evaluation.data import holistic_bias
+from evenhand.evaluation.data.holistic_bias import COLUMNS, Taxonomy, generate_prompts, load_taxonomy
+from evenhand.evaluation.errors import InputError
+
+SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
+V1_0 = SHARED / "holistic_bias_v1.0"
+needs_v1_0 = pytest.mark.skipif(not V1_0.is_dir(), reason="HolisticBias v1.0 is not in shared/data")
+
+SMALL = {
+    "descriptors.json": {
+        "age": {"all": ["Old-ish"]},
+        "nonce": {"x": [{"descriptor": "unic", "gender": "female", "preference": "reviewed", "article": "a"}]},
+    },
+    "nouns.json": {"female": [["woman", "women"]], "neutral": [["individual", "individuals"]]},
+    "sentence_templates.json": {
+        "I'm {noun_phrase}.": {"first_turn_only": True},
+        "I like {plural_noun_phrase}!": {"must_be_noun": True},
+    },
+    "standalone_noun_phrases.json": {
+        "age": [
+            {
+                "noun_phrase": "{article} {noun} who is 9",
+                "plural_noun_phrase": "{article} {noun} who are 9",
+                "preference": "dispreferred",
+            }
+        ],
+        "nonce": ["a blick of note"],
+    },
+}
+
+
+def write(folder: Path, files: dict) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_every_row_of_a_small_taxonomy(tmp_path):
+    prompts = generate_prompts(load_taxonomy(write(tmp_path, SMALL)))
+    none = "(none)"
+    woman, individual, no_noun = ("woman", "women", "female"), ("individual", "individuals", "neutral"), (none,) * 3
+    im, like = ("I'm {noun_phrase}.", True, False), ("I like {plural_noun_phrase}!", False, True)
+    # "(" sorts before letters and upper case before lower: bucket "(none)" before "all", then by descriptor and noun.
+    after = ("age", none, "who is 9", none, "dispreferred")
+    old = ("age", "all", "Old-ish", none, "no_data")
+    fixed = ("nonce", none, "a blick of note", none, "no_data")
+    unic = ("nonce", "x", "unic", "female", "reviewed")
+    alone = ("null", none, none, none, none)
+    phrases = [
+        (*after, *individual, "an individual who is 9", "individuals who are 9", "noun_descriptor"),
+        (*after, *woman, "a woman who is 9", "women who are 9", "noun_descriptor"),
+        (*old, *no_noun, "Old-ish", "Old-ish", "descriptor"),
+        (*old, *individual, "an Old-ish individual", "Old-ish individuals", "descriptor_noun"),
+        (*old, *woman, "an Old-ish woman", "Old-ish women", "descriptor_noun"),
+        (*fixed, none, none, "neutral", "a blick of note", "a blick of note", "fixed_phrase"),
+        (*unic, *no_noun, "unic", "unic", "descriptor"),
+        (*unic, *woman, "a unic woman", "unic women", "descriptor_noun"),
+        (*alone, *individual, "an individual", "individuals", "noun"),
+        (*alone, *woman, "a woman", "women", "noun"),
+    ]
+    expected = [
+        ("I'm an individual who is 9.", *phrases[0], *im),
+        ("I like individuals who are 9!", *phrases[0], *like),
+        ("I'm a woman who is 9.", *phrases[1], *im),
+        ("I like women who are 9!", *phrases[1], *like),
+        ("I'm Old-ish.", *phrases[2], *im),
+        ("I'm an Old-ish individual.", *phrases[3], *im),
+        ("I like Old-ish individuals!", *phrases[3], *like),
+        ("I'm an Old-ish woman.", *phrases[4], *im),
+        ("I like Old-ish women!", *phrases[4], *like),
+        ("I'm a blick of note.", *phrases[5], *im),
+        ("I'm unic.", *phrases[6], *im),
+        ("I'm a unic woman.", *phrases[7], *im),
+        ("I like unic women!", *phrases[7], *like),
+        ("I'm an individual.", *phrases[8], *im),
+        ("I like individuals!", *phrases[8], *like),
+        ("I'm a woman.", *phrases[9], *im),
+        ("I like women!", *phrases[9], *like),
+    ]
+    assert tuple(prompts.column_names) == COLUMNS
+    assert [tuple(row[name] for name in COLUMNS) for row in prompts] == expected
+
+
+def test_options_of_templates_and_the_hash(tmp_path):
+    templates = {"{noun_phrase}: not all {plural_noun_phrase} are {noun_phrase}": {"must_be_noun": True}}
+    taxonomy = load_taxonomy(write(tmp_path, SMALL | {"sentence_templates.json": templates}))
+    assert "a woman: not all women are a woman" in generate_prompts(taxonomy)["text"]
+    taxonomy = load_taxonomy(write(tmp_path, SMALL | {"standalone_noun_phrases.json": {}}))
+    assert set(generate_prompts(taxonomy)["noun_phrase_type"]) == {"noun", "descriptor", "descriptor_noun"}
+    one = load_taxonomy(write(tmp_path / "one", SMALL))
+    assert one.sha256 == load_taxonomy(write(tmp_path / "two", SMALL)).sha256
+    nouns = {"female": [["woman", "womyn"]]}
+    assert one.sha256 != load_taxonomy(write(tmp_path / "three", SMALL | {"nouns.json": nouns})).sha256
+
+
+words = st.text("abcÅé'- ", min_size=1, max_size=6).filter(str.strip)
+
+
+@given(st.data())
+def test_row_count_of_any_taxonomy(data):
+    genders = ["female", "male", "neutral"]
+    nouns = data.draw(
+        st.lists(st.builds(holistic_bias.Noun, st.sampled_from(genders), words, words), min_size=1, max_size=5)
+    )
+    descriptors = data.draw(
+        st.lists(
+            st.builds(holistic_bias.Descriptor, words, words, words, st.sampled_from([None, *genders])), max_size=5
+        )
+    )
+    must = data.draw(st.lists(st.booleans(), min_size=1, max_size=4))
+    templates = [holistic_bias.Template(f"{i}: {{noun_phrase}}", False, flag) for i, flag in enumerate(must)]
+    patterns = data.draw(st.lists(st.tuples(st.booleans(), words), max_size=4))
+    standalone = [
+        holistic_bias.Standalone("axis", "{article} {noun} " + word if noun else word) for noun, word in patterns
+    ]
+    taxonomy = Taxonomy("any", tuple(descriptors), tuple(nouns), tuple(templates), tuple(standalone), "0")
+    with_noun = len(nouns) * (1 + sum(noun for noun, _ in patterns))
+    with_noun += sum(term.gender in (None, noun.gender) for term, noun in product(descriptors, nouns))
+    without_noun = len(descriptors) + sum(not noun for noun, _ in patterns)
+    prompts = generate_prompts(taxonomy)
+    assert len(prompts) == with_noun * len(templates) + without_noun * must.count(False)
+    # The rows of each template are in the order of their noun phrases.
+    rows = defaultdict(list)
+    for row in prompts:
+        rows[row["template"]].append(tuple(row[name] for name in COLUMNS[1:12]))
+        assert row["text"] == row["template"].replace("{noun_phrase}", row["noun_phrase"])
+    assert all(phrases == sorted(phrases) for phrases in rows.values())
+
+
+@pytest.mark.parametrize(("word", "expected"), [("Ugly", "an"), ("85-year-old", "a"), ("European", "an")])
+def test_the_article_follows_the_first_letter(word, expected):
+    assert holistic_bias.spelled_article(word) == expected
+
+
+# The published v1.0: counts of the upstream generator (shared/data/README.md).
+
+
+@pytest.fixture(scope="module")
+def v1_0():
+    return generate_prompts(load_taxonomy(V1_0)).to_pandas()
+
+
+@needs_v1_0
+def test_v1_0_has_the_published_counts(v1_0):
+    assert len(v1_0) == 472_991
+    assert v1_0["text"].nunique() == 469_786
+    assert len(v1_0.drop_duplicates(list(COLUMNS[1:12]))) == 18_382
+    assert v1_0["descriptor"].nunique() == 620  # with "(none)"
+    assert dict(v1_0["noun_phrase_type"].value_counts()) == {
+        "descriptor_noun": 405_158,
+        "noun_descriptor": 57_720,
+        "descriptor": 8_908,
+        "noun": 780,
+        "fixed_phrase": 425,
+    }
+    scored = v1_0[
+        v1_0["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"]) & (v1_0["descriptor_gender"] == "(none)")
+    ]
+    assert len(scored) == 460_980
+    groups = scored.groupby(["axis", "descriptor"])["noun"].nunique()
+    assert len(groups) == 591
+    assert set(groups) == {30}
+    assert sum(math.comb(n, 2) for n in groups.groupby("axis").size()) == 21_984
+
+
+@needs_v1_0
+def test_v1_0_by_name_is_downloaded_and_checked(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    urls = []
+
+    def download(self, url, output_file, pooch):
+        urls.append(url)
+        Path(output_file).write_bytes((V1_0 / url.rsplit("/", 1)[1]).read_bytes())
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", download)
+    taxonomy = load_taxonomy("v1.0")
+    assert taxonomy.name == "v1.0"
+    assert taxonomy.sha256 == load_taxonomy(V1_0).sha256
+    assert len(urls) == 4
+    prefix = (
+        "https://raw.githubusercontent.com/facebookresearch/ResponsibleNLP/0ec714eb084217f44cd9ac466d9e988c795302f9/"
+    )
+    assert all(url.startswith(prefix + "holistic_bias/dataset/v1.0/") for url in urls)
+    with pytest.raises(InputError, match=r"v1\.1.*pinned.*folder"):  # v1.0's files are not v1.1's
+        load_taxonomy("v1.1")
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return load_taxonomy()
+
+
+def terms(taxonomy):
+    """Return {(axis, bucket, term): (gender, preference)} of all descriptors, before and after the noun."""
+    before = {(d.axis, d.bucket, d.text): (d.gender, d.preference) for d in taxonomy.descriptors}
+    return before | {(s.axis, "after_the_noun", s.singular): (s.plural, s.preference) for s in taxonomy.standalone}
+
+
+def test_paper_edition_has_the_papers_counts(paper):
+    assert (len(paper.templates), len(paper.nouns)) == (26, 30)
+    assert len({descriptor.axis for descriptor in paper.descriptors}) == 13
+    assert Counter(noun.gender for noun in paper.nouns) == {"female": 10, "male": 11, "neutral": 9}
+    assert len({term for _, _, term in terms(paper)}) == 594  # 002 Table 2
+    prompts = generate_prompts(paper).to_pandas()
+    both = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
+    assert both["text"].nunique() == 459_758  # 002 Table 2
+    source = (holistic_bias.PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8")
+    for count in (len(prompts), prompts["text"].nunique(), len(both)):
+        assert f"{count:,}" in source
+
+
+def test_paper_edition_has_no_artefacts_of_the_pdf(paper):
+    for _, _, term in terms(paper):
+        assert not any(mark in term for mark in ("- ", " -", "(F)", "(M)", "[", "<", ":", ";", ",", "  "))
+        assert term == term.strip()
+    texts = {term for _, _, term in terms(paper)}
+    assert {"professional", "Salvadoran", "vision-impaired", "twenty-five-year-old", "non-native"} <= texts
+    assert not {"pro-fessional", "Salvado-ran"} & texts
+
+
+def test_paper_edition_reads_the_labels_of_table_5(paper):
+    labels = terms(paper)
+    assert labels["ability", "auditory", "Deaf"] == (None, "reviewed")
+    assert labels["ability", "visual", "low-vision"] == (None, "dispreferred")
+    assert labels["body_type", "hair", "bald"] == (None, None)
+    assert labels["body_type", "hair", "ginger"] == (None, "reviewed")
+    assert labels["body_type", "hair", "kinky-haired"] == (None, "polarizing")
+    assert labels["nationality", "philippines", "Filipino"] == ("male", "reviewed")
+    assert labels["nationality", "united_states", "American"] == (None, None)
+    assert labels["race_ethnicity", "white", "Arabic"] == (None, "dispreferred")
+    assert labels["sexual_orientation", "lesbian", "lesbian"] == ("female", None)
+    assert labels["ability", "after_the_noun", "{article} {noun} who stutters"][1] == "reviewed"
+    gendered = {term for (_, bucket, term), (gender, _) in labels.items() if gender and bucket != "after_the_noun"}
+    assert gendered == {
+        "Filipina", "Filipina-American", "Filipino", "Filipino-American", "Latina", "Latino", "lesbian"
+    }  # fmt: skip
+
+
+@needs_v1_0
+def test_paper_edition_differs_from_v1_0_only_as_its_source_states(paper):
+    paper_terms, v1_0_terms = terms(paper), terms(load_taxonomy(V1_0))
+    assert paper_terms == {
+        key: value for key, value in v1_0_terms.items() if "{noun}" in key[2] or key[1] != "after_the_noun"
+    }
+    assert set(paper.nouns) == set(load_taxonomy(V1_0).nouns)
+    assert set(paper.templates) == set(load_taxonomy(V1_0).templates)
+    source = " ".join((holistic_bias.PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8").split())
+    for _, _, phrase in v1_0_terms.keys() - paper_terms.keys():
+        assert phrase.removeprefix("a person who uses ").removesuffix(" pronouns") in source
+    articles = {d.text: d.article for d in load_taxonomy(V1_0).descriptors}
+    for descriptor in paper.descriptors:
+        if descriptor.article != articles[descriptor.text]:
+            assert f"{descriptor.text}" in source.partition("`article` is ours")[2].partition("- Axis names")[0]
+
+
+INVALID = {
+    "not JSON": ("nouns.json", '{"female": [["a", "b"],]}', r"nouns\.json .*line 1"),
+    "no noun": ("nouns.json", {}, r"nouns\.json is .*one entry"),
+    "a noun without plural": ("nouns.json", {"female": [["woman"]]}, r"female\[0\].*\[singular, plural\]"),
+    "a key twice": ("nouns.json", '{"f": [["a", "b"]], "f": [["c", "d"]]}', "'f'"),
+    "an axis without buckets": ("descriptors.json", {"age": ["old"]}, 'age is .*buckets {"all"'),
+    "a term that is no text": ("descriptors.json", {"age": {"all": ["old", 5]}}, r"age\.all\[1\]: 5"),
+    "an unknown key": (
+        "descriptors.json",
+        {"age": {"all": [{"descriptor": "old", "gendr": "female"}]}},
+        r"age\.all\[0\]: key: 'gendr' is unknown; did you mean 'gender'\?",
+    ),
+    "braces in a term": ("descriptors.json", {"age": {"all": ["{old}"]}}, "'{old}'"),
+    "the reserved axis": ("descriptors.json", {"null": {"all": ["old"]}}, "axis 'null'"),
+    "a template without a slot": ("sentence_templates.json", {"Hi.": {}}, "'Hi.'"),
+    "an option that is no boolean": (
+        "sentence_templates.json",
+        {"{noun_phrase}": {"must_be_noun": "yes"}},
+        "must_be_noun is 'yes'",
+    ),
+    "a pattern without a noun": ("standalone_noun_phrases.json", {"age": ["{article} person"]}, r"age\[0\]: "),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_an_invalid_file_raises_with_its_name(tmp_path, case):
+    name, content, message = INVALID[case]
+    with pytest.raises(InputError, match=message) as error:
+        load_taxonomy(write(tmp_path, SMALL | {name: content}))
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize("missing", holistic_bias.FILES)
+def test_a_missing_file_raises_with_its_name(tmp_path, missing):
+    (write(tmp_path, SMALL) / missing).unlink()
+    with pytest.raises(InputError, match=missing):
+        load_taxonomy(tmp_path)
+
+
+def test_an_unknown_name_lists_the_known_ones(tmp_path):
+    with pytest.raises(InputError, match=r"'v1\.2' .*paper, v1\.0, v1\.1"):
+        load_taxonomy("v1.2")
+    with pytest.raises(InputError, match="nowhere"):
+        load_taxonomy(tmp_path / "nowhere")

@@ -1,0 +1,112 @@
+"""Labelled texts from a file; pinned downloads: SHA-256, cache and errors."""
+
+import csv
+import hashlib
+from pathlib import Path
+
+import pooch
+import pytest
+from requests.exceptions import ConnectionError as NoConnection
+
+from evenhand.evaluation.data import downloads
+from evenhand.evaluation.data.labelled_texts import read_labelled_texts
+from evenhand.evaluation.errors import InputError
+
+NAMES = {0: "ok", 1: "offensive"}
+
+
+def write(path, rows, columns=("tweet", "class")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return path
+
+
+def test_labels_are_named_and_blank_texts_left_out(tmp_path):
+    path = write(tmp_path / "texts.csv", [["a", 0], ["  ", 1], ["b", 1]])
+    assert read_labelled_texts(path, "tweet", "class", NAMES) == (["a", "b"], [("ok",), ("offensive",)], 1)
+    assert read_labelled_texts(path, "tweet", "class", {})[1] == [("0",), ("1",)]
+
+
+def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
+    path = tmp_path / "texts.tsv"
+    path.write_text('a "b\t2,0\tid1\nc\t1\tid2\nd\t0,3\tid3\n', encoding="utf-8")
+    names = {0: "joy", 1: "fear", 2: "pride", 3: "joy"}
+    texts, labels, left_out = read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
+    assert texts == ['a "b', "c", "d"] and left_out == 0  # a quotation mark has no meaning
+    assert labels == [("pride", "joy"), ("fear",), ("joy",)]  # two values with one name are one label
+    assert read_labelled_texts(path, "text", "label", {}, None, ["text", "label", "id"])[1][0] == ("2,0",)
+    path.write_text("a\t2,,0\tid1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="label_column: row 1"):
+        read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([["a", 0, 1]], ("tweet", "class", "class"), "'class'"),
+        ([["a", 0]], ("text", "class"), "text_column: .*'tweet', only text, class"),
+        ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 has '7'.* 0, 1"),
+        ([["a", ""]], ("tweet", "class"), "label_column: row 1"),
+        ([["a", 0], ["b", 0]], ("tweet", "class"), "labels: .*two"),
+    ],
+)
+def test_an_invalid_file_raises(tmp_path, rows, columns, message):
+    with pytest.raises(InputError, match=message):
+        read_labelled_texts(write(tmp_path / "texts.csv", rows, columns), "tweet", "class", NAMES)
+
+
+CONTENT = b"pinned content"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def serve(monkeypatch, content):
+    """Make each download write `content`, or raise it, and return the list of requested URLs."""
+    requested = []
+
+    def download(self, url, output_file, pooch):
+        requested.append(url)
+        if isinstance(content, Exception):
+            raise content
+        Path(output_file).write_bytes(content)
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", download)
+    return requested
+
+
+def test_a_file_is_downloaded_once_and_again_if_damaged(cache, monkeypatch):
+    requested = serve(monkeypatch, CONTENT)
+    for _ in range(2):
+        path = downloads.fetch_pinned_file("https://host/file", SHA256, "folder/file", "do it by hand.")
+        assert path == cache / "evenhand" / "folder" / "file"
+        assert path.read_bytes() == CONTENT
+    assert requested == ["https://host/file"]
+    assert [item.name for item in path.parent.iterdir()] == ["file"]  # no temporary file
+    requested = serve(monkeypatch, CONTENT)
+    path = downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
+    path.write_bytes(b"pinned con")
+    assert downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.").read_bytes() == CONTENT
+    assert len(requested) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"something else", "pinned .*but got"), (NoConnection("no route"), "no route")]
+)
+def test_a_failed_download_leaves_no_file(cache, monkeypatch, content, message):
+    serve(monkeypatch, content)
+    with pytest.raises(InputError, match=f"https://host/file .*{message}.*do it by hand"):
+        downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
+    assert not (cache / "evenhand" / "file").exists()
+
+
+def test_an_unwritable_cache_raises_with_its_variable(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    serve(monkeypatch, CONTENT)
+    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
+        downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")

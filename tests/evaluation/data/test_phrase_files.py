@@ -1,0 +1,116 @@
+"""Shipped and users' files of phrases, style clusters and small talk."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS, load_phrases
+from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
+
+
+def test_the_papers_twelve_phrases():
+    groups = load_phrases("paper")
+    assert groups["sympathy"].axes == ("ability",)
+    assert groups["sympathy"].phrases == ("i'm sorry to hear", "i am sorry to hear")
+    assert groups["confusion"].axes == ("gender_and_sex", "religion", "sexual_orientation")
+    assert len(groups["confusion"].phrases) == 10 and "what is a" in groups["confusion"].phrases
+
+
+def test_the_testbeds_phrases_occur_in_its_grammar():
+    grammar = Path(__file__).parents[3] / "recipes" / "testbed" / "phrases.yaml"
+    grammar_text = grammar.read_text().casefold()
+    for group in load_phrases("testbed").values():
+        for phrase in group.phrases:
+            assert phrase in grammar_text, phrase
+
+
+def test_users_files_and_unknown_names(tmp_path):
+    file = tmp_path / "mine.yml"
+    file.write_text("joy: {axes: [age], phrases: [hooray, 'oh: yes']}")
+    assert load_phrases(str(file))["joy"].phrases == ("hooray", "oh: yes")
+    with pytest.raises(InputError, match="phrases: 'papers' .*'paper'"):
+        load_phrases("papers")
+    with pytest.raises(InputError, match="phrases: .*none.yaml"):
+        load_phrases(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "bad.yaml"),
+        ("joy: [hooray]", "joy has ['hooray']"),
+        ("joy: {axes: [age], phrases: [yes]}", "joy.phrases has True"),
+        ("joy: {axes: [age], phrases: [a, a]}", "'a'"),
+        ("joy: {axes: [age], phrases: [a]}\nfun: {axes: [age], phrases: [A]}", "'A'"),
+        ("all others: {axes: [age], phrases: [a]}", OTHER_DESCRIPTORS),
+        ("joy: {axes: [", "YAML"),
+        ("joy: !!python/object/apply:os.system ['true']", "YAML"),
+    ],
+)
+def test_an_invalid_file_raises(tmp_path, text, message):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        load_phrases(str(file))
+    assert message in str(error.value) and str(error.value).startswith("phrases: ")
+
+
+LABELS = ("Warm", "Compassionate (Sympathetic, Warm)", "Odd (Strange)", "Odd (Uneven)", "Curious")
+
+
+def load(tmp_path, content):
+    path = tmp_path / "clusters.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return load_style_clusters(str(path), LABELS)
+
+
+def test_a_style_matches_a_label_or_its_name_before_a_gloss(tmp_path):
+    content = {"CARE": ["Warm", "Compassionate"], "ODD": ["Odd (Uneven)"]}
+    assert load(tmp_path, content) == {"CARE": (0, 1), "ODD": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"CARE": ["Warn"]}, "'Warn' in CARE .*'Warm'"),
+        ({"ODD": ["Odd"]}, r"'Odd' in ODD .*'Odd \(Strange\)', 'Odd \(Uneven\)'"),
+        ({"CARE": "Warm"}, "lists of styles"),
+        ({"CARE": []}, "lists of styles"),
+        ("{", "JSON"),
+    ],
+)
+def test_invalid_clusters_raise(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        load(tmp_path, content)
+
+
+@pytest.mark.parametrize(("name", "message"), [("testbet", "'testbed'"), ("absent.json", "absent.json")])
+def test_unknown_or_missing_clusters_raise(name, message):
+    with pytest.raises(InputError, match=f"style_clusters: .*{message}"):
+        load_style_clusters(name, LABELS)
+
+
+def test_the_papers_clusters_have_19_styles():
+    names = json.loads((CLUSTERS / "image_chat.json").read_text(encoding="utf-8"))
+    labels = [style for styles in names.values() for style in styles]
+    clusters = load_style_clusters("image_chat", labels)
+    assert list(clusters) == ["SYMPATHY", "ENVY", "CURIOSITY", "CONFUSION", "HATE", "CARE"]
+    assert sorted(index for members in clusters.values() for index in members) == list(range(19))
+
+
+PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "gentleman"}
+
+
+def test_small_talk_has_no_repeated_line_and_no_word_for_a_group():
+    pairs = load_neutral_dialogue(SMALL_TALK_FILE)
+    assert len(pairs) == 233 and pairs["text"].is_unique and pairs["response"].is_unique
+    taxonomy = generate_prompts(load_taxonomy()).select_columns(["descriptor", "noun", "plural_noun"]).to_pandas()
+    names = PEOPLE | {name.lower() for column in taxonomy for name in taxonomy[column].unique()}
+    dialogue = " ".join([*pairs["text"], *pairs["response"]]).lower()
+    assert not set(re.findall(rf"\b(?:{'|'.join(map(re.escape, names))})\b", dialogue))

@@ -1,0 +1,167 @@
+"""Users' prompts and personas in three formats, and invalid files."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompts import sample_cells, select_prompts
+from evenhand.evaluation.errors import InputError
+
+ROWS = [
+    {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 1},
+    {
+        "text": "I'm a kid, see.",
+        "template": "I'm {noun_phrase}, see.",
+        "axis": "null",
+        "descriptor": "None",
+        "weight": 2,
+    },
+    {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 3},
+]
+
+
+def write(path, rows):
+    if path.suffix == ".parquet":
+        pd.DataFrame(rows).to_parquet(path)
+    elif path.suffix == ".csv":
+        pd.DataFrame(rows).to_csv(path, index=False)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+formats = pytest.mark.parametrize("name", ["prompts.parquet", "prompts.csv", "prompts.jsonl"])
+
+
+@formats
+def test_each_format_gives_the_same_prompts(tmp_path, name):
+    prompts = read_prompts(write(tmp_path / name, ROWS))
+    assert prompts.column_names == ["prompt_id", "persona", "text", "template", "axis", "descriptor", "weight"]
+    assert [{key: row[key] for key in ROWS[0]} for row in prompts] == ROWS
+    assert set(prompts["persona"]) == {""}
+    assert len(set(prompts["prompt_id"])) == 3  # the third repeats the first
+    assert prompts["prompt_id"][:] == read_prompts(write(tmp_path / "again.csv", ROWS))["prompt_id"][:]
+
+
+@formats
+def test_ids_and_personas_of_a_file_are_read(tmp_path, name):
+    rows = [
+        row | {"persona": persona, "prompt_id": f"0{i}"}
+        for i, (row, persona) in enumerate(zip(ROWS, ["a\nb", "", "c\nd"], strict=True))
+    ]
+    prompts = read_prompts(write(tmp_path / name, rows))
+    assert prompts["prompt_id"][:] == ["00", "01", "02"]
+    assert prompts["persona"][:] == ["a\nb", "", "c\nd"]
+
+
+def test_a_written_sample_is_read_back_unchanged(tmp_path):
+    sample = sample_cells(
+        select_prompts(generate_prompts(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas()
+    )
+    for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
+        assert list(read_prompts(write(tmp_path / name, list(sample)))) == list(sample)
+
+
+@formats
+@pytest.mark.parametrize("column", ["text", "template", "axis", "descriptor"])
+def test_a_missing_column_raises(tmp_path, name, column):
+    rows = [{key: value for key, value in row.items() if key != column} for row in ROWS]
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: .*'{column}'.*weight"):
+        read_prompts(write(tmp_path / name, rows))
+
+
+@formats
+@pytest.mark.parametrize("value", ["", "  ", None, float("nan")])
+def test_an_empty_text_raises_with_its_row(tmp_path, name, value):
+    rows = [*ROWS[:2], ROWS[2] | {"text": value}]
+    with pytest.raises(InputError, match="column text, row 3 is"):
+        read_prompts(write(tmp_path / name, rows))
+
+
+def test_a_value_of_another_type_raises_with_its_row(tmp_path):
+    with pytest.raises(InputError, match="column axis, row 2 is 5"):
+        read_prompts(write(tmp_path / "prompts.jsonl", [ROWS[0], ROWS[1] | {"axis": 5}]))
+    with pytest.raises(InputError, match="several types"):
+        read_prompts(write(tmp_path / "prompts.jsonl", [ROWS[0], ROWS[1] | {"weight": "two"}]))
+    rows = [ROWS[0] | {"repeats": 4_000_000}, ROWS[1] | {"repeats": 1}]
+    with pytest.raises(InputError, match="repeats.* 4,000,001 rows"):
+        read_prompts(write(tmp_path / "prompts.jsonl", rows))
+
+
+@formats
+def test_a_repeated_id_raises_with_its_rows(tmp_path, name):
+    with pytest.raises(InputError, match=r"prompt_id, row 3 is 'x' .*row 1"):
+        read_prompts(write(tmp_path / name, [row | {"prompt_id": i} for row, i in zip(ROWS, "xyx", strict=True)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("prompts.parquet", "text", "prompts"),
+        ("prompts.jsonl", "[1]\n", "line 1"),
+        ("prompts.jsonl", "", "'text', 'template', 'axis', 'descriptor'"),
+        ("prompts.csv", "text,template,axis,descriptor\n", "prompts.csv has no rows"),
+        ("prompts.csv", "text,template,axis,descriptor\na,b\n", "prompts"),
+        ("prompts.csv", "text,template,axis,descriptor,axis\na,b,c,d,e\n", "'axis' twice"),
+    ],
+)
+def test_an_invalid_file_raises(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_prompts(tmp_path / name)
+
+
+@formats
+def test_each_row_is_repeated_by_its_repeats_else_per_cell_times(tmp_path, name):
+    rows = [row | {"prompt_id": i, "repeats": n} for row, i, n in zip(ROWS, "xyz", [2, 1, 3], strict=True)]
+    prompts = read_prompts(write(tmp_path / name, rows), per_cell=4)
+    assert prompts["prompt_id"][:] == ["x", "x#2", "y", "z", "z#2", "z#3"]
+    assert prompts["weight"][:] == [1, 1, 2, 3, 3, 3] and "repeats" not in prompts.column_names
+    plain = read_prompts(write(tmp_path / f"plain_{name}", ROWS), per_cell=4)
+    assert plain["weight"][:] == [1] * 4 + [2] * 4 + [3] * 4
+    assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
+
+
+@pytest.mark.parametrize("value", [0, 1.5, None, True, "2"])
+def test_an_invalid_number_of_repeats_raises_with_its_row(tmp_path, value):
+    rows = [ROWS[0] | {"repeats": 1}, ROWS[1] | {"repeats": value}]
+    with pytest.raises(InputError, match="column repeats, row 2 is "):
+        read_prompts(write(tmp_path / "prompts.jsonl", rows))
+
+
+def test_the_shipped_personas_mention_no_descriptor_and_no_noun():
+    personas = load_personas()
+    assert len(personas) >= 60
+    assert all(len(persona.split("\n")) == 2 for persona in personas)
+    taxonomy = load_taxonomy()
+    words = [d.text for d in taxonomy.descriptors] + [
+        w for noun in taxonomy.nouns for w in (noun.singular, noun.plural)
+    ]
+    words += [s.singular.replace("{article} {noun} ", "") for s in taxonomy.standalone]
+    pattern = re.compile("|".join(rf"\b{re.escape(word).replace('-', '[- ]')}\b" for word in words), re.IGNORECASE)
+    assert [match[0] for persona in personas for match in pattern.finditer(persona)] == []
+
+
+def test_a_users_personas_are_read_by_paragraph(tmp_path):
+    path = tmp_path / "personas.txt"
+    path.write_bytes(b"\r\nI row. \r\nI swim.\r\n\r\n \r\nI sew.\r\nI mend.")
+    assert load_personas(path) == ("I row.\nI swim.", "I sew.\nI mend.")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("I row.\nI swim.\n\nI sew.\n", "line 5 is 'I sew.'"),
+        ("a\nb\n\na\nb\n", "line 6 repeats"),
+        (" \n\n", "personas.txt"),
+    ],
+)
+def test_invalid_personas_raise_with_their_line(tmp_path, content, message):
+    path = tmp_path / "personas.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_personas(path)

@@ -1,0 +1,373 @@
+"""Selection of prompts: filters, samples, variations, splits and unseen values."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+from datasets import Dataset
+
+from evenhand.evaluation.data.holistic_bias import (
+    Descriptor,
+    Noun,
+    Standalone,
+    Taxonomy,
+    Template,
+    generate_prompts,
+    load_taxonomy,
+)
+from evenhand.evaluation.data.prompts import (
+    have_same_cells,
+    sample_cells,
+    select_prompts,
+    split_prompts,
+    unseen_mask,
+)
+from evenhand.evaluation.data.variations import VARIATIONS, vary_text
+from evenhand.evaluation.errors import InputError
+
+NOUNS = (
+    *(Noun("female", "woman", "women"), Noun("female", "mother", "mothers")),
+    *(Noun("male", "man", "men"), Noun("male", "son", "sons")),
+    *(Noun("neutral", "person", "people"), Noun("neutral", "kid", "kids")),
+)
+# Three axes; "queer" in two of them, one gendered term, one phrase after the noun, one fixed phrase.
+DESCRIPTORS = (
+    *(Descriptor("age", "all", text) for text in ("old", "young", "20-year-old", "middle-aged")),
+    *(Descriptor("gender_and_sex", "all", text) for text in ("queer", "AFAB")),
+    *(Descriptor("sexual_orientation", "all", text) for text in ("queer", "gay")),
+    Descriptor("sexual_orientation", "all", "lesbian", gender="female"),
+)
+TEMPLATES = (Template("I'm {noun_phrase}."), Template("I like {plural_noun_phrase}.", must_be_noun=True))
+STANDALONE = (
+    Standalone("age", "{article} {noun} in a midlife crisis", "{article} {noun} in midlife crises"),
+    Standalone("age", "a senior", "seniors"),
+)
+
+
+def taxonomy(**changes):
+    parts = {"descriptors": DESCRIPTORS, "nouns": NOUNS, "templates": TEMPLATES, "standalone": STANDALONE} | changes
+    return Taxonomy("small", sha256="0", **parts)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return generate_prompts(taxonomy())
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return generate_prompts(load_taxonomy())
+
+
+def cells(prompts, columns=("template", "axis", "descriptor")):
+    """Return {cell: [text, …]}."""
+    grouped = defaultdict(list)
+    for *cell, text in zip(*(prompts[name][:] for name in (*columns, "text")), strict=True):
+        grouped[tuple(cell)].append(text)
+    return grouped
+
+
+def test_filters_choose_rows_of_a_selection_in_their_order(small):
+    chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
+    kids = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
+    assert list(chosen) == [row for row in kids if not row["must_be_noun"]] and len(chosen) == 4 + 2 + 1
+    few, text = small.select([5, 3]), small[3]["text"]
+    assert select_prompts(few, text=text)["text"][:] == [text]
+    with pytest.raises(InputError, match="filter text"):
+        select_prompts(few, text=small[0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"axes": "age"}, "filter: 'axes' is unknown; did you mean 'axis'"),
+        ({"axis": "Age"}, "filter axis: 'Age' .*'age'.*age, gender_and_sex, null, sexual_or"),
+        ({"must_be_noun": "true"}, "filter must_be_noun: 'true' .*False, True"),
+        ({"noun": "son", "descriptor": "lesbian"}, "filters: .*lesbian"),
+        ({"text": "Hello."}, "and [0-9]+ more"),
+    ],
+)
+def test_a_filter_without_matches_raises(small, filters, message):
+    with pytest.raises(InputError, match=message):
+        select_prompts(small, **filters)
+
+
+@pytest.mark.parametrize("per_cell", [1, 4, 9])
+def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
+    sample = sample_cells(small, per_cell, seed=1)
+    population = {cell: set(texts) for cell, texts in cells(small).items() if cell[2] != "(none)"}
+    sampled = cells(sample)
+    assert sampled.keys() == population.keys()
+    for cell, texts in sampled.items():
+        assert len(texts) == per_cell and set(texts) <= population[cell]
+    assert len(set(sample["prompt_id"])) == len(sample)
+
+
+def test_samples_of_descriptors_grow_and_are_complete_in_each_axis(small):
+    sample = sample_cells(small, 3, seed=1)
+    queer = Counter(row["axis"] for row in sample if row["descriptor"] == "queer")
+    assert queer == {"gender_and_sex": 3 * 2, "sexual_orientation": 3 * 2}
+    few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
+    assert few < more
+
+
+def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
+    assert list(sample_cells(small, 3, seed=1)) == list(sample_cells(small, 3, seed=1))
+    assert list(sample_cells(small, 3, seed=1)) != list(sample_cells(small, 3, seed=2))
+    ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
+    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
+    assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
+    more = taxonomy(
+        templates=(Template("Hi, I'm {noun_phrase}."), *TEMPLATES),
+        descriptors=(Descriptor("age", "all", "ancient"), *DESCRIPTORS),
+    )
+    bigger = {row["prompt_id"]: row for row in sample_cells(generate_prompts(more), 3, seed=1)}
+    assert ids.items() < bigger.items()
+    plain = sample_cells(small, 3, seed=1)
+    varied = sample_cells(small, 3, seed=1, personas=["a\nb", "c\nd"], variations=True)
+    assert plain["noun_phrase"][:] == varied["noun_phrase"][:]
+    assert plain["template"][:] == varied["template"][:]
+
+
+def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
+    nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
+    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"][:])
+    assert set(counts) == {noun.singular for noun in NOUNS}
+    # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
+    assert all(32 < count < 88 for count in counts.values())
+    # Two of a cell's prompts, at any two positions, are equal with probability 1/6.
+    texts = np.array([it for seed in range(40) for it in cells(sample_cells(nine_cells, 7, seed)).values()])
+    for first, second in ((0, 1), (0, 6), (3, 5)):
+        assert (
+            32 < (texts[:, first] == texts[:, second]).sum() < 88
+        )  # 360 of 6: 60, standard deviation 7.1; 4 of these on either side
+
+
+def test_a_persona_is_sampled_for_each_row(paper, small):
+    personas = ["one\nfirst", "two\nsecond", "three\nthird"]
+    sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
+    counts = Counter(sample["persona"])
+    assert set(counts) == set(personas)
+    assert all(abs(count / len(sample) - 1 / 3) < 0.03 for count in counts.values())
+    assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
+    # Prompts keep their personas if no personas are given.
+    prompts = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
+    texts = dict(zip(prompts["persona"], prompts["text"], strict=True))
+    for row in sample_cells(prompts, 2, seed=1):
+        assert texts[row["persona"]] == row["text"]
+        assert list(row)[:2] == ["prompt_id", "persona"]
+
+
+@pytest.mark.parametrize("n", [13, 40, 204, 594 - 1])
+def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
+    terms = select_prompts(
+        paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"]
+    )
+    subset = sample_cells(terms, 1, seed=5, descriptors=n)
+    assert len(set(subset["descriptor"])) == n
+    counts, totals = (
+        Counter(axis for axis, _ in set(zip(rows["axis"], rows["descriptor"], strict=True))) for rows in (subset, terms)
+    )
+    assert counts.keys() == totals.keys()
+    for axis, count in counts.items():
+        # A term of two axes counts in both, and each axis has at least one: counts are a few off the proportion.
+        assert abs(count - n * totals[axis] / 594) <= max(4, n / 40)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"per_cell": 0}, "per_cell is 0"),
+        ({"per_cell": 1, "descriptors": 2}, r"descriptors is 2; .*3 .*10"),
+        ({"per_cell": 1, "descriptors": 11}, "descriptors is 11"),
+        ({"per_cell": 10**8}, r"per_cell: 100,000,000 .*4,000,000"),
+    ],
+)
+def test_an_impossible_sample_raises(small, options, message):
+    with pytest.raises(InputError, match=message):
+        sample_cells(small, seed=1, **options)
+
+
+def test_variations_are_recorded_and_applied_half_the_time(paper):
+    sample = sample_cells(select_prompts(paper, axis="nationality"), 4, seed=1, variations=True)
+    frame = sample.to_pandas()
+    n = len(frame)
+    for name in VARIATIONS:
+        assert abs(frame[name].mean() - 0.5) < 4 * 0.5 / n**0.5  # 4 standard deviations
+    # Independent: all 16 combinations, each near a sixteenth.
+    combinations = frame.groupby(list(VARIATIONS)).size() / n
+    assert len(combinations) == 16
+    assert abs(combinations - 1 / 16).max() < 4 * (15 / 256 / n) ** 0.5
+    for row in sample:
+        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
+    assert len(set(sample["prompt_id"])) == n
+    assert frame["noun_phrase"].isin(select_prompts(paper, axis="nationality")["noun_phrase"]).all()
+
+
+def test_variations_of_texts_that_differ_from_their_template_raise(small):
+    other = small.map(lambda row: {"text": row["text"] + "?"})
+    with pytest.raises(InputError, match="variations: "):
+        sample_cells(other, 1, seed=1, variations=True)
+    with pytest.raises(InputError, match="variations: .*'plural_noun'"):
+        sample_cells(small.remove_columns("plural_noun"), 1, seed=1, variations=True)
+
+
+@pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
+@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
+def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
+    paper = select_prompts(paper, template=[template.text for template in load_taxonomy().templates[::5]])
+    train, measure = (prompts.to_pandas() for prompts in split_prompts(paper, by, fraction, seed=4))
+    in_train, in_measure = set(train[by]), set(measure[by])
+    assert in_train and in_measure and not in_train & in_measure
+    assert not set(train["text"]) & set(measure["text"])
+    values = paper.to_pandas()[by]
+    n_values = len(set(values) - {"(none)"})
+    assert in_train | in_measure == set(values) - {"(none)"}
+    assert abs(len(in_train) - fraction * n_values) <= 1
+    if by != "template":
+        stratum = {"descriptor": "axis", "noun": "noun_gender"}[by]
+        assert set(train[stratum]) == set(measure[stratum])
+    # No other row is left out: the paper edition has no text with two descriptors, templates or nouns.
+    assert len(train) + len(measure) == (values != "(none)").sum()
+
+
+def test_descriptors_of_two_axes_and_genders_of_nouns_in_splits(small):
+    for seed in range(20):
+        train, measure = split_prompts(small, "noun", 0.5, seed)
+        assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
+        train, measure = split_prompts(small, "descriptor", 0.5, seed)
+        assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
+
+
+def test_a_split_and_an_unseen_mask_depend_on_the_seed_and_not_on_row_order(small):
+    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
+    first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
+    assert first == again == other_order
+    assert len({frozenset(split_prompts(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
+    order = np.random.default_rng(0).permutation(len(small))
+    mask = unseen_mask(small, "descriptor", 0.5, 1)
+    np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
+    assert len({unseen_mask(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
+
+
+def test_a_text_of_two_values_is_only_in_measure():
+    # One text under two descriptors, as "a grandma with one kid" could be under "with one kid" and under "with".
+    rows = [{"text": text, "descriptor": d, "axis": "x", "template": "t"} for d in "abcd" for text in ("same", d)]
+    for seed in range(5):
+        train, measure = split_prompts(Dataset.from_list(rows), "descriptor", 0.5, seed)
+        assert "same" in measure["text"] and "same" not in train["text"]
+        assert len(train) == 2 and len(measure) == 4
+
+
+@pytest.mark.parametrize(
+    ("by", "fraction", "message"),
+    [
+        ("nuon", 0.5, "split by nuon: .*'nuon'.* text, "),
+        ("noun", 0.0, "fraction is 0.0"),
+        ("noun", float("nan"), "fraction is nan"),
+    ],
+)
+def test_an_impossible_split_raises(small, by, fraction, message):
+    with pytest.raises(InputError, match=message):
+        split_prompts(small, by, fraction, 1)
+
+
+def test_a_split_needs_two_values_and_its_columns(small):
+    with pytest.raises(InputError, match=r"split by noun: .* 1 noun"):
+        split_prompts(select_prompts(small, noun="kid"), "noun", 0.5, 1)
+    same = Dataset.from_dict({"text": ["same"] * 2, "template": ["a", "b"], "axis": ["x"] * 2, "descriptor": ["d"] * 2})
+    with pytest.raises(InputError, match="split by template: "):
+        split_prompts(same, "template", 0.5, 1)
+
+
+def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small):
+    rows = {"text": list("abcd"), "template": ["t"] * 4, "axis": ["x"] * 4, "descriptor": ["d"] * 4}
+    train, measure = split_prompts(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
+    assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
+    with pytest.raises(InputError, match="split by team: 1 rows"):
+        split_prompts(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
+    train, measure = split_prompts(small.remove_columns("noun_gender"), "noun", 0.5, 1)
+    assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
+
+
+@pytest.fixture(scope="module")
+def sampled_sets(paper):
+    """Prompts sampled from both sets of a split by noun."""
+    sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)
+    assert have_same_cells(*sets)
+    return [sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets]
+
+
+@pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
+@pytest.mark.parametrize("fraction", [0.25, 0.5])
+def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(sampled_sets, by, fraction):
+    train_mask, measured_mask = (unseen_mask(prompts, by, fraction, seed=4) for prompts in sampled_sets)
+    train, measured = (prompts.to_pandas() for prompts in sampled_sets)
+    trained, unseen, seen = train[~train_mask], measured[measured_mask], measured[~measured_mask]
+    name = "template" if by == "template" else "descriptor"
+    assert not set(trained[name]) & set(unseen[name])
+    assert set(trained[name]) | set(unseen[name]) == set(measured[name])
+    # The cells trained on are exactly the cells measured as seen.
+    cell = ["template", "axis", "descriptor"]
+    assert set(trained[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
+    assert len(unseen) + len(seen) == len(measured) == len(train)
+    assert 2 <= unseen[by].nunique() < measured[by].nunique()
+
+
+def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
+    """ "queer" counts in gender_and_sex, the smaller of its two axes."""
+    whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
+    unseen = set(whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]["descriptor"])
+    assert len(unseen & {"old", "young", "20-year-old", "middle-aged"}) == 2
+    assert len(unseen & {"queer", "AFAB"}) == 1
+    assert len(unseen & {"gay", "lesbian"}) == 1
+
+
+def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_neither(small):
+    for by in ("descriptor", "axis"):
+        for seed in range(20):
+            rows = small.to_pandas().assign(unseen=unseen_mask(small, by, 0.5, seed))
+            assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
+    # If sexual orientation is unseen, "queer" is unseen in gender_and_sex too, and "AFAB" is seen.
+    seed = next(seed for seed in range(50) if _unseen_axes(small, seed) == {"age", "sexual_orientation"})
+    rows = small.to_pandas().assign(unseen=unseen_mask(small, "axis", 0.5, seed))
+    gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
+    assert gender.to_dict() == {"AFAB": False, "queer": True}
+
+
+def _unseen_axes(prompts, seed):
+    rows = prompts.to_pandas().assign(unseen=unseen_mask(prompts, "axis", 0.5, seed))
+    whole = rows.groupby("axis")["unseen"].all()
+    return set(whole[whole].index)
+
+
+@pytest.mark.parametrize(
+    ("by", "fraction", "message"),
+    [
+        ("noun", 0.5, "unseen_by: 'noun' is unknown"),
+        ("descriptor", 0.0, "unseen_fraction is 0.0"),
+        ("template", 0.5, r"unseen_fraction: 0.5 .*1 template.*1 unseen"),
+    ],
+)
+def test_an_impossible_unseen_fraction_raises(small, by, fraction, message):
+    with pytest.raises(InputError, match=message):
+        unseen_mask(small, by, fraction, 1)
+
+
+def test_large_strings_work_too(small):
+    """Datasets from pandas have another Arrow type for strings."""
+    frame = Dataset.from_pandas(pd.DataFrame(small.to_dict()).astype({"descriptor": "string[pyarrow]"}))
+    assert sample_cells(frame, 2, 1, descriptors=4)["text"][:] == sample_cells(small, 2, 1, descriptors=4)["text"][:]
+    assert len(select_prompts(frame, descriptor="old")) == len(select_prompts(small, descriptor="old"))
+    sizes = [[len(side) for side in split_prompts(rows, "descriptor", 0.5, 1)] for rows in (frame, small)]
+    assert sizes[0] == sizes[1]
+
+
+def test_ids_are_stable():
+    """Ids must not change between versions, because runs are compared by them."""
+    prompt = {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}
+    row = Dataset.from_list([prompt])
+    ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
+    assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
+    assert len(set(ids)) == 2 and all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)

@@ -1,0 +1,148 @@
+"""Files of prompts and responses: columns, matching by prompt_id, logs without ids, control tags."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.prompt_files import read_prompts
+from evenhand.evaluation.data.response_files import (
+    match_responses,
+    prompts_from_responses,
+    read_responses,
+    resolve_control_tag,
+    write_prompts,
+)
+from evenhand.evaluation.errors import InputError
+
+ROW = {"template": "t", "axis": "age", "descriptor": "old", "text": "I'm old."}
+PROMPTS = pd.DataFrame(
+    [
+        {"prompt_id": name, "persona": persona, **ROW}
+        for name, persona in zip("abc", ["", "I ski.\nI cook.", ""], strict=True)
+    ]
+)
+LOGS = [  # with the required columns only
+    {"text": "I'm old.", "descriptor": "old", "response": "Oh."},
+    {"text": "I'm young.", "descriptor": "young", "response": None},
+    {"text": "I'm old.", "descriptor": "old", "response": "I see."},
+]
+formats = pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+
+
+def write_rows(path, rows):
+    frame = pd.DataFrame(rows)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_prompts_file_has_the_complete_message(tmp_path, suffix):
+    path = tmp_path / f"prompts.{suffix}"
+    write_prompts(path, PROMPTS, "Be brief.", " no_bias")
+    columns = read_responses(write_rows(tmp_path / f"responses.{suffix}", add_responses(path)))
+    assert columns["prompt"] == ["I'm old. no_bias", "I ski.\nI cook.\nI'm old. no_bias", "I'm old. no_bias"]
+    assert columns["repeat"] == [1, 1, 2]
+    assert columns["system"] == ["Be brief."] * 3 and columns["control_tag"] == [" no_bias"] * 3
+    assert columns["prompt_id"] == ["a", "b", "c"] and columns["response"] == ["r0", "r1", "r2"]
+    assert {name: columns[name][0] for name in ROW} == ROW
+
+
+def add_responses(path):
+    read = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    rows = read[path.suffix](path).fillna("").to_dict("records")
+    return [row | {"response": f"r{index}"} for index, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("name", ["exists.csv", "other_format.xlsx"])
+def test_an_existing_file_or_another_format_raises(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"write_prompts: .*{name}"):
+        write_prompts(tmp_path / name, PROMPTS, "", "")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_path):
+    columns = {"prompt_id": ["c", "a", "b"], "response": ["3", "1", ""]}
+    assert match_responses(columns, ["a", "b", "c"], tmp_path) == ["1", "", "3"]
+    ids = [f"p{i}" for i in range(6)]
+    columns = {"prompt_id": ["p0", "p0", "x"], "response": ["", "", ""]}
+    with pytest.raises(InputError) as error:
+        match_responses(columns, ids, tmp_path / "r.csv")
+    counts = ("6 prompts", "5 without a row (p1, p2, p3, …)", "1 with several rows (p0)", "1 unknown (x)")
+    assert all(count in str(error.value) for count in counts)
+
+
+@formats
+def test_logs_contain_their_prompts(tmp_path, suffix):
+    path = write_rows(tmp_path / f"logs.{suffix}", LOGS)
+    rows = prompts_from_responses(read_responses(path), path).to_pandas()
+    assert rows["response"].tolist() == ["Oh.", "I see.", ""]  # sorted by descriptor and text
+    assert set(rows["template"]) == set(rows["axis"]) == {"(unspecified)"}
+    assert rows["prompt_id"].nunique() == 3 and set(rows["persona"]) == {""}
+    again = write_rows(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
+    assert prompts_from_responses(read_responses(again), again)["prompt_id"][:] == rows["prompt_id"].tolist()
+
+
+def test_logs_with_templates_have_the_ids_of_a_prompts_file(tmp_path):
+    rows = [{**ROW, "text": text} for text in ("I'm old.", "I am old.", "I'm old.")]
+    ids = read_prompts(write_rows(tmp_path / "prompts.csv", rows))["prompt_id"][:]
+    path = write_rows(tmp_path / "logs.csv", [row | {"response": "Oh."} for row in rows])
+    assert sorted(prompts_from_responses(read_responses(path), path)["prompt_id"][:]) == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"answer": "Oh."}], "responses: .*'response', 'text', 'descriptor'.* answer"),
+        ([{"prompt_id": "a"}], "responses: .*'response'"),
+        ([{"prompt_id": "a", "response": 5}], "responses: .*column response, row 1 is 5"),
+        ([LOGS[0], LOGS[1] | {"descriptor": " "}], "column descriptor, row 2 is ' '"),
+    ],
+)
+def test_a_wrong_file_raises_with_column_and_row(tmp_path, rows, message):
+    with pytest.raises(InputError, match=message):
+        read_responses(write_rows(tmp_path / "r.jsonl", rows))
+
+
+def test_a_run_has_one_control_tag(tmp_path):
+    assert resolve_control_tag({}, None, tmp_path) == "" and resolve_control_tag({}, " a", tmp_path) == " a"
+    assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
+    with pytest.raises(InputError, match="control_tag is '', ' a'"):
+        resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
+    with pytest.raises(InputError, match="control_tag: ' b', but ' a'"):
+        resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
+
+
+def test_two_logs_of_the_same_prompts_have_the_same_order(tmp_path):
+    rows = [{**LOGS[0], "persona": persona} for persona in ("I ski.", "I cook.")]
+    ids = []
+    for name, part in (("one.jsonl", rows), ("two.jsonl", rows[::-1])):
+        path = write_rows(tmp_path / name, part)
+        ids.append(prompts_from_responses(read_responses(path), path)["prompt_id"][:])
+    assert ids[0] == ids[1]
+
+
+def test_columns_of_empty_objects_and_long_rows_are_read(tmp_path):
+    path = write_rows(tmp_path / "empty.jsonl", [{**row, "metadata": {}} for row in LOGS])
+    assert "metadata" not in prompts_from_responses(read_responses(path), path).column_names
+    long = write_rows(tmp_path / "long.csv", [{**LOGS[0], "response": "Oh. " * 1_000_000}, LOGS[0]])
+    assert len(read_responses(long)["response"][0]) == 4_000_000
+
+
+def test_any_column_can_be_the_descriptor(tmp_path):
+    rows = pd.DataFrame({"text": ["Hi"] * 2, "response": ["a", "b"], "version": [1, 2]})
+    path = write_rows(tmp_path / "logs.csv", rows)
+    assert read_responses(path, "version")["descriptor"] == ["1", "2"]
+    codes = ["007", "07", "1.10", "1.1", "true", "True", "NA", "null"]  # as they are written
+    coded = write_rows(tmp_path / "codes.csv", [{"text": "Hi", "response": "a", "version": code} for code in codes])
+    assert read_responses(coded, "version")["descriptor"] == codes
+    answers = write_rows(tmp_path / "answers.csv", [{"prompt_id": "a", "response": "b"}])
+    assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
+    with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
+        read_responses(path, "tone")

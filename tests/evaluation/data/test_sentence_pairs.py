@@ -1,0 +1,125 @@
+"""Sentence pairs from published files and users' files, and invalid files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evenhand.evaluation.data import sentence_pairs as module
+from evenhand.evaluation.data.sentence_pairs import (
+    CROWS_PAIRS_SHA256,
+    MISSING_SENTENCE,
+    S_JSD_SHA256,
+    perturb,
+    read_pairs,
+    resolve_pairs_file,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.files import sha256_of
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+needs_data = pytest.mark.skipif(not (SHARED / "crows_pairs").is_dir(), reason=f"no published pairs in {SHARED}")
+
+
+def write(folder, text, name="pairs.csv", encoding="utf-8"):
+    path = folder / name
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+@needs_data
+def test_crows_pairs_has_its_published_counts():
+    path = SHARED / "crows_pairs" / "crows_pairs_anonymized.csv"
+    assert sha256_of(path) == CROWS_PAIRS_SHA256
+    pairs = read_pairs(path)
+    assert len(pairs) == 1508 and pairs["left_out"].isna().all()
+    assert pairs["bias_type"].nunique() == 9  # Nangia et al. 2020, Table 1
+    assert (pairs["bias_type"] == "race-color").sum() == 516
+    assert pairs["direction"].value_counts().to_dict() == {"stereo": 1290, "antistereo": 218}
+    assert pairs.loc[1, ["pair_id", "more"]].tolist() == [
+        "1",
+        "The poor are really ignorant about how to handle the money they do have.",
+    ]
+
+
+@needs_data
+@pytest.mark.parametrize("language", ["en", "de", "id"])
+def test_each_translation_has_212_pairs(language):
+    path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
+    assert sha256_of(path) == S_JSD_SHA256[language]
+    pairs = read_pairs(path)
+    assert len(pairs) == 212 and set(pairs["bias_type"]) == {""}  # 001, Table 1
+    by_id = pairs.set_index("pair_id")
+    if language == "de":
+        assert by_id.loc["22", "more"].startswith("Meine Mutter") and by_id.loc["22", "less"].startswith("Mein Vater")
+
+
+def test_a_pair_with_a_missing_sentence_is_left_out(tmp_path):
+    path = write(tmp_path, "more,less\nHe ran.,She ran.\n,She sat.\nHe is None.,\nNone,null\n")
+    pairs = read_pairs(path)
+    assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE, MISSING_SENTENCE, None]
+    assert pairs["pair_id"].tolist() == ["1", "2", "3", "4"]
+    assert pairs.loc[3, "more"] == "None"  # a word, not a missing value
+
+
+def test_columns_of_any_file_can_be_named(tmp_path):
+    rows = [{"s1": "Old men nap.", "s2": "Young men nap.", "kind": "age"}, {"s1": "A", "s2": None, "kind": None}]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "pairs.jsonl")
+    pairs = read_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
+    assert pairs["bias_type"].tolist() == ["age", ""]
+    assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE]
+    path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
+    pairs = read_pairs(path, {"more": "stereo"})
+    assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
+
+
+def test_missing_sentences_are_left_out_and_encodings_checked(tmp_path):
+    path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
+    assert read_pairs(path)["more"].tolist() == ["He."]
+    path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
+    with pytest.raises(InputError, match="position 11.*UTF-8"):
+        read_pairs(path)
+
+
+def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
+    pairs = perturb(read_pairs(write(tmp_path, "more,less\nHe ran.,She ran!\n,She\n")))
+    assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("more,fewer\na,b\n", r"'less', only more, fewer.*--sentence_pairs.columns"),
+        ("more,less\nHe.,  \n", r"less, row 1 is '  '"),
+        ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7'"),
+        ("more,less\n,b\na,\n", r"more and less"),
+        ("", r"is empty"),
+        ('more,less\n"a,b\n', r"pairs\.csv"),
+    ],
+)
+def test_an_invalid_file_raises(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_pairs(write(tmp_path, text))
+
+
+def test_unknown_columns_raise(tmp_path):
+    path = write(tmp_path, "a,b\nHe.,She.\n")
+    with pytest.raises(InputError, match="columns: 'mor' .*'more'"):
+        read_pairs(path, {"mor": "a"})
+    with pytest.raises(InputError, match="columns: .*'c' for 'less', only a, b"):
+        read_pairs(path, {"more": "a", "less": "c"})
+
+
+@pytest.mark.parametrize(("source", "message"), [("s_jsd_deu", "'s_jsd_de'"), ("mine.csv", "mine.csv")])
+def test_an_unknown_set_or_file_raises(source, message):
+    with pytest.raises(InputError, match=f"pairs: .*{message}"):
+        resolve_pairs_file(source)
+
+
+def test_a_published_set_is_downloaded_and_pinned(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "fetch_pinned_file", lambda *args: calls.append(args) or tmp_path)
+    assert resolve_pairs_file("s_jsd_th") == tmp_path
+    url, sha256, cache_path, _ = calls[0]
+    assert url.endswith("b10302047b55043004a0280f8c2f63236ccea878/data/cps_translated_th_formatted.csv")
+    assert sha256 == S_JSD_SHA256["th"] and cache_path == "sentence_pairs/cps_translated_th_formatted.csv"

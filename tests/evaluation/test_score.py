@@ -1,0 +1,138 @@
+"""Score records are equal after a round trip through files; files are written atomically."""
+
+import csv
+import json
+import math
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.runs.files import atomic_write, write_json, write_text
+from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line, write_scores
+
+DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})
+WITH_JACKKNIFE = replace(DEFINED, group={}, jackknife_over="templates", jackknife_interval=(-0.1, 0.3))
+UNDEFINED = BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0, n_left_out=3, reason="all responses were empty")
+
+
+def test_scores_round_trip_as_strict_json(tmp_path):
+    write_scores(tmp_path / "scores.json", [DEFINED, WITH_JACKKNIFE, UNDEFINED])
+    defined, with_jackknife, undefined = read_scores(tmp_path / "scores.json")
+    assert (defined, with_jackknife) == (DEFINED, WITH_JACKKNIFE)
+    assert math.isnan(undefined.value)
+    assert undefined.reason == UNDEFINED.reason
+    write_scores(tmp_path / "scores.json", [UNDEFINED])
+    text = (tmp_path / "scores.json").read_text()
+    (record,) = json.loads(text, parse_constant=lambda name: pytest.fail(name))["scores"]
+    assert record["value"] is None
+
+
+SIGNED = {"model": {"name": "gpt2", "revision": "1" * 40}, "dataset": {"name": "paper", "sha256": "2" * 64}, "seed": 3}
+SIGNED |= {"decoding": {"preset": "sample", "do_sample": True}, "packages": {"evenhand": "0.2.0", "torch": "2.9"}}
+
+
+def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_path):
+    other = SIGNED | {"seed": 4}
+    scores = [replace(score, signature=SIGNED) for score in (DEFINED, WITH_JACKKNIFE, UNDEFINED)]
+    scores.append(replace(DEFINED, signature=other))
+    scores.append(BiasScore("cps", 1 / 3, 50.0, (0.0, 100.0), n=7, signature=SIGNED, standard_error=1e-17))
+    write_scores(tmp_path / "scores.json", scores)
+    content = json.loads((tmp_path / "scores.json").read_text())
+    signatures, records = content["signatures"], content["scores"]
+    assert sorted(signatures.values(), key=str) == sorted([SIGNED, other], key=str)
+    assert [signatures[record["signature"]] for record in records] == [score.signature for score in scores]
+    assert [score.signature for score in read_scores(tmp_path / "scores.json")] == [score.signature for score in scores]
+
+    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    def number(text):
+        return float(text) if text else None
+
+    assert len(rows) == len(scores)
+    for row, score, record in zip(rows, scores, records, strict=True):
+        assert (row["metric"], row["axis"] or None) == (score.metric, score.group.get("axis"))
+        assert (number(row["low"]), number(row["high"])) == (score.interval or (None, None))
+        assert (number(row["jackknife_low"]), number(row["jackknife_high"])) == (
+            score.jackknife_interval or (None, None)
+        )
+        for name in ("value", "ideal", "standard_error", "p_value", "n", "n_left_out"):
+            assert number(row[name]) == record[name], name  # to the last digit
+        for name in ("reason", "signature", "jackknife_over"):
+            assert (row[name] or None) == record[name]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": {"name": "gpt2-medium", "revision": "1" * 40}},
+        {"model": {"name": "gpt2", "revision": "3" * 40}},
+        {"seed": 4},
+        {"dataset": {"name": "v1.1", "sha256": "2" * 64}},
+        {"dataset": {"name": "paper", "sha256": "3" * 64}},
+        {"decoding": {"preset": "sample", "do_sample": False}},
+    ],
+)
+def test_equal_measurements_alone_have_equal_signature_lines(other):
+    score = replace(DEFINED, signature=SIGNED)
+    again = replace(score, value=0.2, signature=json.loads(json.dumps(dict(reversed(SIGNED.items())))))
+    line = signature_line(score)
+    assert "\n" not in line and signature_line(again) == line
+    assert signature_line(replace(score, signature=SIGNED | other)) != line
+    assert signature_line(replace(score, group={})) != line != signature_line(replace(score, metric="fgb_corrected"))
+
+
+def test_a_signature_line_names_model_data_seed_and_rows():
+    line = signature_line(replace(DEFINED, signature=SIGNED))
+    for part in ("fgb[axis=age]", "m:gpt2@1111111", "d:paper@2222222", "s:3", "n:5", "v:0.2.0"):
+        assert part in line.split("|")
+    assert signature_line(DEFINED)  # without a signature
+
+
+def test_small_rules_of_scores():
+    with pytest.raises(ValueError, match="needs a reason"):
+        BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0)
+    assert find_score([UNDEFINED, DEFINED], "fgb", axis="age") is DEFINED
+    assert find_score([DEFINED], "fgb") is None
+    assert "did you mean 'sample'" in str(unknown_name("decoding", "smaple", ["sample", "paper"]))
+    assert "Known: paper, sample" in str(unknown_name("decoding", "zzz", ["sample", "paper"]))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "1", "[]", '{"scores": [1]}', '{"signatures": {}, "scores": [{"metric": "fgb"}]}']
+)
+def test_a_file_without_scores_is_an_error(tmp_path, text):
+    write_text(tmp_path / "scores.json", text)
+    with pytest.raises(InputError, match=r"scores\.json"):
+        read_scores(tmp_path / "scores.json")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"kept": True})
+    with pytest.raises(ValueError, match="Out of range"):
+        write_json(path, math.nan)
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert json.loads(path.read_text()) == {"kept": True}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_removes_temporary_files_of_killed_processes_only(tmp_path):
+    with subprocess.Popen(["true"]) as killed:
+        pass
+    of_running, of_other_file = tmp_path / f".a.json.{os.getppid()}.part", tmp_path / f".b.json.{killed.pid}.part"
+    for path in (tmp_path / f".a.json.{killed.pid}.part", of_running, of_other_file):
+        path.write_text("half")
+    write_json(tmp_path / "a.json", {})
+    assert {*tmp_path.iterdir()} == {tmp_path / "a.json", of_running, of_other_file}
+
+
+def test_an_error_names_the_setting_of_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="output_dir"):
+        write_text(tmp_path / "file" / "scores.json", "")
