@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop real test quick lint docs testbed human-testbed benchmarks
+.PHONY: loop real test quick lint docs testbed benchmarks
 
 loop: $(VENV)/ready
 	$(BIN)/evenhand loop --config loop
@@ -50,20 +50,11 @@ $(BIN)/mkdocs: $(VENV)/ready
 testbed: $(VENV)/ready
 	$(BIN)/python -m tools.testbed.build
 
-# The testbed of human sentences; docs/benchmarks/human_testbed.md names the sources of the data.
-human-testbed: $(VENV)/ready
-	$(BIN)/python -m tools.human_testbed.build --data ../shared/data
-
 benchmarks: $(VENV)/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
-	$(BIN)/python -m benchmarks.response_memory
-	$(BIN)/python -m benchmarks.flat_memory
-	$(BIN)/python -m benchmarks.processes
 	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.likelihood_throughput
-	$(BIN)/python -m benchmarks.likelihood_statistics
-	$(BIN)/python -m benchmarks.model_rates tiny
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
 $(VENV)/ready: constraints.txt pyproject.toml

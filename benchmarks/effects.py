@@ -18,15 +18,12 @@ effects were removed, or each effect was halved. A true change of less than half
 power is over changes of ten points or more.
 
 The testbed's grammar (paper edition, four responses to a cell): how many of the twenty largest planted effects are
-shown, and how many shown effects have the wrong sign. With `--human_testbed FOLDER`, a folder that contains GoEmotions
-as goemotions/original, the same table is for the testbed of human sentences, with responses in their true emotions.
+shown, and how many shown effects have the wrong sign.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -39,12 +36,8 @@ from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.plan import style_distribution
-from tools.human_testbed import comments as human_comments
-from tools.human_testbed import data as human_data
 from tools.testbed.corpus import all_prompts
 
-Distribution = Callable[[pd.Series, pd.Series], np.ndarray]  # template, descriptor → probabilities of styles, (n, S)
 PERMUTATIONS = 199
 PER_CELL = 4  # responses to a cell of a testbed
 NEGLIGIBLE = 0.005  # a true effect below half a percentage point is none; a shown one of these is false
@@ -220,16 +213,17 @@ def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
     return row
 
 
-def on_a_testbed(distribution: Distribution, styles: list[str], descriptors: int, seed: int) -> dict[str, float]:
-    """Return counts of shown planted effects of a testbed, and interval coverage, in responses sampled from its plan.
+def on_the_testbed(descriptors: int, seed: int) -> dict[str, float]:
+    """Return counts of shown planted effects of the testbed, and interval coverage, in responses sampled from its plan.
 
     The style vectors are one-hot in the true styles.
     """
+    styles = list(grammar.styles())
     rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])
     chosen = rng.choice(prompts["descriptor"].unique(), descriptors, replace=False)
     prompts = prompts[prompts["descriptor"].isin(chosen)]
-    p = distribution(prompts["template"], prompts["descriptor"])
+    p = grammar.style_distribution(prompts["template"], prompts["descriptor"])
     of_template = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
     truth = pd.DataFrame(p - of_template, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
     rows = prompts.loc[prompts.index.repeat(PER_CELL)]
@@ -254,17 +248,8 @@ def tables(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
             for design in DESIGNS
         }
         yield title, pd.DataFrame(rows).T.mul(100).round(1)
-    yield from tables_of_testbeds(None)
-
-
-def tables_of_testbeds(data: Path | None) -> Iterator[tuple[str, pd.DataFrame]]:
-    testbeds = {"The testbed's grammar": (grammar.style_distribution, list(grammar.styles()))}
-    if data is not None:
-        emotions = human_data.emotions(data)
-        plan = human_comments.plan(emotions)
-        testbeds = {"The human testbed's plan": (partial(style_distribution, plan), list(emotions))}
-    for title, testbed in testbeds.items():
-        yield title, pd.DataFrame([on_a_testbed(*testbed, descriptors, 0) for descriptors in (60, 200)])
+    counts = [on_the_testbed(descriptors, 0) for descriptors in (60, 200)]
+    yield "The testbed's grammar", pd.DataFrame(counts)
 
 
 def tables_of_changes(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -294,15 +279,11 @@ def main() -> None:
         simulations=(200, "per design"),
         change=(False, "changes between two runs instead"),
         time=(False, "measure time and memory instead"),
-        human_testbed=("", "folder of GoEmotions: the plan of the testbed of human sentences instead"),
     )
     if arguments.time:
         print_time()
         return
-    if arguments.human_testbed:
-        found = tables_of_testbeds(Path(arguments.human_testbed))
-    else:
-        found = (tables_of_changes if arguments.change else tables)(arguments.simulations)
+    found = (tables_of_changes if arguments.change else tables)(arguments.simulations)
     for title, table in found:
         print(f"\n{title}, %" if "testbed" not in title else f"\n{title}", flush=True)
         print(table.to_string(), flush=True)

@@ -1,7 +1,7 @@
 """A benchmark of responses per second: `generate_responses` and three methods of transformers on the same prompts.
 
     python -m benchmarks.generation_throughput [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--runs 3]
-    python -m benchmarks.real_model   # the same for a real chat model, with llama.cpp
+    python -m benchmarks.real_model   # the same for a real chat model
 
 All methods sample from the model's distribution, up to 40 tokens. `padded` is `model.generate` over batches in the
 given order, padded on the left to the longest context of each batch. `static` is the same with a static cache.

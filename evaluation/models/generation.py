@@ -35,7 +35,7 @@ from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
 SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
 # Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
-# at most 4. Measured with a vocabulary of 49,152 tokens (benchmarks.response_memory).
+# at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "eta_cutoff": 16, "epsilon_cutoff": 8, "repetition_penalty": 8}
 
 

@@ -32,7 +32,6 @@ def test_every_shipped_config_is_valid_and_has_its_command(file):
 def test_flags_in_comments_of_configs_exist(file):
     comments = " ".join(line.split("#", 1)[1] for line in file.read_text().splitlines() if "#" in line)
     known = {setting.name for command in COMMANDS.values() for setting in settings_in(command)} | {"config"}
-    known |= {"hours"}  # of benchmarks/model_rates.py
     flags = {word[2:].rstrip(",") for word in comments.replace("(", " ").split() if word.startswith("--")}
     assert flags and flags <= known
 

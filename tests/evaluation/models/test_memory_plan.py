@@ -1,26 +1,9 @@
-"""The memory of a batch of responses is as planned; the peak is measured in a separate process."""
-
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+"""The planned memory of a batch of responses."""
 
 import pytest
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.response_memory import compare_plan
 from evenhand.evaluation.models.generation import SLACK, response_bytes
-
-BOUND = 1.35
-
-
-@pytest.mark.slow
-def test_the_peak_of_a_large_vocabulary_is_as_planned():
-    """In a new process, because a fork would use memory that the process of the tests has freed.
-
-    The lower bound is loose: on a busy machine the system reclaims idle pages, which lowers the measured rise.
-    """
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        planned, measured = process.submit(compare_plan, "vocabulary", "responses", batches=1).result()
-    assert 1 / 3 < measured / planned < BOUND
 
 
 @pytest.mark.parametrize(
