@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.score import AXIS, DESCRIPTOR
-from evenhand.recipes.command_line import main as evenhand
+from evenhand.recipes.cli import main as evenhand
 from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
 from tools.testbed import dialogue
 from tools.testbed.build import save

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.model_paths import is_gguf
 
 TESTBED = "testbed"
 AUTO = "auto"
 OMIT_IF_NULL = "omit_if_null"
+NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -30,7 +31,7 @@ Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
 
-strict_dataclass = dataclass(config=ConfigDict(extra="forbid", strict=True), kw_only=True)
+strict_dataclass = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 
 
 def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any:
@@ -48,7 +49,17 @@ def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any
 
 
 @strict_dataclass
-class CheckpointSettings:
+class NamedSettings:
+    """A group of settings with a field `name`. A string is short for {name: string}."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, values: Any) -> Any:
+        return {NAME: values} if isinstance(values, str) else {} if values is None else values
+
+
+@strict_dataclass
+class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
     name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
@@ -148,7 +159,7 @@ class ModelSettings(CheckpointSettings):
 
 
 @strict_dataclass
-class JudgeSettings:
+class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
     name: str = option("go_emotions", "labels, descriptions and instruction: 'go_emotions' or a YAML file")
@@ -313,3 +324,24 @@ def as_settings(settings: Any) -> Any:
     if isinstance(settings, (list, tuple)):
         return [as_settings(item) for item in settings]
     return str(settings) if isinstance(settings, Path) else settings
+
+
+def checked(cls: type, values: Any, source: str) -> Any:
+    """Return an instance of a settings class from nested plain values, after a check of every key, type and range.
+
+    Raises:
+        InputError: a key is unknown; a value has the wrong type or is out of range. The one-line message begins with
+            `source` and has the dotted name of each wrong setting.
+    """
+    try:
+        return TypeAdapter(cls).validate_python(values)
+    except ValidationError as error:
+        raise InputError(f"{source}: {'; '.join(map(_describe, error.errors()))}") from None
+
+
+def _describe(error: Mapping[str, Any]) -> str:
+    """Return one of pydantic's errors with the dotted name of the setting."""
+    group = "".join(f"{part}." for part in error["loc"])
+    if isinstance(cause := error.get("ctx", {}).get("error"), InputError):  # begins with the name of a field
+        return f"{group}{cause}"
+    return f"{group[:-1]}: {format_value(error['input'])} cannot be used: {error['msg']}."

@@ -8,7 +8,7 @@ if not sys.stderr.isatty():
     os.environ.setdefault("TQDM_DISABLE", "1")  # bars of other libraries would fill a log file
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if Ctrl-C is pressed while modules are imported
 
-from evenhand.recipes.command_line import main  # noqa: E402
+from evenhand.recipes.cli import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

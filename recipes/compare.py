@@ -92,7 +92,8 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = read_run(folder, command, name)[1]["fingerprint"]
     for name in names:
-        inputs |= families.settings_of(name).comparison_inputs(getattr(settings, name, None))
+        if fingerprint := getattr(families.settings_of(name), "comparison_inputs", None):
+            inputs |= fingerprint(getattr(settings, name, None))
     return inputs
 
 
@@ -122,7 +123,7 @@ def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-    page = families.page_of(name, families.ComparedPage).comparison_page
+    page = families.page_of(name).comparison_page
     if name != FAMILY:
         return page(before, after, changes, report_context(name, before))
     context, model = report_context(name, before), after.config.model.name

@@ -1,7 +1,7 @@
 """A check that the default style classifier, which fits only the testbed's models, does not score other models."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from evenhand.recipes.settings import FAMILY, LoopSettings, MeasureSettings
 from evenhand.recipes.testbed import embedded_files
 
 
-def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: Sequence[Mapping[str, Any]]) -> None:
+def check_default_classifier(settings: MeasureSettings | LoopSettings, values: Mapping[str, Any]) -> None:
     """Raise InputError if the testbed's style classifier would score another model only because it is the default.
 
     The classifier is trained on the testbed's sentences, so its styles of other responses are meaningless. Models that
@@ -20,7 +20,7 @@ def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: 
 
     Args:
         settings: the checked settings.
-        sources: nested settings in the user's file and flags, without defaults.
+        values: nested settings in the user's file and flags, without defaults.
 
     Raises:
         InputError: the default would score another model, or responses from a file.
@@ -34,8 +34,8 @@ def check_default_classifier(settings: MeasureSettings | LoopSettings, sources: 
         return
     if _is_tuned_from_testbed(Path(name)):
         return
-    given = [source.get(group) or {} if group else source for source in sources]
-    if any((source.get(FAMILY) or {}).get("style_classifier") for source in given):
+    given = values.get(group) or {} if group else values
+    if (given.get(FAMILY) or {}).get("style_classifier"):
         return
     prefix = f"{group}.{FAMILY}" if group else FAMILY
     raise InputError(

@@ -7,9 +7,15 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import as_settings
-from evenhand.recipes.checking import checked, settings_of_run
+from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes.settings import MeasureSettings, TuneSettings
+
+RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
+
+
+def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a run's `config.yaml` without the keys that the run adds to the settings."""
+    return {name: value for name, value in config.items() if name not in RUN_RECORD}
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:

@@ -32,8 +32,7 @@ from evenhand.evaluation.score import (
     find_score,
     signature_line,
 )
-from evenhand.evaluation.settings import TESTBED
-from evenhand.recipes.checking import checked
+from evenhand.evaluation.settings import TESTBED, checked
 from evenhand.recipes.measure import measure
 from evenhand.recipes.responses import RESPONSES
 from evenhand.recipes.settings import FAMILY, MeasureSettings

@@ -14,10 +14,9 @@ from evenhand.evaluation.families.generation_bias.settings import FIRST, classif
 from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.manifest import read_run
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import as_settings, checked
 from evenhand.mitigation.methods import load_method, load_trained_method
 from evenhand.recipes.check_settings import CheckSettings
-from evenhand.recipes.checking import checked
 from evenhand.recipes.finished_runs import check_trust, labelled_run, read_settings, split_warnings
 from evenhand.recipes.settings import (
     FAMILY,

@@ -13,9 +13,9 @@ from evenhand.evaluation.report.side_by_side import side_by_side_page
 from evenhand.evaluation.runs.files import read_yaml
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST
+from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure, rate
-from evenhand.recipes.checking import checked, settings_of_run
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_settings, settings_of_run
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
 from evenhand.recipes.sweep.output import SWEEP, read_sweep
 from evenhand.recipes.sweep.page import page as sweep_page

@@ -1,17 +1,19 @@
-"""The settings of each command, as strictly checked dataclasses. The module imports nothing slow, for a fast `--help`.
+"""The settings of each command, as checked dataclasses. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
 `Experiment`); the command's class adds the fields that the loop sets for its stages, such as the seed and the folder.
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import ArgsKwargs
 
 from evenhand.evaluation import families
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
@@ -32,7 +34,7 @@ from evenhand.evaluation.settings import (
 )
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes.check_settings import CheckSettings
-from evenhand.recipes.family_settings import check_model, check_reads_responses, family_fields
+from evenhand.recipes.family_settings import FAMILIES, check_model, families_with, family_groups
 from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
 from evenhand.recipes.testbed import embedded_files
 
@@ -45,8 +47,7 @@ Positive = Annotated[FiniteFloat, Field(gt=0)]
 
 
 @strict_dataclass
-@family_fields(lambda family: family.Settings, when_named=True)
-class Measurement:
+class Measurement(family_groups("Settings", is_optional=True)):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
     model: ModelSettings = option(ModelSettings, "model to measure")
@@ -57,27 +58,32 @@ class Measurement:
     decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
     capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_groups(cls, values: Any) -> Any:
+        given = values.kwargs or {} if isinstance(values, ArgsKwargs) else values
+        if isinstance(given, Mapping) and isinstance(metrics := given.get("metrics", [FAMILY]), list):
+            named = [name for name in FAMILIES if name in metrics and given.get(name) is None]
+            given = {**given, **{name: {} for name in named}}
+            return ArgsKwargs(values.args, given) if isinstance(values, ArgsKwargs) else given
+        return values
+
     def __post_init__(self) -> None:
-        """Fill in the settings of the named families; reject settings of other families and invalid combinations."""
+        """Reject unknown families, settings of families that are not measured, and combinations without meaning."""
         for name in self.metrics:
-            if getattr(self, name, None) is None:
-                setattr(self, name, families.settings_of(name).Settings())
-        check_model(self.model, self.metrics, self.capabilities)
+            if name not in FAMILIES:
+                raise unknown_name("metrics", name, FAMILIES)
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or omit capabilities.")
-        for name in families.names():
-            if name not in self.metrics and (group := getattr(self, name)) is not None:
-                changed = [field for field, value in vars(group).items() if value != getattr(type(group)(), field)]
-                raise InputError(
-                    f"{'.'.join([name, *changed[:1]])}: {name} is not among metrics [{', '.join(self.metrics)}]; add "
-                    "it, or omit its settings."
-                )
+        for name in FAMILIES.keys() - set(self.metrics):
+            if (group := getattr(self, name)) is not None and group != type(group)():
+                raise InputError(f"{name}: it is not among metrics {self.metrics}; add it, or omit its settings.")
+            setattr(self, name, None)
+        check_model(self.model, self.metrics, self.capabilities)
 
     def with_metrics(self, *metrics: str) -> "Measurement":
         """Return a copy of the measurement with only the families `metrics` and their settings."""
-        settings = {
-            name: value for name, value in vars(self).items() if name in metrics or name not in families.names()
-        }
+        settings = {name: value for name, value in vars(self).items() if name in metrics or name not in FAMILIES}
         return type(self)(**{**settings, "metrics": list(metrics)})
 
 
@@ -99,14 +105,15 @@ class MeasureSettings(Measurement):
         """Reject settings that cannot be combined with `write_prompts` or `responses`."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
-            if getattr(self, name):
-                check_reads_responses(name, self.metrics)
+            if getattr(self, name) and families_with("READS_RESPONSES") != ", ".join(self.metrics):
+                raise InputError(
+                    f"{name}: only {families_with('READS_RESPONSES')} samples responses; measure it alone."
+                )
         if self.responses and self.model.name == TESTBED:
             raise InputError("responses: name the model of the responses by --model NAME; it is not loaded.")
-        if self.responses and self.model.server:
-            raise InputError("model.server: a file of responses needs no server; omit model.server.")
-        if self.responses and self.capabilities:
-            raise InputError("capabilities: a file of responses loads no model; omit capabilities.")
+        if self.responses and (self.model.server or self.capabilities):
+            name = "model.server" if self.model.server else "capabilities"
+            raise InputError(f"{name}: with a file of responses no model is loaded or asked; omit {name}.")
 
 
 @strict_dataclass
@@ -159,8 +166,7 @@ class TuneSettings(Tuning):
 
 
 @strict_dataclass
-@family_fields(lambda family: family.ComparisonSettings, when_named=False)
-class CompareSettings:
+class CompareSettings(family_groups("ComparisonSettings", is_optional=False)):
     """Compare two runs over the same prompts."""
 
     before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
@@ -383,8 +389,7 @@ COMMANDS: dict[str, type] = {
 }
 
 
-POSITIONAL = {"report": "folders", "configs": "names", "check": "run"}  # the setting of a command that needs no flag
-SINGLE_VALUE = ("check",)  # commands of POSITIONAL whose setting is one value; the setting of the others is a list
+POSITIONAL = {"report": "folders", "configs": "names", "check": "run"}  # the setting of a command without a flag
 
 
 def measure_config(settings: Any, family: str) -> MeasureConfig:

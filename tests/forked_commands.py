@@ -101,7 +101,7 @@ def serve() -> None:
     from evenhand.mitigation.training.trainers import kto, sft  # noqa: F401
     from evenhand.recipes import (  # noqa: F401
         ablate,
-        command_line,
+        cli,
         compare,
         export,
         label,
@@ -127,7 +127,7 @@ def serve() -> None:
                 os.dup2(file, getattr(sys, stream).fileno())
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             sys.argv = ["evenhand", *arguments]  # as from a shell, with the command's signal handlers
-            sys.exit(command_line.main())
+            sys.exit(cli.main())
         print(pid, file=answers, flush=True)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         Path(folder, "status.part").write_text(str(status))

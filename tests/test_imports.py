@@ -129,9 +129,9 @@ def test_no_file_is_long():
     "statement",
     [
         "import evenhand; dir(evenhand)",
-        "import evenhand.recipes.command_line",
+        "import evenhand.recipes.cli",
         "from evenhand.evaluation import families as f; [f.settings_of(name).Settings() for name in f.names()]",
-        "from evenhand.recipes.command_line import read_settings; read_settings('ablate')",
+        "from evenhand.recipes.cli import read_settings; read_settings('ablate')",
     ],
 )
 def test_settings_and_the_command_line_import_nothing_heavy(statement):

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from evenhand.evaluation.families.sentence_pairs.settings import Settings
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 

@@ -176,7 +176,7 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("measure_responses", [FRAME.assign(response=5)], NAMED, "frame: column response, row 1 is 5; write text"),
         ("measure_responses", [FRAME.assign(text=["a", 1, 2, 3])], NAMED, "frame: .*; write text in one column"),
         ("measure_responses", [FRAME.assign(response="")], NAMED, "responses: all 4 of frame are empty"),
-        ("measure_responses", [FRAME], {**NAMED, "permutation": 3}, "permutation' is unknown; did you mean"),
+        ("measure_responses", [FRAME], {**NAMED, "permutation": 3}, "generation_bias.permutation: 3 cannot be used"),
         ("measure_responses", [FRAME], {**NAMED, "classifier": None}, "classifier: None cannot be used; give"),
         ("measure_responses", [FRAME], {**NAMED, "clusters": "nothing"}, "style_clusters: 'nothing' is unknown"),
         ("measure_responses", [FRAME], {**NAMED, "model": "testbed"}, "model: 'testbed' cannot be used; give"),

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 
 import evenhand
-from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.configs import shipped
 from evenhand.recipes.settings import COMMANDS
 

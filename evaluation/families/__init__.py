@@ -1,14 +1,22 @@
 """Families of metrics. Each family is a package in this folder and is found by its name, so a new family needs no
 change elsewhere.
 
-A family `x` is a package with the modules `settings`, `measure`, `metrics` and `page`; a family whose runs can be
-compared also has a module `compare`. `check_contract` checks each module when it is loaded, against `FamilySettings`,
-`FamilyMeasure`, `FamilyMetrics`, `FamilyPage`, `ComparedPage` or `FamilyComparison`.
+A family is a package of these modules:
 
-The commands `measure` and `compare` do the work that families share: run folders, resuming, tracking, reports.
+    settings: `Settings`, a dataclass, and `inputs(config)`, which returns fingerprints of all inputs by name and raises
+        InputError for unusable inputs. `--help` imports the module, so it imports no slow library. Optional:
+        `ComparisonSettings` and `comparison_inputs(settings)`, the same of a comparison; RECOMPUTABLE, {setting or
+        input: the only table that depends on it}; SERVER_APIS, the APIs ("chat", "completions") by which the family
+        measures a served model; USES_SYSTEM_PROMPT, whether it sends `model.system_prompt`; READS_RESPONSES, whether
+        it samples responses, so that it can score a file of responses; TESTBED_FILES.
+    measure: `measure(run, config)` returns the scores and writes the tables of their rows; with READS_RESPONSES also
+        `write_prompts(path, config)`, which returns the number of prompts.
+    metrics: METRICS, an `evaluation.report.metrics.Metric` for each metric of the scores.
+    page: `page(run, context)` returns the report; `comparison_page(before, after, changes, context)` the report of two
+        runs side by side.
+    compare (optional): `differences(run, before, after, settings)` returns scores of the paired changes.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,17 +24,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.contracts import check_contract
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import TESTBED, DecodingSettings, ModelSettings, PromptSettings
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
-    from evenhand.evaluation.report.page import Page
-    from evenhand.evaluation.runs.run import Run
     from evenhand.evaluation.score import BiasScore
 
 
@@ -142,99 +147,6 @@ class ReportContext:
     notes: Sequence[str] = ()
 
 
-class FamilySettings(Protocol):
-    """Interface of a family's module `settings`. It imports no slow library, because `--help` loads the module.
-
-    Settings: a dataclass of the family's settings (`evaluation.settings.strict`).
-    ComparisonSettings: a dataclass of the settings of the family's comparison; None if it has no settings.
-    RECOMPUTABLE: setting or input of the family → the only table that depends on it. If only such settings differ from
-        the settings of an unfinished run, `measure` deletes their tables and continues the run.
-    SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model; () if it needs weights.
-    TESTBED_FILES: setting, or "model" → the name of the testbed's file or folder for the value "testbed".
-    USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt` before every prompt.
-    READS_RESPONSES: whether the family samples responses. It can then score the responses of a file (`responses`) and
-        write the prompts for them (`write_prompts`).
-    """
-
-    Settings: type
-    ComparisonSettings: type | None = None
-    RECOMPUTABLE: Mapping[str, str] = {}
-    SERVER_APIS: tuple[str, ...] = ()
-    TESTBED_FILES: Mapping[str, str] = {}
-    USES_SYSTEM_PROMPT: bool = False
-    READS_RESPONSES: bool = False
-
-    @abstractmethod
-    def inputs(self, config: MeasureConfig) -> Mapping[str, Any]:
-        """Return fingerprints of all inputs of the measurement, by name.
-
-        Raises:
-                InputError: an input cannot be read or used; raised before a slow library is imported.
-        """
-
-    def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
-        """Return fingerprints of a comparison's inputs, except the two runs, by name.
-
-        Raises:
-            InputError: an input cannot be read or used.
-        """
-        return {}
-
-
-class FamilyMeasure(Protocol):
-    """Interface of a family's module `measure`."""
-
-    @abstractmethod
-    def measure(self, run: "Run", config: MeasureConfig) -> "list[BiasScore]":
-        """Return the scores, and write the tables of their rows. A table on disk is not computed again."""
-
-    def write_prompts(self, path: Path, config: MeasureConfig) -> int:
-        """Write the prompts to a file, for a system of the user to answer, and return the number of prompts.
-
-        Only a family with READS_RESPONSES has this method.
-        """
-        raise NotImplementedError
-
-
-class FamilyMetrics(Protocol):
-    """Interface of a family's module `metrics`.
-
-    METRICS: an `evaluation.report.metrics.Metric` (name, unit, decimals, ideal) for each metric of the family's scores.
-    """
-
-    METRICS: tuple[Any, ...]
-
-
-class FamilyPage(Protocol):
-    """Interface of a family's module `page`."""
-
-    @abstractmethod
-    def page(self, run: FamilyRun, context: ReportContext) -> "Page":
-        """Return the report on one measuring run."""
-
-
-class ComparedPage(FamilyPage, Protocol):
-    """Interface of a family's module `page`, for families whose runs can be compared."""
-
-    @abstractmethod
-    def comparison_page(
-        self, before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext
-    ) -> "Page":
-        """Return the report that shows two runs side by side."""
-
-
-class FamilyComparison(Protocol):
-    """Interface of a family's module `compare`, for families whose runs can be compared."""
-
-    @abstractmethod
-    def differences(self, run: "Run", before: FamilyRun, after: FamilyRun, config: Any) -> "list[BiasScore]":
-        """Return scores of the changes from one run to the other, paired by prompt or sentence.
-
-        `config` is an instance of the family's ComparisonSettings, or None.
-        """
-
-
-Contract = TypeVar("Contract")
 REQUIRED_MODULES = ("settings", "measure", "metrics", "page")
 
 
@@ -243,43 +155,43 @@ def names() -> list[str]:
     return [module.name for module in iter_modules(__path__) if module.ispkg]
 
 
-def _load(name: str, part: str, contract: type[Contract]) -> Contract:
-    """Return the module `part` of a family after checking it against its contract.
+def _load(name: str, part: str) -> Any:
+    """Return the module `part` of a family.
 
     Raises:
-        InputError: the family is unknown, lacks the module, or the module does not fulfil its contract.
+        InputError: the family is unknown or lacks a module.
     """
     if name not in names():
         raise unknown_name("metrics", name, names())
     missing = [module for module in REQUIRED_MODULES if find_spec(f"{__name__}.{name}.{module}") is None]
     if missing:
         raise InputError(f"metrics: the family {name} has no module {', '.join(missing)}; see {__name__}.")
-    return check_contract(import_module(f"{__name__}.{name}.{part}"), contract)
+    return import_module(f"{__name__}.{name}.{part}")
 
 
-def settings_of(name: str) -> FamilySettings:
+def settings_of(name: str) -> Any:
     """Return the family's module `settings`, which imports no slow library; errors as in `_load`."""
-    return _load(name, "settings", FamilySettings)
+    return _load(name, "settings")
 
 
-def measure_of(name: str) -> FamilyMeasure:
+def measure_of(name: str) -> Any:
     """Return the family's module `measure`; errors as in `_load`."""
-    return _load(name, "measure", FamilyMeasure)
+    return _load(name, "measure")
 
 
-def metrics_of(name: str) -> FamilyMetrics:
+def metrics_of(name: str) -> Any:
     """Return the family's module `metrics`; errors as in `_load`."""
-    return _load(name, "metrics", FamilyMetrics)
+    return _load(name, "metrics")
 
 
-def page_of(name: str, contract: type[FamilyPage] = FamilyPage) -> FamilyPage:
-    """Return the family's module `page`, checked against the contract; errors as in `_load`."""
-    return _load(name, "page", contract)
+def page_of(name: str) -> Any:
+    """Return the family's module `page`; errors as in `_load`."""
+    return _load(name, "page")
 
 
-def comparison_of(name: str) -> FamilyComparison:
+def comparison_of(name: str) -> Any:
     """Return the family's module `compare`; errors as in `_load`."""
-    return _load(name, "compare", FamilyComparison)
+    return _load(name, "compare")
 
 
 def comparable(name: str) -> bool:

@@ -22,7 +22,7 @@ LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class TuningSettings:
     """Settings of `evenhand.mitigation.training.tune.tune`; the defaults are for the testbed's model.
 

@@ -14,4 +14,5 @@ PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl
 
 def embedded_files(family: str) -> dict[str, Path]:
     """Return the file or folder that the value "testbed" stands for, by setting of a family."""
-    return {setting: FOLDER / name for setting, name in families.settings_of(family).TESTBED_FILES.items()}
+    names = getattr(families.settings_of(family), "TESTBED_FILES", {})
+    return {setting: FOLDER / name for setting, name in names.items()}

@@ -9,8 +9,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import plan_point
-from evenhand.recipes.checking import checked
 from evenhand.recipes.preflight import distinct_points, points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
@@ -173,7 +173,7 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
     [
         ({"method": "ktoo"}, "method: 'ktoo' is unknown; did you mean 'kto'"),
         ({"label.quantile": 0.5}, "has no `method`"),
-        ({"label.quantil": 0.5}, "sweep: 'label.quantil' is unknown; did you mean 'label.quantile'"),
+        ({"label.quantil": 0.5}, "sweep: label.quantil: 0.5 cannot be used: Unexpected"),
         ({"labels.quantile": 0.5}, "'labels.quantile' is not a setting of the loop"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
         ({"label.seed": 3}, "sweep: .*label.seed"),

@@ -14,7 +14,7 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.recipes.check_output import Finding, junit_xml, summary_markdown
-from evenhand.recipes.command_line import command_parser, main, merge_settings, parse
+from evenhand.recipes.cli import main, parse
 from tests.measured_runs import write_measured
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -161,8 +161,8 @@ class Job:
     def _evenhand(self, arguments):
         self.commands.append(arguments[0])
         if arguments[0] == "measure":
-            flags = parse(command_parser("measure"), arguments[1:], "measure")
-            settings = merge_settings("measure", self.folder / flags.pop("config"), flags)
+            config = str(self.folder / arguments[arguments.index("--config") + 1])
+            settings = parse([*arguments, "--config", config])
             shutil.copytree(self.prepared[settings.output_dir.name], self.folder / settings.output_dir)
             return 0
         folders = [str(self.folder / it) if it.startswith("runs/") else it for it in arguments]

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from evenhand.evaluation import families
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
@@ -99,7 +99,7 @@ WRONG = {
 # Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
 EACH = """
 import contextlib, io, json, sys
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 for arguments in json.load(open(sys.argv[1])):
     error = io.StringIO()
     with contextlib.redirect_stderr(error):

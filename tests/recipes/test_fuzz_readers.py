@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BiasScore, read_scores, write_scores
-from evenhand.recipes import command_line, compare, label, measure, rate, testbed, train_classifier, tune
+from evenhand.recipes import cli, compare, label, measure, rate, testbed, train_classifier, tune
 from evenhand.recipes.settings import LabelSettings, RateSettings
 from tests.bad_input import NO_TEXT, ODD_JSON, TINY_TAXONOMY, written_taxonomy
 from tests.measured_runs import write_measured
@@ -87,8 +86,6 @@ def folder(tmp_path_factory):
         (place / name).write_text(text, encoding="utf-8")
     pd.DataFrame(rows).to_parquet(place / "prompts.parquet")
     with pytest.MonkeyPatch.context() as patched:
-        for parser in ("command_parser", "root_parser"):  # built once
-            patched.setattr(command_line, parser, cache(getattr(command_line, parser)))
         patched.setattr(rate, "serve", lambda app, listening: None)
         rate.rate(RateSettings(before=place / "before", after=place / "after", output_dir=place / "rated", port=0))
         pair = pd.read_parquet(place / "rated" / "pairs.parquet").iloc[0]["prompt_id"]
@@ -115,7 +112,7 @@ def ended_well(arguments: list[str], names: tuple[str, ...]) -> None:
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            status = command_line.main([*arguments, "-q"])
+            status = cli.main([*arguments, "-q"])
         except Begun:
             status = 0
     if status != 0:

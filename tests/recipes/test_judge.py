@@ -9,9 +9,8 @@ import pytest
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings, checked
 from evenhand.evaluation.statistics.accuracy import calibration_error, label_agreement
-from evenhand.recipes.checking import checked
 from evenhand.recipes.judge import judge
 from evenhand.recipes.settings import COMMANDS
 from tests.evaluation.models.test_judges import quoted_text

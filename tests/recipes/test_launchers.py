@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.checking import checked
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.experiment import run
 from evenhand.recipes.launchers import _resources, start_launcher
 from evenhand.recipes.settings import AblateSettings, Launching, LoopSettings

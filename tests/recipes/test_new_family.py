@@ -74,7 +74,7 @@ from evenhand.evaluation import families
 
 families.__path__.append(sys.argv[1])
 from evenhand.evaluation.families import FamilyRun
-from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.plans import named_folders, plan_decodings
 from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.settings import measure_config

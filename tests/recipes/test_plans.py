@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.settings import checked
 from evenhand.mitigation.methods import prompt
-from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Stage, hashed_folders, named_folders, plan_decodings, plan_method
 from evenhand.recipes.settings import Launching, LoopSettings
@@ -165,7 +165,7 @@ def test_hashed_folders_depend_on_settings_not_places(tmp_path, monkeypatch):
     [
         ({"measure": {"split": "train"}}, "measure.split: "),
         ({"tune": {"method": "kto"}}, "tune.method: "),
-        ({"tune": {"training": {"seed": 3}}}, "'tune.training.seed' is unknown; did you mean 'seed'"),
+        ({"tune": {"training": {"seed": 3}}}, "tune.training.seed: 3 cannot be used"),
         ({"measure": {"prompts": {"file": "p.csv"}}}, "measure.prompts.file: .*train_file, or"),
         ({"measure": {"metrics": ["sentence_pairs"]}}, "measure.metrics: .* must begin with generation_bias"),
     ],

@@ -11,10 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import ModelSettings, checked
 from evenhand.recipes import experiment
 from evenhand.recipes.ablate import ablate
-from evenhand.recipes.checking import checked
 from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.finished_runs import split_warnings
 from evenhand.recipes.loop import loop
@@ -182,7 +181,7 @@ REFUSED = [
     (["loop", "--label.exclude_clusters", "AWE"], "exclude_clusters: 'AWE' is unknown", False),
     (["loop", "--measure.generation_bias.style_clusters", "x"], "style_clusters: 'x' is unknown", False),
     (["ablate", "--loop.measure.prompts.descriptors", "8"], FEW, False),
-    (["ablate", "--sweep", '[{"method": "dpo", "label.quantil": 1}]'], "did you mean 'label.quantile'", False),
+    (["ablate", "--sweep", '[{"method": "dpo", "label.quantil": 1}]'], "sweep: label.quantil: 1 cannot be used", False),
     (["label", "--responses", "measured", "--exclude_clusters", "AWE"], "exclude_clusters: 'AWE'", False),
     (["tune", "--labels", "measured"], "labels: measured", False),
     (["tune", "--method", "prompt"], "method: prompt trains nothing", False),
@@ -193,7 +192,7 @@ REFUSED = [
 FORKS = """
 import json, os, sys
 import evenhand.evaluation.runs.stage as stages, evenhand.recipes.launchers as launchers
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 stages.start_tracking = launchers._run_stage = lambda *_, **__: sys.exit('a run began')
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     if os.fork() == 0:

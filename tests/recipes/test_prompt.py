@@ -11,9 +11,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.checking import checked
-from evenhand.recipes.command_line import main
+from evenhand.evaluation.settings import ModelSettings, checked
+from evenhand.recipes.cli import main
 from evenhand.recipes.compare import compare
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import CompareSettings, LoopSettings
@@ -78,7 +77,11 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
     alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
     assert main(["measure", "--config", str(finished / "before" / "config.yaml"), *alone]) == 0
-    compare(CompareSettings(before, finished / "prompt" / "after", report_to="none", output_dir=tmp_path / "compare"))
+    compare(
+        CompareSettings(
+            before=before, after=finished / "prompt" / "after", report_to="none", output_dir=tmp_path / "compare"
+        )
+    )
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))
     assert [(it.metric, it.group, it.value, it.interval) for it in computed] == [

@@ -12,7 +12,7 @@ from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes import rate as command
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 from evenhand.recipes.rate import rate
 from evenhand.recipes.report import report
 from evenhand.recipes.settings import RateSettings, ReportSettings

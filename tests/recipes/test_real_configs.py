@@ -18,7 +18,7 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints

@@ -19,7 +19,7 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import rate as rate_command
-from evenhand.recipes.command_line import main
+from evenhand.recipes.cli import main
 from evenhand.recipes.export import export
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import hashed_folders, plan_method

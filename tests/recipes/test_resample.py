@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.recipes.checking import checked
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.loop import loop
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import LoopSettings, MeasureSettings

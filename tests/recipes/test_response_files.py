@@ -164,7 +164,7 @@ def test_logs_without_templates_are_scored(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"metrics": ["sentence_pairs"], "generation_bias": None}, "responses: sentence_pairs"),
+        ({"metrics": ["sentence_pairs"], "generation_bias": None}, "responses: only generation_bias samples responses"),
         ({"model": ModelSettings()}, "responses: .*--model"),
     ],
 )

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.recipes.checking import settings_in
-from evenhand.recipes.command_line import main, read_settings
+from evenhand.recipes.cli import main, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS
 from tests.recipes.test_command_line import error_line
 

@@ -1,0 +1,297 @@
+"""The command line: `evenhand COMMAND [--config FILE.yaml] [--field VALUE] [--group.field VALUE] …`.
+
+argparse reads the flags, one for each field of the command's settings class; pydantic checks all values. Modules that
+are slow to import are imported after the settings are checked.
+"""
+
+import logging
+import os
+import signal
+import sys
+import typing
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, HelpFormatter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.files import dump_yaml, load_yaml, read_yaml
+from evenhand.evaluation.runs.progress import start_logging
+from evenhand.evaluation.runs.run_paths import with_resolved_paths
+from evenhand.evaluation.runs.waiting_threads import let_waiting_threads_sleep
+from evenhand.evaluation.settings import NAME, as_settings, checked
+from evenhand.recipes.commands import run_command
+from evenhand.recipes.configs import config_file
+from evenhand.recipes.default_classifier import check_default_classifier
+from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
+from evenhand.recipes.preflight import check_before_loading
+from evenhand.recipes.settings import COMMANDS, POSITIONAL
+
+log = logging.getLogger("evenhand")
+
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
+PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
+COMPLETION = "--print_completion"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status.
+
+    An InputError is printed as one line on stderr, with status 2. Ctrl-C gives 130, a closed pipe 141 and SIGTERM 143.
+    `check` returns a status of its own (`recipes.check`).
+    """
+    called_as_command = arguments is None
+    if called_as_command:  # not from Python: a caller keeps its own signal handlers
+        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = next((name for name in arguments if name in COMMANDS), "")
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except InputError as error:
+        if processes.is_rank_zero() or not error.reported_by_rank_zero:
+            rank = "" if processes.is_rank_zero() else processes.rank_label()
+            print(f"{f'evenhand {command}'.rstrip()}{rank}: {format_error(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `evenhand configs | head -1`
+        log.debug("evenhand: the output was closed", exc_info=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
+        return BROKEN_PIPE
+    finally:
+        if called_as_command:
+            for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
+                signal.signal(sent, signal.SIG_DFL)
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Run a command, or print the version, the commands or the settings; return the exit status."""
+    given = vars(_parser(arguments).parse_args(arguments))
+    if given.pop("version", False):
+        print(f"evenhand {_version()}")
+        return 0
+    command = given.pop("command", None)
+    if command is None:
+        _parser(()).print_help()
+        return 0
+    verbose, quiet, print_config = (given.pop(name, False) for name in ("verbose", "quiet", "print_config"))
+    values, source = _merged(command, given)
+    settings = checked(COMMANDS[command], values, source)
+    if print_config:
+        print(dump_yaml(as_settings(settings)), end="")
+        return 0
+    start_logging()
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
+    if command != "configs":  # it loads nothing
+        log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
+        if reason := let_waiting_threads_sleep():
+            log.info("%s", reason)
+    check_before_loading(command, settings)
+    if command in ("measure", "loop"):
+        check_default_classifier(settings, values)
+    status = run_command(command, settings)
+    processes.shut_down()
+    return status
+
+
+def _terminate(*_: Any) -> None:
+    """Exit after SIGTERM, which a launcher of several processes sends to the remaining processes when one fails."""
+    if processes.launched_world_size() > 1 and processes.is_rank_zero():  # `print` is not safe in a signal handler
+        os.write(2, b"evenhand: the launcher ended this process; the same command continues from here.\n")
+    sys.exit(TERMINATED)
+
+
+def _version() -> str:
+    from importlib import metadata  # slow to import, and needed for one line
+
+    try:
+        return metadata.version("evenhand")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:
+    """Return a command's settings from a YAML file and `{dotted.field: text}` overrides.
+
+    Raises:
+        InputError: the file cannot be read; a key is unknown; a value has the wrong type or is out of range.
+    """
+    flags = {**({} if file is None else {"config": file}), **(overrides or {})}
+    return parse([command, *(f"--{name}={text}" for name, text in flags.items())])
+
+
+def parse(arguments: Sequence[str]) -> Any:
+    """Return the settings of a command line; errors as in `read_settings`."""
+    given = vars(_parser(arguments).parse_args(arguments))
+    command = given.pop("command")
+    return checked(COMMANDS[command], *_merged(command, given))
+
+
+def _merged(command: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the nested values of the config file and the flags, and the name of their source for errors."""
+    file = given.pop("config", None)
+    values = read_config(file, command) if file else {}
+    for name, value in given.items():
+        if name in ("verbose", "quiet", "print_config"):
+            continue
+        *groups, last = name.split(".")
+        target, parent = values, values
+        for group in groups:
+            parent, inner = target, target.get(group)
+            inner = inner if isinstance(inner, Mapping) else {} if inner is None else {NAME: inner}
+            target[group] = target = dict(inner)
+        if groups and last == NAME and value is None:  # `--second_style_classifier null`
+            parent[groups[-1]] = None
+        else:
+            target[last] = value
+    return values, " and ".join([*([str(file)] if file else []), *(["command line"] if given or not file else [])])
+
+
+def read_config(file: Path, command: str) -> dict[str, Any]:
+    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run.
+
+    Raises:
+        InputError: the file cannot be read, is not YAML, has no keys, or is a run of another command; no shipped
+            config has this name.
+    """
+    settings = read_yaml(config_file(file), "--config") or {}
+    if not isinstance(settings, dict):
+        raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+    if not settings.keys() >= RUN_RECORD:
+        return settings
+    if settings["command"] != command:
+        raise InputError(f"--config: {file} is of a run of `{settings['command']}`, not of `{command}`.")
+    return settings_of_run(with_resolved_paths(settings, file.parent))
+
+
+class _Parser(ArgumentParser):
+    """An argparse parser that raises InputError, so that every error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message)
+
+
+def _parser(arguments: Sequence[str]) -> ArgumentParser:
+    """Return the parser of the whole command line, with the settings of the commands that `arguments` need."""
+    parser = _Parser("evenhand", description="Measure and reduce social biases of language models.", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", default=SUPPRESS, help="show the version")
+    subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+    for command, cls in COMMANDS.items():
+        sub = subparsers.add_parser(
+            command,
+            help=cls.__doc__.splitlines()[0],
+            description=cls.__doc__,
+            usage=f"evenhand {command} [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
+            argument_default=SUPPRESS,
+            allow_abbrev=False,
+            formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
+        )
+        sub.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
+        sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
+        sub.add_argument("-v", "--verbose", action="store_true", help="log more")
+        sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
+        if command in arguments or COMPLETION in arguments:
+            _add_settings(sub, cls, positional=POSITIONAL.get(command))
+    if COMPLETION in arguments:
+        import shtab
+
+        shtab.add_argument_to(parser, COMPLETION, help="print the script that completes commands in a shell")
+    return parser
+
+
+def _add_settings(parser: ArgumentParser, cls: type, positional: str | None) -> None:
+    """Add a flag for each field of a settings class, in one group of the help for each group of settings."""
+    groups: dict[str, Any] = {}
+    for name, kind, default, text, group in settings_in(cls):
+        parent, _, last = name.rpartition(".")
+        if group is not None:
+            groups[name] = parser.add_argument_group(name, text.replace("%", "%%"))
+            continue
+        text += "" if default in (None, "", [], {}) else f" (default: {_as_text(default)})"
+        options: dict[str, Any] = {"type": _reader(kind), "help": text.replace("%", "%%")}
+        origin = typing.get_origin(kind)
+        if name == positional:
+            parser.add_argument(name, **options | ({"nargs": "*", "type": str} if origin is list else {"nargs": "?"}))
+            continue
+        options |= {"choices": typing.get_args(kind)} if origin is Literal else {"metavar": _placeholder(kind)}
+        if kind is bool:  # `--summary` is `--summary true`
+            options |= {"nargs": "?", "const": True}
+        short = [f"--{parent}"] if parent and last == NAME else []  # `--model NAME` is `--model.name NAME`
+        groups.get(parent, parser).add_argument(*short, f"--{name}", dest=name, **options)
+
+
+class Setting(typing.NamedTuple):
+    """A setting, or a group of settings: dotted name, type, default, help text and, of a group, its class."""
+
+    name: str
+    kind: Any
+    default: Any
+    text: str
+    group: type | None
+
+
+def settings_in(cls: type, prefix: str = "", is_optional: bool = False) -> Iterator[Setting]:
+    """Yield every setting of a class, each group before its settings; an optional group may have the name null."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for name, field in cls.__pydantic_fields__.items():
+        kind = hints[name] | None if is_optional and name == NAME else hints[name]
+        parts = typing.get_args(kind)
+        group = next((part for part in (kind, *parts) if isinstance(part, type) and is_dataclass(part)), None)
+        default = None if group else field.get_default(call_default_factory=True)
+        yield Setting(f"{prefix}{name}", kind, default, field.description or "", group)
+        if group is not None:
+            yield from settings_in(group, f"{prefix}{name}.", type(None) in parts)
+
+
+def _reader(kind: Any) -> Callable[[str], Any]:
+    """Return a function that reads the text of a flag: as null, as text, as YAML, or as a list `A,B`."""
+
+    def read(text: str) -> Any:
+        adapter, errors = TypeAdapter(kind), []
+        for candidate in _candidates(text):
+            try:
+                adapter.validate_python(candidate)
+            except ValidationError as error:
+                errors.append(error.errors()[0])
+            else:
+                return candidate
+        worst = max(errors, key=lambda error: len(error["loc"]))  # the reading that came furthest
+        raise ArgumentTypeError(f"{text!r} cannot be used: {worst['msg']}")
+
+    return read
+
+
+def _candidates(text: str) -> Iterator[Any]:
+    if text == "null":
+        yield None
+    yield text
+    for yaml_text in (text, f"[{text}]"):
+        with suppress(yaml.YAMLError, ValueError, RecursionError):
+            yield load_yaml(yaml_text)
+
+
+def _placeholder(kind: Any) -> str:
+    """Return the placeholder for a value in `--help`."""
+    parts = [kind, typing.get_origin(kind), *typing.get_args(kind)]
+    nested = [_placeholder(part) for part in typing.get_args(kind) if typing.get_args(part)]
+    return next((PLACEHOLDERS[part] for part in parts if part in PLACEHOLDERS), next(iter(nested), "TEXT"))
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
