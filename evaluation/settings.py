@@ -3,7 +3,7 @@
 This module imports no slow libraries, because `--help` imports it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from evenhand.evaluation.models.model_paths import is_gguf
 
 TESTBED = "testbed"
 AUTO = "auto"
-OMIT_IF_NULL = "omit_if_null"
+OMIT_IF_NULL, IDENTITY, CONTENT = "omit_if_null", "identity", "content"
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
@@ -34,15 +34,19 @@ Quantization = Literal["4bit", "8bit"]
 strict_dataclass = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 
 
-def option(default: Any, description: str, *, omit_if_null: bool = False) -> Any:
+def option(
+    default: Any, description: str, *, identity: bool | Literal["content"] = True, omit_if_null: bool = False
+) -> Any:
     """Return a dataclass field with a description.
 
     Args:
         default: the default, or a function that returns the default.
         description: the text for `--help` and the documentation.
+        identity: whether the value is part of the identity of a run. With "content", a run's inputs have a fingerprint
+            of what the path or name leads to, and that counts instead of the value.
         omit_if_null: `as_settings` omits the field if its value is None.
     """
-    extra = {OMIT_IF_NULL: True} if omit_if_null else None
+    extra = {IDENTITY: identity} | ({OMIT_IF_NULL: True} if omit_if_null else {})
     if callable(default):
         return Field(default_factory=default, description=description, json_schema_extra=extra)
     return Field(default=default, description=description, json_schema_extra=extra)
@@ -62,13 +66,19 @@ class NamedSettings:
 class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
-    name: str = option(TESTBED, "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one")
+    name: str = option(
+        TESTBED,
+        "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one",
+        identity=CONTENT,
+    )
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
-    base: str | None = option(None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files")
+    base: str | None = option(
+        None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files", identity=CONTENT
+    )
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
-    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one")
+    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one", identity=False)
     device_map: str | dict[str, Any] | None = option(
-        None, "several devices: 'auto', 'balanced' or {module: device}; null: one device"
+        None, "several devices: 'auto', 'balanced' or {module: device}; null: one device", identity=False
     )
     attn_implementation: str | None = option(
         None, "'eager', 'sdpa', 'flash_attention_2', …; null: the default of transformers"
@@ -103,12 +113,14 @@ class ModelSettings(CheckpointSettings):
         None, "OpenAI-compatible server of the model (evenhand[server]), http://host:port/v1; null: none"
     )
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
-    concurrency: Count = option(16, "concurrent requests to the server")
+    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
     gguf_file: str | None = option(
         None, "GGUF file in the folder or hub repository of name; the same as NAME/FILE.gguf", omit_if_null=True
     )
     tokenizer: str | None = option(
-        None, "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name"
+        None,
+        "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name",
+        identity=CONTENT,
     )
 
     def __post_init__(self) -> None:
@@ -162,12 +174,16 @@ class ModelSettings(CheckpointSettings):
 class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
-    name: str = option("go_emotions", "labels, descriptions and instruction: 'go_emotions' or a YAML file")
+    name: str = option(
+        "go_emotions", "labels, descriptions and instruction: 'go_emotions' or a YAML file", identity=CONTENT
+    )
     server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
     api: Literal["chat", "completions"] = option("chat", "API of the server")
-    concurrency: Count = option(16, "concurrent requests to the server")
+    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
     samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
-    cache: AnyPath | None = option(None, "SQLite file of earlier judgements; null: in the user's cache folder")
+    cache: AnyPath | None = option(
+        None, "SQLite file of earlier judgements; null: in the user's cache folder", identity=False
+    )
 
 
 @strict_dataclass
@@ -204,7 +220,9 @@ class StyleClassifierSettings(CheckpointSettings):
 class ClassifierSettings(CheckpointSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
-    name: str | None = option(None, "Hugging Face id or folder of a sequence classifier; null: not measured")
+    name: str | None = option(
+        None, "Hugging Face id or folder of a sequence classifier; null: not measured", identity=CONTENT
+    )
     label: str | None = option(None, "label that means offensive")
 
 
@@ -236,9 +254,13 @@ DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  
 class PromptSettings:
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
-    dataset: str = option("paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format")
-    file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times")
-    train_file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts to train on")
+    dataset: str = option(
+        "paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format", identity=CONTENT
+    )
+    file: AnyPath | None = option(
+        None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times", identity=CONTENT
+    )
+    train_file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts to train on", identity=CONTENT)
     descriptor_column: str | None = option(
         None, "column of own prompts or responses whose values are compared; null: 'descriptor'"
     )
@@ -257,7 +279,7 @@ class PromptSettings:
         200, "descriptors to sample, stratified by axis; null: all"
     )
     per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
-    personas: str = option("none", "'none', 'default' or a file")
+    personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
     variations: bool = option(False, "apply each of the four stylistic variations (002 A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
@@ -299,7 +321,7 @@ class DecodingSettings:
 
     preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
     arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
-    batch_size: Count = option(512, "contexts per batch")
+    batch_size: Count = option(512, "contexts per batch", identity=False)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.
@@ -313,12 +335,7 @@ class DecodingSettings:
 def as_settings(settings: Any) -> Any:
     """Return settings as plain YAML values, without the `omit_if_null` fields that are None."""
     if is_dataclass(settings):
-        pydantic_fields = type(settings).__pydantic_fields__
-        return {
-            name: as_settings(value)
-            for name, value in ((field.name, getattr(settings, field.name)) for field in fields(settings))
-            if not (value is None and OMIT_IF_NULL in (pydantic_fields[name].json_schema_extra or {}))
-        }
+        return {name: as_settings(value) for name, value, _ in _values(settings)}
     if isinstance(settings, dict):
         return {key: as_settings(value) for key, value in settings.items()}
     if isinstance(settings, (list, tuple)):
@@ -345,3 +362,31 @@ def _describe(error: Mapping[str, Any]) -> str:
     if isinstance(cause := error.get("ctx", {}).get("error"), InputError):  # begins with the name of a field
         return f"{group}{cause}"
     return f"{group[:-1]}: {format_value(error['input'])} cannot be used: {error['msg']}."
+
+
+def identity_of(settings: Any, *, with_paths: bool = False) -> dict[str, Any]:
+    """Return the settings that are part of a run's identity, as plain YAML values by dotted name.
+
+    `with_paths` includes the fields with the identity "content": paths and names whose content counts.
+    """
+    return dict(_identity("", settings, (True, CONTENT) if with_paths else (True,)))
+
+
+def _identity(name: str, value: Any, kinds: tuple[bool | str, ...]) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value):
+        items = [(field, item) for field, item, extra in _values(value) if extra.get(IDENTITY, True) in kinds]
+    elif isinstance(value, Mapping):
+        items = list(value.items())
+    else:
+        yield name, as_settings(value)
+        return
+    for key, item in items:
+        yield from _identity(f"{name}.{key}" if name else str(key), item, kinds)
+
+
+def _values(settings: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
+    for field in fields(settings):
+        value, extra = getattr(settings, field.name), type(settings).__pydantic_fields__[field.name].json_schema_extra
+        if value is not None or not (extra or {}).get(OMIT_IF_NULL):
+            yield field.name, value, extra or {}

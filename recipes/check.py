@@ -96,6 +96,8 @@ def find(settings: CheckSettings) -> list[Finding]:
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     if settings.against is None:
         return findings
+    if settings.against.resolve() == settings.run.resolve():
+        raise InputError(f"against: {settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
     rows = read_styled_run(before.folder), read_styled_run(after.folder)
     check_comparable(before, after, rows, "run")

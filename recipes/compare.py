@@ -16,7 +16,7 @@ from evenhand.evaluation.families.generation_bias.report.report_data import HEAD
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.manifest import read_run, run_sha256
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import find_score
@@ -87,10 +87,10 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
 
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
     """Return the fingerprints of the runs, of the other folders in the settings, and of the inputs of each family."""
-    inputs = {side: manifest["fingerprint"] for side, manifest in manifests.items()}
+    inputs = {side: run_sha256(manifest) for side, manifest in manifests.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
-            inputs[name] = read_run(folder, command, name)[1]["fingerprint"]
+            inputs[name] = run_sha256(read_run(folder, command, name)[1])
     for name in names:
         if fingerprint := getattr(families.settings_of(name), "comparison_inputs", None):
             inputs |= fingerprint(getattr(settings, name, None))

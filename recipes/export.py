@@ -19,7 +19,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
-from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.manifest import read_run, run_sha256
 from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -58,9 +58,9 @@ def export(settings: ExportSettings) -> None:
     """
     _, manifest = read_run(settings.tuning, "tune", "tuning")
     comparison = _comparison(settings)
-    inputs = {"tuning": manifest["fingerprint"]}
+    inputs = {"tuning": run_sha256(manifest)}
     if comparison is not None:
-        inputs["comparison"] = read_run(comparison, "compare", "comparison")[1]["fingerprint"]
+        inputs["comparison"] = run_sha256(read_run(comparison, "compare", "comparison")[1])
     with stage("export", settings, inputs) as run:
         if run is not None:
             measured = _measured(settings.tuning)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.manifest import read_run, run_sha256
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes.settings import MeasureSettings, TuneSettings
@@ -68,9 +68,9 @@ def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(folder, "labels")
-    if measured_manifest["fingerprint"] != label_manifest["inputs"].get("responses"):
+    if run_sha256(measured_manifest) != label_manifest["inputs"].get("responses"):
         raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
-    return folder, measured, label_manifest["fingerprint"]
+    return folder, measured, run_sha256(label_manifest)
 
 
 def split_warnings(measured: MeasureSettings, folder: Path) -> list[str]:

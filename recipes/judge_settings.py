@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.settings import (
+    CONTENT,
     AnyPath,
     Count,
     Seed,
@@ -17,8 +18,8 @@ from evenhand.evaluation.settings import (
 class LabelledTexts:
     """Settings of a file of labelled texts."""
 
-    data_dir: AnyPath = option(Path(), "folder of the files of texts")
-    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts")
+    data_dir: AnyPath = option(Path(), "folder of the files of texts", identity=CONTENT)
+    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts", identity=CONTENT)
     columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
     text_column: str = option("tweet", "column of texts")
     label_column: str = option("class", "column of labels")
@@ -38,4 +39,4 @@ class AgreementSettings(LabelledTexts):
     )
     limit: Count | None = option(None, "texts to draw at random; null: all")
     seed: Seed = option(0, "random seed of the draw and of the bootstrap")
-    output_dir: AnyPath = option(Path("runs/judge"), "folder to write to")
+    output_dir: AnyPath = option(Path("runs/judge"), "folder to write to", identity=False)

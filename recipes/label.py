@@ -13,6 +13,7 @@ from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.runs.files import write_json
+from evenhand.evaluation.runs.manifest import run_sha256
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
@@ -42,7 +43,7 @@ def label(settings: LabelSettings) -> None:
     file, clusters = measured.generation_bias.style_clusters, []
     if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
         clusters = find_clusters(file, read_styled_run(settings.responses).styles, settings.exclude_clusters)
-    with stage("label", settings, {"responses": manifest["fingerprint"]}) as run:
+    with stage("label", settings, {"responses": run_sha256(manifest)}) as run:
         if run is None:
             return
         all_responses = read_styled_run(settings.responses)

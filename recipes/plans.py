@@ -19,9 +19,8 @@ from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.runs.files import check_links_inside
 from evenhand.evaluation.runs.lock import TRACKERS
-from evenhand.evaluation.runs.settings_comparison import NOT_COMPARED
 from evenhand.evaluation.score import display_name, find_score, read_scores
-from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings
+from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings, identity_of
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.finished_runs import models_with_code
@@ -258,7 +257,7 @@ def hashed_folders(folder: Path) -> StageFolders:
     """
 
     def stage_folder(name: str, command: str, settings: Any) -> Path:
-        compared = {key: value for key, value in as_settings(settings).items() if key not in NOT_COMPARED}
+        compared = identity_of(settings, with_paths=True)
         text = json.dumps([command, _relative_to(folder, compared)], sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()
         return folder / f"{command}-{digest[:12]}"

@@ -21,9 +21,9 @@ from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk, sha256_of, write_text
+from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk, json_sha256, sha256_of, write_text
 from evenhand.evaluation.runs.lock import TRACKERS, run_lock
-from evenhand.evaluation.runs.manifest import read_run
+from evenhand.evaluation.runs.manifest import read_run, run_sha256
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table, write_table
@@ -61,8 +61,8 @@ def _sample_pairs(settings: RateSettings) -> None:
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
     files = {"questions": questions_file(settings.questions), "leave_out": leave_out_file(settings.leave_out)}
     questions, lists = load_questions(files["questions"]), load_leave_out(files["leave_out"])
-    inputs = {side: manifest["fingerprint"] for side, (_, manifest) in runs.items()}
-    inputs |= {name: sha256_of(file) for name, file in files.items()}
+    inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
+    inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
     with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
         if run is None:
             return

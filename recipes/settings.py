@@ -17,6 +17,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
+    CONTENT,
     TESTBED,
     AnyPath,
     Count,
@@ -47,6 +48,15 @@ Positive = Annotated[FiniteFloat, Field(gt=0)]
 
 
 @strict_dataclass
+class Tracked:
+    """Settings of the tracker of a stage."""
+
+    report_to: ReportTo = option("wandb", TRACKER, identity=False)
+    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
+    group: str | None = option(None, GROUP, identity=False)
+
+
+@strict_dataclass
 class Measurement(family_groups("Settings", is_optional=True)):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
@@ -56,7 +66,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
     )
     prompts: PromptSettings = option(PromptSettings, "the prompts that the model gets")
     decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
-    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well")
+    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well", identity=CONTENT)
 
     @model_validator(mode="before")
     @classmethod
@@ -88,18 +98,17 @@ class Measurement(family_groups("Settings", is_optional=True)):
 
 
 @strict_dataclass
-class MeasureSettings(Measurement):
+class MeasureSettings(Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
-    write_prompts: AnyPath | None = option(None, "write the prompts to this file and stop; .jsonl: OpenAI Batch")
-    responses: AnyPath | None = option(None, "score the responses in this table or log; no model is loaded")
+    write_prompts: AnyPath | None = option(
+        None, "write the prompts here and stop; .jsonl: OpenAI Batch", identity=False
+    )
+    responses: AnyPath | None = option(None, "score this table or log; no model is loaded", identity=CONTENT)
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
-    show: bool = option(True, SHOW)
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR)
+    show: bool = option(True, SHOW, identity=False)
+    output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)
 
     def __post_init__(self) -> None:
         """Reject settings that cannot be combined with `write_prompts` or `responses`."""
@@ -130,15 +139,12 @@ class Labelling:
 
 
 @strict_dataclass
-class LabelSettings(Labelling):
+class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    responses: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`")
+    responses: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`", identity=CONTENT)
     seed: Seed = option(0, "random seed of the threshold plan")
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
@@ -151,61 +157,54 @@ class Tuning:
 
 
 @strict_dataclass
-class TuneSettings(Tuning):
+class TuneSettings(Tuning, Tracked):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: AnyPath = option(Path("runs/label"), "finished run of `label`")
+    labels: AnyPath = option(Path("runs/label"), "finished run of `label`", identity=CONTENT)
     method: str | None = option(None, f"method; {DEFAULT_METHODS}")
-    write_rows: AnyPath | None = option(None, "write the rows for other trainers to this new folder and stop")
-    trust_remote_code: bool = option(False, TRUSTED)
+    write_rows: AnyPath | None = option(
+        None, "write rows for other trainers to this new folder and stop", identity=False
+    )
+    trust_remote_code: bool = option(False, TRUSTED, identity=False)
     seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/tune"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/tune"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
-class CompareSettings(family_groups("ComparisonSettings", is_optional=False)):
+class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tracked):
     """Compare two runs over the same prompts."""
 
-    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
-    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model")
-    labels: AnyPath | None = option(None, "finished run of `label`, for the threshold plan")
-    tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves")
+    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model", identity=CONTENT)
+    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
+    labels: AnyPath | None = option(None, "finished run of `label`, for the threshold plan", identity=CONTENT)
+    tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves", identity=CONTENT)
     after_without_tag: AnyPath | None = option(
-        None, "finished run of `measure`, of the tuned model without its control tag"
+        None, "finished run of `measure`, of the tuned model without its control tag", identity=CONTENT
     )
-    trust_remote_code: bool = option(False, TRUSTED)
-    show: bool = option(True, SHOW)
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR)
+    trust_remote_code: bool = option(False, TRUSTED, identity=False)
+    show: bool = option(True, SHOW, identity=False)
+    output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
-class RateSettings:
+class RateSettings(Tracked):
     """Let people rate pairs of responses in a browser.
 
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model")
-    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model, with the same prompts")
+    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model", identity=CONTENT)
+    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
     pairs: Count = option(100, "number of randomly sampled pairs to rate")
-    questions: str = option("paper", "YAML file of questions by name; 'paper': the three of paper 002")
-    leave_out: str = option("paper", "YAML file of templates and descriptors to leave out; 'paper': after paper 002")
+    questions: str = option("paper", "YAML file of questions; 'paper': the three of paper 002", identity=CONTENT)
+    leave_out: str = option("paper", "YAML file of templates and descriptors to leave out", identity=CONTENT)
     seed: Seed = option(0, "random seed of the pairs and of their sides on the page")
-    host: str = option("127.0.0.1", "address to listen on; raters on other machines need another, such as 0.0.0.0")
-    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port")
-    import_votes: AnyPath | None = option(None, "add the votes of this CSV file instead of serving the page")
-    summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page")
-    show: bool = option(True, "print the report, with --summary")
-    report_to: ReportTo = option("wandb", f"for the summary: {TRACKER}")
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/rate"), OUTPUT_DIR)
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 for raters on other machines", identity=False)
+    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port", identity=False)
+    import_votes: AnyPath | None = option(None, "add the votes of this CSV file, serve no page", identity=False)
+    summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page", identity=False)
+    show: bool = option(True, "print the report, with --summary", identity=False)
+    output_dir: AnyPath = option(Path("runs/rate"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
@@ -272,9 +271,9 @@ class LoopSettings(Launching, Experiment):
         None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample (chat) or dpo (others)"
     )
     seed: Seed = option(0, "random seed of every stage")
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR)
+    report_to: ReportTo = option("wandb", TRACKER, identity=False)
+    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
+    output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
 
     def __post_init__(self) -> None:
         """Run the checks of `Experiment` and `Launching`."""
@@ -292,18 +291,18 @@ class AblateSettings(Launching):
         "grids of points: {method and any setting of the loop: a value or a list of values}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")
-    report_to: ReportTo = option("wandb", f"{TRACKER}; one tracked run per point")
-    log_artifacts: bool = option(False, ARTIFACTS)
-    output_dir: AnyPath = option(Path("runs/ablate"), OUTPUT_DIR)
+    report_to: ReportTo = option("wandb", f"{TRACKER}; one tracked run per point", identity=False)
+    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
+    output_dir: AnyPath = option(Path("runs/ablate"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
-class TrainClassifierSettings(LabelledTexts):
+class TrainClassifierSettings(LabelledTexts, Tracked):
     """Train a text classifier, of styles or offensiveness."""
 
     threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
     model: str | None = option(
-        None, "Hugging Face id or folder of a classifier or encoder to start from; null: train from scratch"
+        None, "id or folder of a classifier or encoder to start from; null: train from scratch", identity=CONTENT
     )
     architecture: Literal["bert", "modernbert"] = option(
         "bert", "architecture to train from scratch; 'modernbert' learns many labels sooner"
@@ -318,16 +317,13 @@ class TrainClassifierSettings(LabelledTexts):
         "float32", "bfloat16: mixed precision; 'auto': bfloat16 where the processor computes in it"
     )
     batch_size: Count = option(64, "texts per step")
-    test_texts: AnyPath | None = option(None, "another such file, to test on; null: test on held-out texts")
+    test_texts: AnyPath | None = option(None, "another such file to test on; null: held-out texts", identity=CONTENT)
     dev_texts: AnyPath | None = option(
-        None, "another such file, to choose each label's threshold on; null: `threshold` for all labels"
+        None, "another such file, to choose each label's threshold on; null: `threshold` for all", identity=CONTENT
     )
     test_fraction: Fraction = option(0.1, "share of the texts to hold out and test on, without test_texts")
     seed: Seed = option(0, "random seed of weights, order and held-out texts")
-    report_to: ReportTo = option("wandb", TRACKER)
-    log_artifacts: bool = option(False, ARTIFACTS)
-    group: str | None = option(None, GROUP)
-    output_dir: AnyPath = option(Path("runs/classifier"), OUTPUT_DIR)
+    output_dir: AnyPath = option(Path("runs/classifier"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
@@ -337,7 +333,7 @@ class ReportSettings:
     folders: list[AnyPath] = option(
         list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure` and `rate`"
     )
-    output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs")
+    output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs", identity=False)
 
 
 @strict_dataclass
@@ -354,14 +350,14 @@ class PlanSettings:
 class ExportSettings:
     """Export a tuned model for use without Evenhand."""
 
-    tuning: AnyPath = option(Path("runs/tune"), "finished run of `tune`")
+    tuning: AnyPath = option(Path("runs/tune"), "finished run of `tune`", identity=CONTENT)
     comparison: AnyPath | None = option(
-        None, "finished run of `compare`, for the model card; null: the folder `compare` next to tuning, if any"
+        None, "finished run of `compare`, for the model card; null: `compare` next to tuning, if any", identity=CONTENT
     )
     merge: bool = option(True, "merge the adapter into its base; false: export the adapter alone")
-    trust_remote_code: bool = option(False, TRUSTED)
-    push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private")
-    output_dir: AnyPath = option(Path("runs/export"), "folder to write to; the model is in its folder `model`")
+    trust_remote_code: bool = option(False, TRUSTED, identity=False)
+    push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private", identity=False)
+    output_dir: AnyPath = option(Path("runs/export"), "folder to write to; the model is in `model`", identity=False)
 
 
 @strict_dataclass

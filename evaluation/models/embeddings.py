@@ -27,7 +27,6 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.revisions import (
-    MODEL_FILES,
     MODULES_FILE,
     PICKLE_SUFFIXES,
     first_line,
@@ -41,6 +40,7 @@ from evenhand.evaluation.settings import CheckpointSettings
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")  # no file of them can be a pickle
 OPTIONAL_WEIGHTS = ("pooler.",)  # many checkpoints lack this layer, and no embedding uses it
 
 
@@ -157,7 +157,7 @@ def _download_model(settings: CheckpointSettings, commit: str) -> Path:
     """Return the downloaded folder of a model at one commit, without files that may contain a pickle."""
     from huggingface_hub import snapshot_download
 
-    files = [*MODEL_FILES, *(["*.py"] if settings.trust_remote_code else [])]
+    files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
     try:
         return Path(snapshot_download(settings.name, revision=commit, allow_patterns=files))
     except (OSError, ValueError) as error:

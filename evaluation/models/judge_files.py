@@ -7,14 +7,13 @@ The module imports no slow library, so that settings are checked at once.
 
 import string
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.files import read_yaml, sha256_of
+from evenhand.evaluation.runs.files import json_sha256, read_yaml
 from evenhand.evaluation.settings import CheckpointSettings
 
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
@@ -35,7 +34,8 @@ def classifier_revision(settings: CheckpointSettings) -> str:
         from evenhand.evaluation.models.server import check_client  # imports numpy
 
         check_client()
-        return sha256(f"{settings.name} {sha256_of(judge_path(judge.name))}".encode()).hexdigest()
+        labels, instruction = read_judge(judge.name)
+        return json_sha256([settings.name, list(labels.items()), instruction])
     return model_revision(settings.name, settings.revision, settings.base)
 
 

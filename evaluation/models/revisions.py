@@ -22,15 +22,25 @@ TUNING_FILE = "evenhand.json"  # written by tuning into the folder of the weight
 BASE_FIELDS = {ADAPTER_CONFIG: "base_model_name_or_path", TUNING_FILE: "base"}
 # Formats that may contain a pickle, which can run any code when it is read.
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-# The files that a model is loaded from, unlike READMEs and training logs.
-MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
+WEIGHTS = ("*model*.safetensors",)
+# All that transformers, peft and sentence-transformers read besides the weights. Other files of a folder, such as logs
+# and notes, do not count.
+SETTINGS_FILES = (
+    *("config*.json", "generation_config.json", "tokenizer_config.json", ADAPTER_CONFIG, TUNING_FILE, "*.index.json"),
+    *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "normalizer.json", "*vocab*.json"),
+    *("*vocab*.txt", "merges.txt", "dict.txt", "*.codes", "*.model", "*.spm", "*.tiktoken"),
+    *("chat_template.json", "*.jinja", "additional_chat_templates/*.jinja"),
+    *(MODULES_FILE, "sentence_*_config.json"),
+)
+MODEL_FILES = (*WEIGHTS, *SETTINGS_FILES)
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
     """Return a model's commit hash on the hub, or the SHA-256 of a local folder's model files or of a local GGUF file.
 
     The hash of an adapter covers the revision of its base model (`base`, if set). The hash of a sentence encoder covers
-    the folders in its modules.json. No weights are loaded.
+    the folders in its modules.json. The hash of a model with remote code covers its Python files. No weights are
+    loaded.
 
     Raises:
         InputError: The name is not a model, its weights are not in safetensors, or `base` is set for a model that is
@@ -44,7 +54,7 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     if folder is None:
         return _resolve_commit(name, revision)
     parts = [folder, *module_folders(folder)]
-    files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)})
+    files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)} | _code(folder))
     digest = sha256_of(*(file for file in files if file.name not in BASE_FIELDS))
     for file in files:
         if file.name in BASE_FIELDS:
@@ -67,7 +77,15 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return _resolve_commit(name, revision)
-    return sha256_of(*sorted(file for kind in MODEL_FILES[1:] for file in folder.glob(kind)))
+    return sha256_of(*sorted({file for kind in SETTINGS_FILES for file in folder.glob(kind)} | _code(folder)))
+
+
+def _code(folder: Path) -> set[Path]:
+    """Return the Python files of a model with remote code, which its configs name; no file of another model."""
+    configs = (folder / name for name in ("config.json", "tokenizer_config.json") if (folder / name).is_file())
+    has_code = any('"auto_map"' in file.read_text(encoding="utf-8", errors="replace") for file in configs)
+    has_code |= any(not str(module.get("type", "")).startswith("sentence_transformers.") for module in _modules(folder))
+    return set(folder.rglob("*.py")) if has_code else set()
 
 
 def local_folder(name: str) -> Path | None:
@@ -200,11 +218,15 @@ def module_folders(folder: Path) -> list[Path]:
     Raises:
         InputError: The model's modules.json is not a list of modules.
     """
+    return [folder / module["path"] for module in _modules(folder)]
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
     path = folder / MODULES_FILE
     if not path.is_file():
         return []
     try:
         modules: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return [folder / module["path"] for module in modules]
+        return [{**module, "path": str(module["path"])} for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"model: {path} does not list modules ({error!r}); save the model again.") from None

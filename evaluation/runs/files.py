@@ -7,8 +7,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -197,10 +198,32 @@ class _NoAliases(yaml.SafeDumper):
 
 
 def sha256_of(*paths: Path) -> str:
-    """Return the SHA-256 of the concatenated contents of files."""
+    """Return the SHA-256 of the concatenated contents of files, which this process reads once."""
+    return _sha256(tuple(paths), tuple(_version(path) for path in paths))
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@cache
+def _sha256(paths: tuple[Path, ...], versions: tuple[tuple[int, ...], ...]) -> str:
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def json_sha256(value: Any) -> str:
+    """Return the SHA-256 of a value's JSON with sorted keys; values that JSON does not know count as their text."""
+    return hashlib.sha256(json.dumps(_text_keys(value), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _text_keys(value: Any) -> Any:
+    """Return a value whose mappings have only text as keys, since JSON cannot sort numbers among texts."""
+    if isinstance(value, Mapping):
+        return {str(key): _text_keys(item) for key, item in value.items()}
+    return [_text_keys(item) for item in value] if isinstance(value, list | tuple) else value

@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.runs.files import dump_yaml, is_file_name_inside, read_yaml, sha256_of, write_json, write_text
-from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, with_resolved_paths
-from evenhand.evaluation.runs.settings_comparison import json_sha256, settings_sha256
+from evenhand.evaluation.runs.files import (
+    dump_yaml,
+    is_file_name_inside,
+    json_sha256,
+    read_yaml,
+    sha256_of,
+    write_json,
+    write_text,
+)
+from evenhand.evaluation.runs.run_paths import CONFIG, IDENTITY, MANIFEST, with_resolved_paths
 
-FORMAT = 3  # version of the format of a run's files
+FORMAT = 4  # version of the format of a run's files
 MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manifest without this hash is invalid
 
 
@@ -33,7 +40,7 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
         raise InputError(f"{field}: {folder} has no finished run; run `evenhand {command}` into it first.")
     if settings.get("command") != command:
         raise InputError(f"{field}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
-    if settings_sha256(settings) != manifest["fingerprint"]:
+    if json_sha256(settings) != manifest["config"]:
         raise InputError(
             f"{field}: {folder / CONFIG} has changed since the run (its hash is not the manifest's); undo the change, "
             "or run it again."
@@ -44,6 +51,11 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
             f"`evenhand {command}` into that folder again to recompute it."
         )
     return with_resolved_paths(settings, folder), manifest
+
+
+def run_sha256(manifest: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a finished run, for a run that reads it: of what went into the run, and its tables."""
+    return json_sha256([manifest["fingerprint"], manifest["files"]])
 
 
 def read_config(folder: Path, field: str) -> dict[str, Any]:
@@ -63,6 +75,19 @@ def read_config(folder: Path, field: str) -> dict[str, Any]:
             f"{FORMAT}); run `evenhand {settings.get('command')}` again, into another folder."
         )
     return dict(settings)
+
+
+def read_identity(folder: Path, field: str) -> dict[str, Any]:
+    """Return the identity of the run in a folder: what went into it, by dotted name.
+
+    Raises:
+        InputError: the run is of another format, or the file of its identity is damaged.
+    """
+    read_config(folder, field)
+    try:
+        return dict(json.loads((folder / IDENTITY).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{field}: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
 
 
 def write_config(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -96,7 +121,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = ("parts", "checkpoints", "wandb", "tensorboard", "summary")
+NOT_RESULTS = (IDENTITY, "parts", "checkpoints", "wandb", "tensorboard", "summary")
 
 
 def hash_results(folder: Path) -> dict[str, str]:

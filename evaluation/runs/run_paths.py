@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-CONFIG, MANIFEST, PARTS = "config.yaml", "run.json", "parts"
+CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
 # Settings whose value is the folder of another run.
 RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
 MODEL_NAME = "name"  # setting with the id or path of a model; the path may be in a run folder

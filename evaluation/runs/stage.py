@@ -14,27 +14,34 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import commit, package_versions
-from evenhand.evaluation.runs.files import explain_full_disk, remove_temporary_files
+from evenhand.evaluation.runs.files import (
+    UNFINISHED,
+    explain_full_disk,
+    json_sha256,
+    remove_temporary_files,
+    write_json,
+)
 from evenhand.evaluation.runs.lock import LOCK, run_lock
 from evenhand.evaluation.runs.manifest import (
     FORMAT,
     damaged_files,
     hash_results,
     read_config,
+    read_identity,
     read_manifest,
     write_config,
     write_manifest,
 )
 from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.run_paths import CONFIG, MANIFEST, run_folders, with_relative_paths
-from evenhand.evaluation.runs.settings_comparison import settings_differences, settings_sha256
+from evenhand.evaluation.runs.run_paths import CONFIG, IDENTITY, MANIFEST, run_folders, with_relative_paths
 from evenhand.evaluation.runs.tracking import Tracker, start_tracking
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import as_settings, identity_of
 
 log = logging.getLogger("evenhand")
 
-NO_RESULTS = (CONFIG, LOCK, "wandb", "tensorboard")  # a folder with nothing else may be reused with other settings
+NO_RESULTS = (CONFIG, IDENTITY, LOCK, "wandb", "tensorboard")  # with nothing else, a folder takes any settings
+SCORES = "scores.json"
 MAX_DIFFERENCES_SHOWN = 5
 
 
@@ -63,15 +70,16 @@ def stage(
         **with_relative_paths(as_settings(config), folder.resolve()),
         "inputs": inputs,
     }
+    identity = {"command": command, **identity_of(config), **identity_of({"inputs": inputs})}
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, settings, recomputable or {}, locks)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, settings, identity, recomputable or {}, locks)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
         start, started = time.monotonic(), datetime.now(UTC)
         tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
         with explain_full_disk(folder), tracking as tracker:
-            run = Run(folder, settings_sha256(settings), tracker, inputs)
+            run = Run(folder, json_sha256(identity), tracker, inputs)
             for read in dict.fromkeys(run_folders(as_settings(config))):
                 tracker.link_inputs(read)
             with working(command):
@@ -82,6 +90,7 @@ def stage(
                 "format": FORMAT,
                 "command": command,
                 "fingerprint": run.fingerprint,
+                "config": json_sha256(read_config(folder, "output_dir")),
                 "started": started.isoformat(timespec="seconds"),
                 "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
                 "processes": processes.launched_world_size(),
@@ -95,7 +104,13 @@ def stage(
         processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
 
 
-def _is_finished(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str], locks: ExitStack) -> bool:
+def _is_finished(
+    folder: Path,
+    settings: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    recomputable: Mapping[str, str],
+    locks: ExitStack,
+) -> bool:
     """Return whether the stage is finished; if it is not, lock the folder, write the config and remove temporary files.
 
     The lock is released when `locks` is closed.
@@ -106,13 +121,13 @@ def _is_finished(folder: Path, settings: Mapping[str, Any], recomputable: Mappin
     if not (folder / MANIFEST).exists():  # a finished run needs no lock, because it is only read
         locks.enter_context(run_lock(folder))
     if _has_results(folder):
-        _check_same_settings(folder, settings, recomputable)
+        _check_same_run(folder, identity, recomputable)
         if _is_intact(folder, locks):
             return True
         log.info("%s: going on in %s", settings["command"], folder)
-    else:
-        write_config(folder, settings)
     remove_temporary_files(folder)
+    write_config(folder, settings)
+    write_json(folder / IDENTITY, identity)
     return False
 
 
@@ -123,19 +138,28 @@ def _has_results(folder: Path) -> bool:
         raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
 
 
-def _check_same_settings(folder: Path, settings: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
-    """Raise InputError if the folder has a run with other settings.
+def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
+    """Delete the tables of an unfinished run that depend on a difference of the run's identity.
 
-    If the run is unfinished and only `recomputable` settings differ, write the new settings and delete the tables that
-    depend on these settings instead.
+    These are the tables of `recomputable` if only such settings differ, and all tables if nothing was measured yet.
+
+    Raises:
+        InputError: the run is finished, or the difference affects tables that take long to compute.
     """
-    differences = settings_differences(read_config(folder, "output_dir"), settings)
-    if differences and differences.keys() <= recomputable.keys() and not (folder / MANIFEST).exists():
-        for name in differences:
-            (folder / f"{recomputable[name]}.parquet").unlink(missing_ok=True)
-        write_config(folder, settings)
-        return
-    lines = list(differences.values())
+    earlier = read_identity(folder, "output_dir")
+    changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
+    if changed and not (folder / MANIFEST).exists():
+        if recomputable.keys() >= set(changed):
+            stale = [folder / f"{recomputable[name]}.parquet" for name in changed]
+        elif _is_unmeasured(folder):
+            stale = [path for path in folder.iterdir() if path.suffix in (".parquet", ".json")]
+        else:
+            stale = []
+        for path in stale:
+            path.unlink(missing_ok=True)
+        if stale:
+            return
+    lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
     if len(lines) > MAX_DIFFERENCES_SHOWN:
         lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
     if lines:
@@ -143,6 +167,16 @@ def _check_same_settings(folder: Path, settings: Mapping[str, Any], recomputable
             f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
             "Give another --output_dir, or delete the folder."
         )
+
+
+def _is_unmeasured(folder: Path) -> bool:
+    """Return whether a run has made nothing but what takes seconds: it has no scores, and no file in a subfolder."""
+    subfolders = (path for path in folder.iterdir() if path.is_dir() and path.name not in NO_RESULTS)
+    return not (folder / SCORES).exists() and not any(
+        path.is_file() and not path.name.endswith(UNFINISHED)
+        for subfolder in subfolders
+        for path in subfolder.rglob("*")
+    )
 
 
 def _is_intact(folder: Path, locks: ExitStack) -> bool:

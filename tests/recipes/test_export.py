@@ -19,8 +19,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
+from evenhand.evaluation.runs.files import json_sha256
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
-from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import export, tagged_template
@@ -54,7 +54,7 @@ def run_folder(folder, command, **settings):
     folder.mkdir(exist_ok=True)
     config = {"format": FORMAT, "command": command, **settings}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    write_manifest(folder, {"fingerprint": settings_sha256(config), "files": {}})
+    write_manifest(folder, {"fingerprint": "", "config": json_sha256(config), "files": {}})
     return folder
 
 

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.manifest import run_sha256
 from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BiasScore, read_scores, write_scores
@@ -53,7 +54,7 @@ def folder(tmp_path_factory):
     for side in ("before", "after"):
         write_measured(place / side, vectors, [f"{side} {row}" for row in range(len(vectors))])
     labelling = LabelSettings(responses=place / "before", output_dir=place / "labels", report_to="none")
-    inputs = {"responses": json.loads((place / "before" / "run.json").read_text())["fingerprint"]}
+    inputs = {"responses": run_sha256(json.loads((place / "before" / "run.json").read_text()))}
     with stage("label", labelling, inputs):
         pass
     files = written_taxonomy(place / "taxonomy", TINY_TAXONOMY)

@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import is_file_name_inside
+from evenhand.evaluation.runs.files import is_file_name_inside, json_sha256
 from evenhand.evaluation.runs.manifest import read_run, write_manifest
-from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
@@ -211,7 +210,7 @@ def with_code(command, tmp_path):
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     manifest = json.loads((folder / "run.json").read_text())
     del manifest["sha256"]
-    write_manifest(folder, manifest | {"fingerprint": settings_sha256(settings)})
+    write_manifest(folder, manifest | {"config": json_sha256(settings)})
     shutil.rmtree(tmp_path / "label")
     assert main(command) == 0
     return tmp_path

@@ -55,7 +55,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
         assert [seeds[seed] for seed in ends] == [f"{text} <even>" for text in prompts["text"]]
         assert len(set(ends)) == len(ends)
         asked = len(seen["bodies"])
-        measure(config(run, "http://127.0.0.1:1/v1", concurrency=3))  # finished: at whatever address, nobody is asked
+        measure(config(run, url, concurrency=3))  # finished: nobody is asked
         assert len(seen["bodies"]) == asked
     signature = find_score(read_scores(run / "scores.json"), "fgb_pooled_corrected").signature
     assert signature["server_seed"] == {"sent": 0, "verified": False} and signature["model"]["api"] == "chat"

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
+from evenhand.evaluation.runs.files import json_sha256
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
-from evenhand.evaluation.runs.settings_comparison import settings_sha256
 from evenhand.evaluation.score import BiasScore
 from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.compare import _remaining_share
@@ -24,7 +24,9 @@ def runs(tmp_path):
         (tmp_path / name).mkdir()
         settings = {"command": name, "format": FORMAT} | settings
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
-        write_manifest(tmp_path / name, {"format": FORMAT, "fingerprint": settings_sha256(settings), "files": {}})
+        write_manifest(
+            tmp_path / name, {"format": FORMAT, "fingerprint": "", "config": json_sha256(settings), "files": {}}
+        )
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "kto"}))
     (tmp_path / "measured").mkdir()
@@ -55,7 +57,7 @@ def test_the_remaining_share_needs_a_model_tuned_on_the_labels(tmp_path, tuned_o
     tuning.mkdir()
     config = {"format": FORMAT, "command": "tune", "labels": f"../{tuned_on}"}
     (tuning / "config.yaml").write_text(yaml.safe_dump(config))
-    write_manifest(tuning, {"fingerprint": settings_sha256(config), "files": {}})
+    write_manifest(tuning, {"fingerprint": "", "config": json_sha256(config), "files": {}})
     settings = SimpleNamespace(labels=tmp_path / "label", tuning=tuning)
     assert _remaining_share(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(remaining, nan_ok=True)
     assert math.isnan(_remaining_share(SimpleNamespace(tuning=None), None))

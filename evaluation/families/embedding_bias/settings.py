@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.settings import AnyPath, option, strict_dataclass
+from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 class Settings:
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    references: AnyPath | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
+    references: AnyPath | None = option(
+        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
+    )
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
 

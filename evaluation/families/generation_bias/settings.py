@@ -1,7 +1,7 @@
 """Settings of generation bias, and fingerprints of its inputs. The module imports no slow library."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ from pydantic import Field
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import (
     AUTO,
+    CONTENT,
     MAX_COUNT,
     TESTBED,
     AnyPath,
@@ -39,7 +40,9 @@ TESTBED_FILES = {"model": "dialogue_model", FIRST: FIRST, SECOND: SECOND, "neutr
 class ResamplingSettings:
     """Resampling: draw each response from several candidates, by weights of their styles."""
 
-    exponents: AnyPath | None = option(None, "table of weights that `evenhand label` wrote; null: no resampling")
+    exponents: AnyPath | None = option(
+        None, "table of weights that `evenhand label` wrote; null: no resampling", identity=CONTENT
+    )
     candidates: Candidates = option(4, "candidates for each prompt")
 
 
@@ -52,10 +55,14 @@ class Settings:
         lambda: StyleClassifierSettings(name=AUTO),
         "confirms results, never labels; 'auto': the testbed's second with its first, else none; null: none",
     )
-    style_clusters: str = option(TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file")
+    style_clusters: str = option(
+        TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file", identity=CONTENT
+    )
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
-        AUTO, "JSONL of {text, response} for perplexity; 'auto': 'testbed' with its classifier, else 'small_talk'"
+        AUTO,
+        "JSONL of {text, response} for perplexity; 'auto': 'testbed' with its classifier, else 'small_talk'",
+        identity=CONTENT,
     )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
@@ -74,7 +81,9 @@ class CorpusSettings:
     """A corpus in which descriptors are counted."""
 
     path: str | None = option(
-        None, "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none"
+        None,
+        "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none",
+        identity=CONTENT,
     )
     text_column: str = option("text", "its column with the texts")
     subset: str | None = option(None, "subset of a hub dataset")
@@ -86,7 +95,9 @@ class CorpusSettings:
 class ComparisonSettings:
     """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
 
-    phrases: str | None = option(None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model")
+    phrases: str | None = option(
+        None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model", identity=CONTENT
+    )
     corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
     relevance: bool = option(True, "have the first run's model score the responses of both: fit, perplexity")
 
@@ -151,7 +162,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.models.classifier_labels import find_label
     from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
     from evenhand.evaluation.models.revisions import model_revision
-    from evenhand.evaluation.runs.files import sha256_of
+    from evenhand.evaluation.runs.files import json_sha256, read_yaml, sha256_of
 
     settings, models = config.settings, classifiers(config)
     if config.responses:
@@ -162,19 +173,20 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         prompts = prompts_fingerprint(config.prompts)
         check_prompts(config)
     fingerprints = {}
-    if config.model.server and not config.responses:
+    if config.loads_model:
+        fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
+    else:
+        fingerprints["model"] = config.model.name
+    if config.model.server:
         from evenhand.evaluation.families.generation_bias.collect.served import check_served
 
         check_served(config)
-        fingerprints["model"] = config.model.name  # a run may continue with the server at another address
-    elif config.loads_model:
-        fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
     fingerprints |= {name: classifier_revision(model) for name, model in models.items()}
     if fingerprints[FIRST] == fingerprints.get(SECOND):
         name = models[SECOND].name
         raise InputError(f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another.")
     labels = {name: classifier_styles(model) for name, model in models.items()}
-    load_style_clusters(settings.style_clusters, labels[FIRST])
+    fingerprints["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
     if OFFENSIVE in models:
         classifier = settings.offensiveness
         find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
@@ -182,7 +194,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if config.capabilities:
         check_tasks(config.capabilities)
         fingerprints["capabilities"] = [
-            sha256_of(Path(task)) if is_task_file(task) else task for task in config.capabilities
+            json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
+            for task in config.capabilities
         ]
     if settings.resampling.exponents is not None:
         check_candidates(settings.resampling, config.decoding)
@@ -196,8 +209,6 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     if path is not None and config.loads_model:
         load_neutral_dialogue(path)
         fingerprints["neutral_dialogue"] = sha256_of(Path(path))
-    if Path(settings.style_clusters).is_file():
-        fingerprints["style_clusters"] = sha256_of(Path(settings.style_clusters))
     return fingerprints
 
 
@@ -225,13 +236,13 @@ def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
     """
     from evenhand.evaluation.data.corpus import find_corpus_files
     from evenhand.evaluation.data.phrase_files import load_phrases
-    from evenhand.evaluation.runs.files import sha256_of
+    from evenhand.evaluation.runs.files import json_sha256, sha256_of
 
+    fingerprints = {}
     if settings.phrases is not None:
-        load_phrases(settings.phrases)
+        groups = load_phrases(settings.phrases)
+        fingerprints["phrases"] = json_sha256([[name, asdict(group)] for name, group in groups.items()])
     if settings.corpus.path is not None:
-        find_corpus_files(settings.corpus.path)
-    paths = {"phrases": settings.phrases, "corpus": settings.corpus.path}
-    return {
-        name: sha256_of(Path(value)) for name, value in paths.items() if value is not None and Path(value).is_file()
-    }
+        files = find_corpus_files(settings.corpus.path)
+        fingerprints["corpus"] = sha256_of(*files) if files else settings.corpus.path
+    return fingerprints

@@ -15,6 +15,7 @@ from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make
 from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.families.likelihood_bias.pairs import descriptors_by_axis
 from evenhand.evaluation.families.likelihood_bias.rows import (
     LOG_LIKELIHOOD,
     MASKED_VARIANT,
@@ -65,6 +66,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
         select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed
     )
     sentences = limit_sentences(select_scored_prompts(prompts.to_pandas()), config.settings.limit, config.seed)
+    descriptors_by_axis(sentences)  # raises before a model is loaded
     if masked:
         columns = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED_VARIANT)
     else:

@@ -53,6 +53,19 @@ class Comparison:
     n_undefined: int
 
 
+def descriptors_by_axis(sentences: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return the sorted descriptors of each axis.
+
+    Raises:
+        InputError: no axis has two descriptors, so there is no pair to compare.
+    """
+    descriptors = {axis: tuple(sorted(names.unique())) for axis, names in sentences.groupby(AXIS)[DESCRIPTOR]}
+    if max(map(len, descriptors.values())) < 2:
+        single = ", ".join(f"{axis} ({names[0]})" for axis, names in descriptors.items())
+        raise InputError(f"prompts: each axis has only one descriptor: {single}; use two of an axis or more.")
+    return descriptors
+
+
 def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
     """Yield the tests of all pairs of descriptors for each axis and template, in sorted order. Some may have no pairs.
 
@@ -64,10 +77,7 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
         InputError: a column is missing, there is no row, a sentence occurs twice, or no axis has two descriptors.
     """
     table = compute_surprisals(likelihoods)
-    axis_descriptors = {axis: tuple(sorted(names.unique())) for axis, names in table.groupby(AXIS)[DESCRIPTOR]}
-    if max(map(len, axis_descriptors.values())) < 2:
-        single = ", ".join(f"{axis} ({names[0]})" for axis, names in axis_descriptors.items())
-        raise InputError(f"likelihoods: each axis has only one descriptor: {single}; use two of an axis or more.")
+    axis_descriptors = descriptors_by_axis(table)
     templates = sorted(table[TEMPLATE].unique())
     rows = dict(list(table.groupby([AXIS, TEMPLATE])))
     for axis, descriptors in axis_descriptors.items():

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.settings import TESTBED, Count, option, strict_dataclass
+from evenhand.evaluation.settings import CONTENT, TESTBED, Count, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -17,7 +17,9 @@ class Settings:
     """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 
     pairs: str = option(
-        TESTBED, "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file"
+        TESTBED,
+        "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
+        identity=CONTENT,
     )
     columns: dict[str, str] = option(
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import AnyPath, ClassifierSettings, option, strict_dataclass
+from evenhand.evaluation.settings import CONTENT, AnyPath, ClassifierSettings, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
@@ -17,7 +17,9 @@ RECOMPUTABLE = {"tokenize": "sentence_scores"}
 class Settings:
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    references: AnyPath | None = option(None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB")
+    references: AnyPath | None = option(
+        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
+    )
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
     min_masculine_references: Annotated[int, Field(ge=0)] = option(
@@ -27,7 +29,9 @@ class Settings:
         lambda: ["en-xx"], "from English, into English, and between the other languages"
     )
     translations: AnyPath | None = option(
-        None, "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates"
+        None,
+        "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates",
+        identity=CONTENT,
     )
     tokenize: str = option("flores200", "tokenizer of sacrebleu; the paper has 'flores101', '13a' needs no download")
     toxicity: ClassifierSettings = option(ClassifierSettings, "classifier for added toxicity; none by default")
@@ -62,6 +66,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     )
     sources = make_source_tables(sets.table, settings.directions)
     if settings.translations is not None:
+        fingerprints["model"] = config.model.name
         fingerprints["translations"] = hash_translations(settings.translations.expanduser(), sources)
     bleu(settings.tokenize)
     classifier = settings.toxicity

@@ -24,7 +24,7 @@ from evenhand.evaluation.data.prompts import (
 )
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.runs.files import json_sha256, sha256_of
 from evenhand.evaluation.score import NOUN, TEMPLATE, UNSEEN
 from evenhand.evaluation.settings import PromptSettings
 
@@ -124,10 +124,11 @@ def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
         InputError: a file cannot be read, or has a wrong format.
     """
     if settings.file:
-        files = list(filter(None, (settings.file, settings.train_file)))
-        for file in files:
-            read_prompts(file, descriptor_column=settings.descriptor_column)
-        hashes = {"dataset": sha256_of(*files)}
+        hashes = {}
+        for name, file in {"dataset": settings.file, "train_file": settings.train_file}.items():
+            if file is not None:
+                read_prompts(file, descriptor_column=settings.descriptor_column)
+                hashes[name] = sha256_of(file)
     else:
         if settings.descriptor_column:
             raise InputError(
@@ -137,6 +138,6 @@ def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
         hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
-    if personas(settings) and settings.personas != "default":
-        hashes["personas"] = sha256_of(Path(settings.personas))
+    if texts := personas(settings):
+        hashes["personas"] = json_sha256(list(texts))
     return hashes

@@ -1,0 +1,174 @@
+"""A run is what went into it: what must make another run does, and what must not does not."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families import MeasureConfig, settings_of
+from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
+from evenhand.evaluation.models.judge_files import FILES, classifier_revision
+from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.runs import files
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.settings import (
+    DecodingSettings,
+    JudgeSettings,
+    ModelSettings,
+    StyleClassifierSettings,
+    identity_of,
+)
+from evenhand.recipes.compare import compare
+from evenhand.recipes.label import label
+from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, RateSettings
+from tests.measured_runs import write_measured
+
+SERVED = ModelSettings(name="bot", server="http://one:1/v1")
+JUDGED = StyleClassifierSettings(name="judge", judge=JudgeSettings(server="http://one:1/v1"))
+
+
+@pytest.mark.parametrize(
+    ("group", "field", "value", "differs"),
+    [
+        (ModelSettings(), "device", "cpu", False),
+        (ModelSettings(), "device_map", "auto", False),
+        (ModelSettings(), "dtype", "bfloat16", True),
+        (ModelSettings(), "name", "another/path", False),  # the fingerprint of its files counts
+        (SERVED, "server", "http://two:1/v1", True),
+        (SERVED, "concurrency", 2, False),
+        (SERVED, "api", "completions", True),
+        (JUDGED.judge, "server", "http://two:1/v1", True),
+        (JUDGED.judge, "cache", Path("another.sqlite"), False),
+        (DecodingSettings(), "batch_size", 2, False),
+        (DecodingSettings(), "arguments", {"temperature": 0.5}, True),
+        (LabelSettings(), "quantile", 0.5, True),
+        (LabelSettings(), "responses", Path("moved"), False),
+        (MeasureSettings(), "output_dir", Path("elsewhere"), False),
+        (RateSettings(), "port", 1, False),
+    ],
+)
+def test_a_field_says_whether_it_counts(group, field, value, differs):
+    assert (identity_of(group) != identity_of(replace(group, **{field: value}))) is differs
+
+
+def make_model(folder, **contents):
+    folder.mkdir()
+    for name, text in {"config.json": "{}", "model.safetensors": "weights", **contents}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_files_of_a_model_count_and_others_in_its_folder_do_not(tmp_path):
+    code = {"config.json": json.dumps({"auto_map": {"AutoModel": "mycode.Model"}}), "mycode.py": "x = 1"}
+    for name, contents in {"plain": {"mycode.py": "x = 1"}, "coded": code}.items():
+        folder = make_model(tmp_path / name, **contents)
+        before = model_revision(str(folder))
+        for unrelated in ("notes.txt", "eval_results.json", "README.md", "events.log"):
+            (folder / unrelated).write_text("new")
+        assert model_revision(str(folder)) == before
+        (folder / "mycode.py").write_text("x = 2")
+        assert (model_revision(str(folder)) != before) is (name == "coded")
+        before = model_revision(str(folder))
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates" / "tools.jinja").write_text("{{ messages }}")
+        assert model_revision(str(folder)) != before
+
+
+def test_texts_of_a_corpus_folder_count(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    settings = ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "corpus")))
+    inputs = []
+    for text in ("An old man.", "A young man."):
+        (tmp_path / "corpus" / "texts.txt").write_text(text)
+        inputs.append(settings_of("generation_bias").comparison_inputs(settings))
+    assert inputs[0] != inputs[1]
+
+
+def test_a_comment_in_a_yaml_file_does_not_count(tmp_path):
+    shipped = (FILES / "go_emotions.yaml").read_text()
+    revisions = []
+    for name, text in {
+        "as": shipped,
+        "comment": f"# mine\n{shipped}",
+        "other": shipped.replace("joy", "bliss"),
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        judge = replace(JUDGED.judge, name=str(tmp_path / f"{name}.yaml"))
+        revisions.append(classifier_revision(replace(JUDGED, judge=judge)))
+    assert revisions[0] == revisions[1] != revisions[2]
+
+
+def test_a_recorded_file_has_the_name_of_its_model(tmp_path):
+    (tmp_path / "logs.csv").write_text("text,descriptor,response\nHi old.,old,Yes.\nHi young.,young,No.\n")
+    inputs = [
+        settings_of("generation_bias").inputs(
+            MeasureConfig(
+                model=ModelSettings(name=name),
+                settings=Settings(style_classifier=JUDGED, style_clusters="go_emotions"),
+                responses=tmp_path / "logs.csv",
+            )
+        )
+        for name in ("bot-A", "bot-B")
+    ]
+    assert inputs[0] | {"model": "bot-B"} == inputs[1]
+
+
+def test_a_run_that_reads_another_is_of_its_tables(tmp_path):
+    """Two runs of one identity and different responses, as of a served model, in one order and in the other."""
+    (tmp_path / "clusters.json").write_text('{"Z": ["z"]}')
+    clusters = str(tmp_path / "clusters.json")
+    runs = [
+        write_measured(tmp_path / name, vectors, responses, has_scores=True, style_clusters=clusters)
+        for name, vectors, responses in (
+            ("s0", [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]], "abcd"),
+            ("s1", [[0.5, 0.5, 0]] * 2 + [[0.4, 0.6, 0]] * 2, "efgh"),
+        )
+    ]
+    for one, other in (runs, runs[::-1]):
+        settings = CompareSettings(before=one, after=other, output_dir=tmp_path / "compared", report_to="none")
+        if one == runs[0]:
+            compare(settings)
+            compare(settings)  # finished
+        else:
+            with pytest.raises(InputError, match=r"inputs.before was .*; inputs.after was"):
+                compare(settings)
+    given = {"output_dir": tmp_path / "labels", "report_to": "none", "quantile": 0.5}
+    labels = [LabelSettings(responses=run, **given) for run in runs]
+    label(labels[0])
+    label(labels[0])  # finished
+    with pytest.raises(InputError, match="inputs.responses was"):
+        label(labels[1])
+
+
+def test_a_folder_without_measurements_takes_corrected_settings(tmp_path):
+    settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
+
+    def fail(quantile, *, in_folder=""):
+        with pytest.raises(InputError, match="^model"), stage("label", replace(settings, quantile=quantile)) as run:
+            run.table("prompts", lambda: pd.DataFrame({"quantile": [quantile]}))
+            assert run.read("prompts")["quantile"].item() == quantile
+            if in_folder:
+                (run.folder / in_folder).mkdir()
+                (run.folder / in_folder / "0.parquet").write_text("measured")
+            raise InputError("model: its adapter cannot be loaded")
+
+    fail(0.5)
+    fail(0.6, in_folder="parts")
+    with pytest.raises(InputError, match=r"quantile was 0.6, now 0.7"), stage("label", replace(settings, quantile=0.7)):
+        pass
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    opened, path, open_file = [], tmp_path / "weights", Path.open
+    path.write_text("one")
+    monkeypatch.setattr(Path, "open", lambda self, *a, **b: opened.append(self) or open_file(self, *a, **b))
+    assert files.sha256_of(path) == files.sha256_of(path)
+    assert opened == [path]
+    before = files.sha256_of(path)
+    (tmp_path / "new").write_text("two")
+    (tmp_path / "new").replace(path)
+    assert files.sha256_of(path) != before
