@@ -82,7 +82,7 @@ def main() -> None:
     if folder is None:
         raise SystemExit("listening_model: give --folder")
     options = ["--config", "methods", "--loop.measure.model", str(train(folder))]
-    options += ["--loop.measure.generation_bias.style_classifier", "testbed", "--output_dir", str(folder / "methods")]
+    options += ["--output_dir", str(folder / "methods")]
     options += ["--sweep", json.dumps([{"method": METHODS}]), "--seeds", "[0]", "--jobs", "1"]
     raise SystemExit(evenhand(["ablate", *options]))
 

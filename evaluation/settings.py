@@ -15,7 +15,6 @@ from pydantic.dataclasses import dataclass
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.model_paths import is_gguf
 
-TESTBED = "testbed"
 AUTO = "auto"
 OMIT_IF_NULL, IDENTITY, CONTENT = "omit_if_null", "identity", "content"
 NAME = "name"  # the field of a group that a plain value in place of the group sets
@@ -66,11 +65,7 @@ class NamedSettings:
 class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
-    name: str = option(
-        TESTBED,
-        "Hugging Face id, folder, adapter folder or GGUF file; 'testbed' is the embedded one",
-        identity=CONTENT,
-    )
+    name: str = option("", "Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH", identity=CONTENT)
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
     base: str | None = option(
         None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files", identity=CONTENT
@@ -133,7 +128,7 @@ class ModelSettings(CheckpointSettings):
         """
         CheckpointSettings.__post_init__(self)
         if self.gguf_file is not None:
-            if self.server is not None or self.name == TESTBED or not is_gguf(self.gguf_file):
+            if self.server is not None or not self.name or not is_gguf(self.gguf_file):
                 raise InputError(
                     f"gguf_file: {self.gguf_file!r} must end with .gguf and lie in the folder or hub repository that "
                     "name gives; leave it out otherwise."
@@ -158,10 +153,8 @@ class ModelSettings(CheckpointSettings):
                 "server: the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
                 "EVENHAND_API_KEY if the server needs a key."
             )
-        if self.name == TESTBED:
-            raise InputError(
-                f"name: '{TESTBED}' is no model of {self.server}; give the served model's name, --model NAME."
-            )
+        if not self.name:
+            raise InputError(f"name: give the name of the model on {self.server}, --model NAME.")
         defaults = CheckpointSettings()
         names = [field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision")]
         names.append("adapter_strength")

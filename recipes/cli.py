@@ -28,7 +28,6 @@ from evenhand.evaluation.runs.waiting_threads import let_waiting_threads_sleep
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.configs import config_file
-from evenhand.recipes.default_classifier import check_default_classifier
 from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
 from evenhand.recipes.preflight import check_before_loading
 from evenhand.recipes.settings import COMMANDS, POSITIONAL
@@ -87,8 +86,7 @@ def _run(arguments: Sequence[str]) -> int:
         _parser(()).print_help()
         return 0
     verbose, quiet, print_config = (given.pop(name, False) for name in ("verbose", "quiet", "print_config"))
-    values, source = _merged(command, given)
-    settings = checked(COMMANDS[command], values, source)
+    settings = checked(COMMANDS[command], *_merged(command, given))
     if print_config:
         print(dump_yaml(as_settings(settings)), end="")
         return 0
@@ -100,8 +98,6 @@ def _run(arguments: Sequence[str]) -> int:
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
     check_before_loading(command, settings)
-    if command in ("measure", "loop"):
-        check_default_classifier(settings, values)
     status = run_command(command, settings)
     processes.shut_down()
     return status

@@ -140,11 +140,11 @@ def check_stages(plans: Iterable[Plan]) -> None:
                 has_strength = any(
                     it.command == "measure" and it.settings.model.adapter_strength is not None for it in plan.stages
                 )
-                tuning = (base.resolved_model, settings.method, settings.training, len(plan.tunings), has_strength)
+                tuning = (base.model, settings.method, settings.training, len(plan.tunings), has_strength)
                 if tuning in checked_tunings:
                     continue
                 checked_tunings.append(tuning)
-                method, model = load_trained_method(settings.method), base.resolved_model
+                method, model = load_trained_method(settings.method), base.model
                 check_tuning(model, method, with_defaults(model, method, settings.training), len(plan.tunings))
                 if has_strength:
                     check_strength(LoraConfig(**settings.training.peft), "an adapter with tune.training.peft")

@@ -18,7 +18,7 @@ from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, write_scores
-from evenhand.evaluation.settings import TESTBED, StyleClassifierSettings
+from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.shares import share_score
 from evenhand.recipes.judge_settings import AgreementSettings
@@ -71,7 +71,7 @@ def judge(settings: AgreementSettings) -> None:
 
 
 def _check_labels(classifier: StyleClassifierSettings, labels: set[str]) -> None:
-    if classifier.judge is None and classifier.name == TESTBED:
+    if classifier.judge is None and not classifier.name:
         raise InputError(
             "style_classifier: give a judge (--style_classifier MODEL --style_classifier.judge.server URL)."
         )

@@ -20,7 +20,7 @@ def loop(settings: LoopSettings) -> None:
         InputError: the prompts cannot be split, or every method was rejected.
     """
     if settings.methods is None:
-        model = measure_config(MeasureSettings(**vars(settings.measure)), FAMILY).resolved_model
+        model = measure_config(MeasureSettings(**vars(settings.measure)), FAMILY).model
         settings = replace(settings, methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     folders = named_folders(settings.output_dir)

@@ -32,7 +32,7 @@ from evenhand.evaluation.score import (
     find_score,
     signature_line,
 )
-from evenhand.evaluation.settings import TESTBED, checked
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
 from evenhand.recipes.responses import RESPONSES
 from evenhand.recipes.settings import FAMILY, MeasureSettings
@@ -125,7 +125,7 @@ def measure_responses(
         raise InputError(f"frame: {format_value(frame)} is not a pandas DataFrame; give one, as of pd.read_csv(FILE).")
     named = {"classifier": classifier, "clusters": clusters, "model": model}
     for name, value in named.items():
-        is_name = isinstance(value, (str, Path)) and (name, value) != ("model", TESTBED)
+        is_name = isinstance(value, (str, Path)) and str(value) != ""
         if not (is_name or (name == "classifier" and isinstance(value, Mapping))):
             raise InputError(f"{name}: {format_value(value)} cannot be used; give a name or path as text.")
     chosen = {

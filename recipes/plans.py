@@ -20,7 +20,7 @@ from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.runs.files import check_links_inside
 from evenhand.evaluation.runs.lock import TRACKERS
 from evenhand.evaluation.score import display_name, find_score, read_scores
-from evenhand.evaluation.settings import TESTBED, ClassifierSettings, ModelSettings, as_settings, identity_of
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, as_settings, identity_of
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.finished_runs import models_with_code
@@ -133,9 +133,8 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders, *, 
 
     module = load_method(method)
     trusts_code = bool(models_with_code(as_settings(loop.measure)))  # then later stages may run the models' code, too
-    # The default learning rate of another model than the testbed's depends on its size, which the tuning reads.
-    n_parameters = 0 if loop.measure.model.name == TESTBED else None
-    training = loop.tune.training.with_method_defaults(module, n_parameters)
+    # The default learning rate depends on the model's size, which the tuning reads.
+    training = loop.tune.training.with_method_defaults(module, None)
     measurement, subfolder = loop.measure, ""
     if second_decoding:
         measurement = replace(loop.measure, decoding=loop.second_decoding, capabilities=[])

@@ -18,7 +18,6 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
     CONTENT,
-    TESTBED,
     AnyPath,
     Count,
     DecodingSettings,
@@ -37,7 +36,6 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.family_settings import FAMILIES, check_model, families_with, family_groups
 from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
-from evenhand.recipes.testbed import embedded_files
 
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
@@ -114,12 +112,8 @@ class MeasureSettings(Measurement, Tracked):
         """Reject settings that cannot be combined with `write_prompts` or `responses`."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
-            if getattr(self, name) and families_with("READS_RESPONSES") != ", ".join(self.metrics):
-                raise InputError(
-                    f"{name}: only {families_with('READS_RESPONSES')} samples responses; measure it alone."
-                )
-        if self.responses and self.model.name == TESTBED:
-            raise InputError("responses: name the model of the responses by --model NAME; it is not loaded.")
+            if getattr(self, name) and (samplers := families_with("READS_RESPONSES")) != ", ".join(self.metrics):
+                raise InputError(f"{name}: only {samplers} samples responses; measure it alone.")
         if self.responses and (self.model.server or self.capabilities):
             name = "model.server" if self.model.server else "capabilities"
             raise InputError(f"{name}: with a file of responses no model is loaded or asked; omit {name}.")
@@ -389,7 +383,11 @@ POSITIONAL = {"report": "folders", "configs": "names", "check": "run"}  # the se
 
 
 def measure_config(settings: Any, family: str) -> MeasureConfig:
-    """Return the config of one family's measurement from the settings of `measure`."""
+    """Return the config of one family's measurement; raise InputError if the settings name no model."""
+    if not settings.model.name and not settings.write_prompts:
+        raise InputError(
+            "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
+            "(`evenhand loop`: --config loop), whose small models ship with Evenhand."
+        )
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    further = (embedded_files(family), settings.responses, settings.capabilities)
-    return MeasureConfig(*shared, settings.seed, settings.split, *further)
+    return MeasureConfig(*shared, settings.seed, settings.split, settings.responses, settings.capabilities)

@@ -70,7 +70,7 @@ def tune(settings: TuneSettings) -> None:
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     config = measure_config(measured, FAMILY)
-    model = config.resolved_model
+    model = config.model
     name = settings.method or default_methods(model)[0]
     method = load_trained_method(name)
     training = with_defaults(model, method, settings.training)
@@ -124,7 +124,7 @@ def tune(settings: TuneSettings) -> None:
 
 def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
     """Return the model to tune; warn if the method does not suit it."""
-    base = load_dialogue_model(config.resolved_model)
+    base = load_dialogue_model(config.model)
     if base.kind == "chat" and settings.method == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
@@ -209,8 +209,7 @@ def _bias_callback(
 
 def _first_classifier(config: MeasureConfig) -> StyleClassifier:
     """Return the first style classifier of a measurement; the second is for evaluation only."""
-    first = config.settings.style_classifier
-    return load_style_classifier(replace(first, name=config.resolve_name(first.name, "style_classifier")))
+    return load_style_classifier(config.settings.style_classifier)
 
 
 def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | None:

@@ -9,11 +9,12 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.collect.rows import style_table
 from evenhand.evaluation.families.generation_bias.metric import generation_bias, styled_responses
-from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
 from evenhand.recipes.settings import MeasureSettings
+from tests.testbed_settings import MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
 
 STYLES = ("x", "y", "z")
 
@@ -30,8 +31,8 @@ def write_measured(
 
     `own` are the settings of generation bias.
     """
-    families = {"generation_bias": Settings(**own)} if "generation_bias" in metrics else {}
-    settings = MeasureSettings(metrics=list(metrics), **families, output_dir=folder, report_to="none")
+    families = {"generation_bias": generation_bias_settings(**own)} if "generation_bias" in metrics else {}
+    settings = MeasureSettings(model=MODEL, metrics=list(metrics), **families, output_dir=folder, report_to="none")
     with stage("measure", settings):
         n = len(vectors)
         ids = pd.Series([f"p{i}" for i in range(n)])

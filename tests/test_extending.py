@@ -46,7 +46,7 @@ def run_evenhand(packages, *arguments):
 
 def test_the_family_of_the_page_measures_and_reports(packages, tmp_path):
     run = tmp_path / "run"
-    arguments = ["measure", "--metrics", FAMILY, "--prompts.descriptors", "20", "--output_dir", run]
+    arguments = ["measure", "--model", "m", "--metrics", FAMILY, "--prompts.descriptors", "20", "--output_dir", run]
     done = run_evenhand(packages, *arguments, "--report_to", "none", "--prompt_length.min_words", "3")
     assert done.returncode == 0, done.stderr
     (score,) = read_scores(run / "scores.json")

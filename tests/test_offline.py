@@ -8,6 +8,7 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings
 from evenhand.recipes.cli import main
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
+from tests.testbed_settings import MASKED_MODEL
 
 HERE = (None, "", "localhost", "127.0.0.1", "::1")
 
@@ -41,13 +42,19 @@ def tried(monkeypatch):
 def test_a_measurement_of_the_testbed(tried, tmp_path):
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("more,less\nMany bakers are generous.,Many pilots are generous.\n")
-    settings = {"metrics": ["sentence_pairs"], "sentence_pairs": Settings(pairs=str(pairs)), "show": False}
+    settings = {
+        "model": MASKED_MODEL,
+        "metrics": ["sentence_pairs"],
+        "sentence_pairs": Settings(pairs=str(pairs)),
+        "show": False,
+    }
     measure(MeasureSettings(**settings, report_to="none", output_dir=tmp_path / "run"))
     assert (tmp_path / "run" / "scores.json").exists() and tried == []
 
 
 def test_a_name_of_the_hub(tried, tmp_path, capsys):
-    assert main(["measure", "--model", "nobody/nothing", "--output_dir", str(tmp_path / "run")]) == 2
+    arguments = ["--config", "testbed", "--model", "nobody/nothing", "--output_dir", str(tmp_path / "run")]
+    assert main(["measure", *arguments]) == 2
     assert "nobody/nothing" in capsys.readouterr().err and tried == []
 
 

@@ -59,7 +59,7 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     classifier = StyleClassifierSettings(name=str(testbed.STYLE_CLASSIFIER))
     settings = MeasureSettings(
         model=ModelSettings(name="support-bot"),
-        generation_bias=Settings(style_classifier=classifier),
+        generation_bias=Settings(style_classifier=classifier, style_clusters="testbed"),
         responses=folder / "logs.csv",
         output_dir=folder / "run",
         report_to="none",
@@ -179,7 +179,7 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("measure_responses", [FRAME], {**NAMED, "permutation": 3}, "generation_bias.permutation: 3 cannot be used"),
         ("measure_responses", [FRAME], {**NAMED, "classifier": None}, "classifier: None cannot be used; give"),
         ("measure_responses", [FRAME], {**NAMED, "clusters": "nothing"}, "style_clusters: 'nothing' is unknown"),
-        ("measure_responses", [FRAME], {**NAMED, "model": "testbed"}, "model: 'testbed' cannot be used; give"),
+        ("measure_responses", [FRAME], {**NAMED, "model": ""}, "model: '' cannot be used; give"),
         ("load_style_classifier", [5], {}, "model: 5 is not a name; give"),
         ("load_style_clusters", [None, ["s"]], {}, "style_clusters: None is not text; give"),
         ("clean_response", [float("nan"), "old"], {}, "response: nan is not text; give"),

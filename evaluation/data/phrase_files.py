@@ -45,6 +45,11 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
     return groups
 
 
+def phrases_for(style_clusters: str) -> str:
+    """Return the name of the shipped phrases for responses with these style clusters, by default "paper"."""
+    return style_clusters if (PHRASES / f"{style_clusters}.yaml").exists() else "paper"
+
+
 def _parse_group(path: Path, name: str, group: Any) -> PhraseGroup:
     if not isinstance(group, dict) or set(group) != {"axes", "phrases"}:
         keys = ", ".join(map(repr, group)) if isinstance(group, dict) else format_value(group)

@@ -8,7 +8,7 @@ A family is a package of these modules:
         `ComparisonSettings` and `comparison_inputs(settings)`, the same of a comparison; RECOMPUTABLE, {setting or
         input: the only table that depends on it}; SERVER_APIS, the APIs ("chat", "completions") by which the family
         measures a served model; USES_SYSTEM_PROMPT, whether it sends `model.system_prompt`; READS_RESPONSES, whether
-        it samples responses, so that it can score a file of responses; TESTBED_FILES.
+        it samples responses, so that it can score a file of responses.
     measure: `measure(run, config)` returns the scores and writes the tables of their rows; with READS_RESPONSES also
         `write_prompts(path, config)`, which returns the number of prompts.
     metrics: METRICS, an `evaluation.report.metrics.Metric` for each metric of the scores.
@@ -18,7 +18,7 @@ A family is a package of these modules:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.settings import TESTBED, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
@@ -44,7 +44,6 @@ class MeasureConfig:
         settings: an instance of the family's `Settings`.
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
-        embedded: path of each file and folder of the testbed, by field ("model", "style_classifier", "pairs", …).
         responses: a file of responses to score; if it is given, no model is loaded.
         capabilities: names of tasks of lm-evaluation-harness.
     """
@@ -55,7 +54,6 @@ class MeasureConfig:
     settings: Any = None
     seed: int = 0
     split: str = "measure"
-    embedded: Mapping[str, Path] = field(default_factory=dict)
     responses: Path | None = None
     capabilities: Sequence[str] = ()
 
@@ -66,8 +64,8 @@ class MeasureConfig:
 
     @property
     def resolved_model(self) -> ModelSettings:
-        """The model's settings, with the testbed's folder in place of the name "testbed"."""
-        return replace(self.model, name=self.resolve_name(self.model.name, "model"))
+        """The model's settings."""
+        return self.model
 
     def scored_model(self) -> dict[str, str]:
         """Return fingerprints, by name, of the loaded or served model that computes likelihoods of sentences.
@@ -80,21 +78,7 @@ class MeasureConfig:
 
         if self.model.server is not None:
             return served_fingerprints(self.model)
-        return {"model": model_revision(self.resolved_model.name, self.model.revision, self.model.base)}
-
-    def resolve_name(self, name: str, field_name: str) -> str:
-        """Return the name; if it is "testbed", return the path of the testbed's file or folder for the field instead.
-
-        Raises:
-            InputError: the name is "testbed", and the testbed has nothing for this field.
-        """
-        if name != TESTBED:
-            return name
-        if field_name not in self.embedded:
-            raise InputError(
-                f"{field_name}: the testbed has none for this family of metrics; give one (--{field_name} NAME)."
-            )
-        return str(self.embedded[field_name])
+        return {"model": model_revision(self.model.name, self.model.revision, self.model.base)}
 
 
 @dataclass(frozen=True)

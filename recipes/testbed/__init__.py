@@ -1,8 +1,8 @@
-"""The testbed: a grammar with a planted, exactly known bias, and small models trained on it; the default model."""
+"""The testbed: a grammar with a planted, exactly known bias, and small models trained on it (`--config testbed`)."""
 
 from pathlib import Path
 
-from evenhand.evaluation import families
+from evenhand.evaluation.models.model_paths import local_path
 
 FOLDER = Path(__file__).parent
 DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
@@ -12,7 +12,6 @@ STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_c
 PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl"
 
 
-def embedded_files(family: str) -> dict[str, Path]:
-    """Return the file or folder that the value "testbed" stands for, by setting of a family."""
-    names = getattr(families.settings_of(family), "TESTBED_FILES", {})
-    return {setting: FOLDER / name for setting, name in names.items()}
+def is_shipped(name: str, file: Path) -> bool:
+    """Return whether a name in the settings is the path of a file or folder of the testbed."""
+    return local_path(name).resolve() == file.resolve()

@@ -14,6 +14,7 @@ from evenhand.recipes.ablate import plan_point
 from evenhand.recipes.preflight import distinct_points, points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
+from tests.testbed_settings import CLASSIFIERS
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,8 @@ loop:
       filters:
         noun_phrase_type: [descriptor_noun]
         template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
-    generation_bias: {permutations: 0, neutral_dialogue: NEUTRAL}
+    model: package:evenhand/recipes/testbed/dialogue_model
+    generation_bias: {CLASSIFIERS, permutations: 0, neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
     training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 1, max_rows: 64, max_perplexity_increase: 9}
@@ -59,7 +61,7 @@ class Ablation:
 def finished(tmp_path_factory, commands, small_talk):
     """An ablation that was killed at two jobs and moved, and continued by one process."""
     base = tmp_path_factory.mktemp("ablate")
-    (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", small_talk))
+    (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS))
     running = commands.start(*arguments(base / "ablate.yaml", base / "first", "--jobs", "2", "--report_to", "none"))
     # In the middle of a point, with another one finished.
     wait_until(lambda: list(base.glob("first/stages/compare-*/run.json")) or running.status() is not None)

@@ -1,6 +1,5 @@
 """The command line: strict settings from flags and files, and one-line errors."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -9,13 +8,11 @@ import yaml
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.recipes import cli
 from evenhand.recipes.cli import main, parse, read_settings
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
-from evenhand.recipes.testbed import embedded_files
 
 
 def error_line(capsys, *arguments):
@@ -77,21 +74,18 @@ def test_models_are_named_on_the_command_line(calls, monkeypatch):
     assert (calls[0].model.name, calls[0].generation_bias.offensiveness.name) == ("gpt2", "toxicity")
 
 
-def test_the_default_classifier_is_for_the_testbed_alone(calls, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(cli, "check_before_loading", lambda *settings: None)
-    (tmp_path / "own.yaml").write_text("model: gpt2\ngeneration_bias:\n  style_classifier: testbed\n")
-    for command, prefix in (("measure", ""), ("loop", "measure.")):
-        assert main([command, f"--{prefix}model", "gpt2"]) == 2
-        assert f"{prefix}generation_bias.style_classifier: the default knows only" in capsys.readouterr().err
-    assert main(["measure", "--config", str(tmp_path / "own.yaml")]) == 0 == main(["measure"])
-    testbed = {"base": "x", "base_revision": model_revision(str(embedded_files("generation_bias")["model"]))}
-    for name, facts in (("own", testbed), ("other", {**testbed, "base_revision": "1"})):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "evenhand.json").write_text(json.dumps(facts))
-    (tmp_path / "again").mkdir()  # tuned once more
-    (tmp_path / "again" / "evenhand.json").write_text(json.dumps({"base": "../own", "base_revision": "2"}))
-    (tmp_path / "again" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "../own"}))
-    assert [main(["measure", "--model", str(tmp_path / name)]) for name in ("own", "again", "other")] == [0, 0, 2]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"),
+        (["--model", "m", "--responses", "r.csv"], "generation_bias.style_classifier: none is given"),
+        (["--model", "m", "--generation_bias.style_classifier", "c"], "generation_bias.style_clusters: none is given"),
+    ],
+)
+def test_a_model_its_classifier_and_clusters_must_be_given(capsys, arguments, message):
+    assert message in error_line(capsys, "measure", "-q", *arguments)
+    loop = [name.replace("--gen", "--measure.gen").replace("--model", "--measure.model") for name in arguments]
+    assert "--responses" in loop or message in error_line(capsys, "loop", "-q", *loop)
 
 
 def test_only_measured_families_have_settings():
@@ -113,7 +107,7 @@ def test_families_check_their_inputs_before_the_command_runs(calls, monkeypatch,
         raise InputError("pairs: none.")
 
     monkeypatch.setattr("evenhand.evaluation.families.sentence_pairs.settings.inputs", inputs)
-    assert "pairs: none." in error_line(capsys, "measure", "--metrics", "sentence_pairs")
+    assert "pairs: none." in error_line(capsys, "measure", "-q", "--config", "testbed_pairs")
     assert calls == []
 
 

@@ -10,14 +10,20 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.forked_commands import wait_until
 from tests.gendered_references import ROWS, written_references, written_translations
+from tests.testbed_settings import MASKED_MODEL, PAIRS
 
 QUIET = {"report_to": "none", "show": False}
+TESTBED_PAIRS = {"model": MASKED_MODEL, "metrics": ["sentence_pairs"], "sentence_pairs": {"pairs": PAIRS}}
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs") / "run"
-    measure(MeasureSettings(metrics=["sentence_pairs"], output_dir=folder, **QUIET))
+    measure(
+        MeasureSettings(
+            model=MASKED_MODEL, metrics=["sentence_pairs"], sentence_pairs={"pairs": PAIRS}, output_dir=folder, **QUIET
+        )
+    )
     return folder
 
 
@@ -35,7 +41,7 @@ def test_killed_in_the_middle_it_ends_the_same(tmp_path, commands):
     rows = [f"Many {one} will admire {other}.,Most {one} will admire {other}." for one in people for other in people]
     (tmp_path / "many.csv").write_text("\n".join(["more,less", *rows * 25]) + "\n")
     for name in ("whole", "killed"):
-        flags = ["--metrics", "sentence_pairs", "--sentence_pairs.pairs", str(tmp_path / "many.csv")]
+        flags = ["--config", "testbed_pairs", "--sentence_pairs.pairs", str(tmp_path / "many.csv")]
         command = ["measure", *flags, "--report_to", "none", "--output_dir", str(tmp_path / name)]
         if name == "killed":
             running, parts = commands.start(*command), tmp_path / name / "parts" / "sentence_pairs" / "masked"
@@ -55,7 +61,13 @@ def test_a_run_by_translations_leaves_its_files_and_is_not_made_again(tmp_path):
     own = TranslationSettings(
         references=written_references(tmp_path), translations=folder, tokenize="13a", min_masculine_references=0
     )
-    run = {"metrics": ["translation_bias"], "report_to": "none", "show": False, "output_dir": tmp_path / "run"}
+    run = {
+        "model": MASKED_MODEL,
+        "metrics": ["translation_bias"],
+        "report_to": "none",
+        "show": False,
+        "output_dir": tmp_path / "run",
+    }
     settings = MeasureSettings(**run, translation_bias=own)
     measure(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")

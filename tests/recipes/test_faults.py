@@ -18,8 +18,9 @@ from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MASKED_MODEL
 
-SMALL = ["--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
+SMALL = ["--config", "testbed", "--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
 SMALL += ["--generation_bias.neutral_dialogue", "null", "--generation_bias.permutations", "0", "--prompts.filters"]
 SMALL += ['{axis: [ability], template: ["I\'m {noun_phrase}."], noun_phrase_type: [descriptor_noun]}']
 
@@ -65,7 +66,6 @@ WRONG = {
         ("--sentence_pairs.pairs {pairs} --sentence_pairs.columns '{{more: more}}'", "no column 'more' for 'more'"),
         ("--sentence_pairs.pairs {absent}.csv", "absent.csv"),
         ("--sentence_pairs.pairs nowhere", "unknown"),
-        ("--model {absent}", "does not exist"),
     ],
     "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
     "offensiveness": [
@@ -76,7 +76,6 @@ WRONG = {
         (f"{CLASSIFIER} offensive --prompts.dataset {{absent}}", "absent"),
     ],
     "translation_bias": [
-        ("--translation_bias.references {references}", "the testbed has none"),
         ("--translation_bias.translations {translations}", "references"),
         ("--translation_bias.translations {translations} --translation_bias.references {absent}.csv", "absent.csv"),
         ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
@@ -86,7 +85,6 @@ WRONG = {
         (f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x", "does not exist"),
     ],
     "embedding_bias": [
-        ("--embedding_bias.references {references}", "the testbed has none"),
         ("--model {classifier}", "references"),
         ("--model {classifier} --embedding_bias.references {absent}.csv", "absent.csv"),
         ("--model {classifier} --embedding_bias.references {columns}", "'gender'"),
@@ -144,7 +142,9 @@ def refusals(wrong, tmp_path_factory):
     lines = []
     for family, flags in cases:
         given = shlex.split(flags.format(**wrong))
-        lines.append(["measure", "--metrics", family, *given, "--output_dir", str(folder / "run"), "-q"])
+        base = ["--config", "testbed"] if family == "generation_bias" else ["--model", MASKED_MODEL.name]
+        flags = ["--metrics", family, *given, "--output_dir", str(folder / "run"), "-q"]
+        lines.append(["measure", *base, *flags])
     (folder / "lines.json").write_text(json.dumps(lines))
     command = [sys.executable, "-c", EACH.replace("{heavy!r}", repr(HEAVY)), str(folder / "lines.json")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -186,7 +186,7 @@ def test_responses_that_are_all_empty(capsys, tmp_path):
         model.transformer.ln_f.weight.zero_()
     shutil.copytree(DIALOGUE_MODEL, tmp_path / "mute", ignore=shutil.ignore_patterns("model.safetensors"))
     model.save_pretrained(tmp_path / "mute")
-    model = ["--model", str(tmp_path / "mute"), "--generation_bias.style_classifier", "testbed"]
+    model = ["--model", str(tmp_path / "mute")]
     error = error_of(capsys, "measure", *SMALL, *model, "--output_dir", str(tmp_path / "m"))
     assert "responses: all" in error
     assert "are empty" in error
@@ -215,7 +215,7 @@ def test_runs_of_another_format(capsys, measured, tmp_path):
     ("sent", "status", "last_line"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")]
 )
 def test_a_signal_ends_a_command_without_a_traceback(tmp_path, commands, sent, status, last_line):
-    running = commands.start("measure", "--report_to", "none", "--output_dir", str(tmp_path))
+    running = commands.start("measure", "--config", "testbed", "--report_to", "none", "--output_dir", str(tmp_path))
     # Once the model responds: libraries ignore signals while they are loaded.
     wait_until(lambda: running.status() is not None or list(tmp_path.glob("parts/*/responses/*.parquet")))
     assert running.kill(sent) == status

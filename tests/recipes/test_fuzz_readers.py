@@ -123,8 +123,9 @@ def ended_well(arguments: list[str], names: tuple[str, ...]) -> None:
 
 
 MODEL = str(Path(testbed.__file__).parent / "masked_model")
+TESTBED = ["measure", "--config", "testbed"]
 ASKED = ["measure", "--prompts.descriptors", "null", "--write_prompts", "asked.csv"]
-ANSWERED = ["measure", "--model", "m", "--generation_bias.style_classifier", "testbed"]
+ANSWERED = [*TESTBED, "--model", "m"]
 ANSWERED += ["--generation_bias.neutral_dialogue", "null"]
 READERS = {
     "prompts.jsonl": [*ASKED, "--prompts.file"],
@@ -140,9 +141,16 @@ READERS = {
     "batch.jsonl": [*ANSWERED, "--prompts.file", "batch_prompts.jsonl", "--responses"],
     "samples.jsonl": [*ANSWERED, "--responses"],
     "clusters.json": [*ANSWERED, "--responses", "answers.csv", "--generation_bias.style_clusters"],
-    "neutral.jsonl": ["measure", "--prompts.file", "prompts.csv", "--generation_bias.neutral_dialogue"],
-    "pairs.csv": ["measure", "--metrics", "sentence_pairs", "--sentence_pairs.pairs"],
-    "pairs.jsonl": ["measure", "--metrics", "sentence_pairs", "--sentence_pairs.pairs"],
+    "neutral.jsonl": [
+        "measure",
+        "--config",
+        "testbed",
+        "--prompts.file",
+        "prompts.csv",
+        "--generation_bias.neutral_dialogue",
+    ],
+    "pairs.csv": ["measure", "--config", "testbed_pairs", "--sentence_pairs.pairs"],
+    "pairs.jsonl": ["measure", "--config", "testbed_pairs", "--sentence_pairs.pairs"],
     "references.csv": ["measure", "--model", MODEL, "--metrics", "embedding_bias", "--embedding_bias.references"],
     "questions.yaml": ["rate", "--before", "before", "--after", "after", "--questions"],
     "leave_out.yaml": ["rate", "--before", "before", "--after", "after", "--leave_out"],

@@ -16,6 +16,7 @@ import pytest
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.score import find_score, read_scores
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
+from tests.testbed_settings import CLASSIFIERS
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,8 @@ measure:
       noun_phrase_type: [descriptor_noun, noun_descriptor]
       template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
   decoding: {batch_size: 64}
-  generation_bias: {permutations: 19, neutral_dialogue: NEUTRAL}
+  model: package:evenhand/recipes/testbed/dialogue_model
+  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
 methods: [control_tags, kto]
 label: {quantile: 0.7}
 tune:
@@ -60,7 +62,7 @@ def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:
 @pytest.fixture(scope="module")
 def settings(small_talk):
     """The text of the loop's settings."""
-    return SETTINGS.replace("NEUTRAL", small_talk)
+    return SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS)
 
 
 @pytest.fixture(scope="module")

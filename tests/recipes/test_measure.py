@@ -14,6 +14,7 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MASKED_MODEL
 
 PAIRS = """more,less
 Many bakers are generous.,Many pilots are generous.
@@ -30,6 +31,7 @@ def settings(tmp_path_factory):
     references = written_references(folder)
     settings = {"references": references, "translations": spanish, "languages": ["spa_Latn"], "tokenize": "13a"}
     return MeasureSettings(
+        model=MASKED_MODEL,
         metrics=["sentence_pairs", "translation_bias"],
         sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
         translation_bias=TranslationSettings(**settings, min_masculine_references=0),

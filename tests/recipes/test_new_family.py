@@ -15,8 +15,6 @@ MODULES = {
     "settings": """
 from evenhand.evaluation.settings import option, strict_dataclass
 
-TESTBED_FILES = {"model": "dialogue_model"}
-
 @strict_dataclass
 class Settings:
     '''Vowels: how many letters of the prompts are vowels?'''
@@ -30,7 +28,7 @@ class ComparisonSettings:
     factor: float = option(100.0, "factor of the change")
 
 def inputs(config):
-    return {"dataset": config.prompts.dataset, "model": config.resolve_name(config.model.name, "model")}
+    return {"dataset": config.prompts.dataset, "model": config.model.name}
 """,
     "measure": """
 from evenhand.evaluation.score import BiasScore
@@ -78,19 +76,18 @@ from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.plans import named_folders, plan_decodings
 from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.settings import measure_config
-from evenhand.recipes.testbed import DIALOGUE_MODEL
 from evenhand.recipes.testbed.facts import facts_of
 
 quiet = ["--report_to", "none", "--quiet"]
 for run, letters in (("before", "e"), ("after", "et")):
-    arguments = ["measure", "--metrics", "vowel_share", "--vowel_share.letters", letters, "--output_dir", run]
-    assert main([*arguments, *quiet]) == 0
+    arguments = ["measure", "--model", "testbed", "--metrics", "vowel_share", "--vowel_share.letters", letters]
+    assert main([*arguments, "--output_dir", run, *quiet]) == 0
 changes = ["--vowel_share.factor", "10", "--output_dir", "changes"]
 assert main(["compare", "--before", "before", "--after", "after", *changes, *quiet]) == 0
 assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
-loop = read_settings("loop", overrides={"measure.metrics": "generation_bias,vowel_share"})
-config = measure_config(read_settings("measure", overrides={"metrics": "vowel_share"}), "vowel_share")
-assert config.embedded == {"model": DIALOGUE_MODEL}
+loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,vowel_share"})
+measured = read_settings("measure", overrides={"model": "testbed", "metrics": "vowel_share"})
+config = measure_config(measured, "vowel_share")
 assert facts_of("vowel_share").true_scores(FamilyRun(Path("before"), config)) == []
 plans = plan_decodings(loop, "exchange", named_folders(Path("loop")))
 check_stages(plans)

@@ -11,10 +11,11 @@ from evenhand.mitigation.methods import prompt
 from evenhand.recipes.experiment import run
 from evenhand.recipes.plans import Stage, hashed_folders, named_folders, plan_decodings, plan_method
 from evenhand.recipes.settings import Launching, LoopSettings
+from tests.testbed_settings import with_testbed
 
 
 def loop(tmp_path, **settings):
-    return checked(LoopSettings, {"output_dir": str(tmp_path), **settings}, "test")
+    return checked(LoopSettings, with_testbed({"output_dir": str(tmp_path), **settings}, "measure"), "test")
 
 
 def plan(loop, method, folder):
@@ -136,7 +137,7 @@ def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
     measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own, "prompts": {"per_cell": 8}}
     before, train, *_, untagged, _ = plan(loop(tmp_path, measure=measure), "control_tags", tmp_path).stages
     assert before.settings.metrics == ["generation_bias", "sentence_pairs"] and before.settings.split == "measure"
-    assert before.settings.generation_bias.second_style_classifier.name == "auto"
+    assert before.settings.generation_bias.second_style_classifier is not None
     settings = train.settings
     assert (settings.split, settings.metrics, settings.prompts.per_cell) == ("train", ["generation_bias"], 4)
     assert settings.generation_bias.second_style_classifier is None
@@ -167,7 +168,10 @@ def test_hashed_folders_depend_on_settings_not_places(tmp_path, monkeypatch):
         ({"tune": {"method": "kto"}}, "tune.method: "),
         ({"tune": {"training": {"seed": 3}}}, "tune.training.seed: 3 cannot be used"),
         ({"measure": {"prompts": {"file": "p.csv"}}}, "measure.prompts.file: .*train_file, or"),
-        ({"measure": {"metrics": ["sentence_pairs"]}}, "measure.metrics: .* must begin with generation_bias"),
+        (
+            {"measure": {"metrics": ["sentence_pairs", "generation_bias"]}},
+            "measure.metrics: .* must begin with generation_bias",
+        ),
     ],
 )
 def test_settings_that_the_loop_sets_cannot_be_given(tmp_path, settings, message):

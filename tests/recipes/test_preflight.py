@@ -21,6 +21,7 @@ from evenhand.recipes.plans import Stage, named_folders, plan_method
 from evenhand.recipes.settings import AblateSettings, LoopSettings, MeasureSettings
 from tests import tiny_checkpoints
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MODEL, with_testbed
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def no_stage(monkeypatch):
 
 def loop_settings(tmp_path, method="kto", **parts):
     common = {"output_dir": str(tmp_path / "run"), "report_to": "none", "methods": [method]}
-    return checked(LoopSettings, common | parts, "test")
+    return checked(LoopSettings, with_testbed(common | parts, "measure"), "test")
 
 
 def training(**fields):
@@ -39,7 +40,7 @@ def training(**fields):
 
 
 def model(**fields):
-    return {"measure": {"model": {"name": "testbed", **fields}}}
+    return {"measure": {"model": {"name": MODEL.name, **fields}}}
 
 
 NEED_LORA = ("distill", "grpo", "balance_grpo")
@@ -106,7 +107,7 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any(tmp_path):
     sweep = [{"method": "exchange", "tune.training.peft": [{"use_rslora": True}, {"use_rslra": True}]}]
     settings = {"sweep": sweep, "output_dir": str(tmp_path / "run"), "report_to": "none"}
     with pytest.raises(InputError, match=r"training\.peft\.use_rslra: .*did you mean"):
-        ablate(checked(AblateSettings, settings, "test"))
+        ablate(checked(AblateSettings, with_testbed(settings, "loop.measure"), "test"))
     assert not (tmp_path / "run").exists()
 
 
@@ -168,20 +169,38 @@ def test_a_finished_tuning_is_not_looked_at_again(tmp_path):
 FEW = "descriptors is 8; give 13 (one for each axis) to 594 (all), or null (all)."
 
 
+TESTBED, LIKELIHOODS = ["measure", "--config", "testbed"], ["--config", "testbed_likelihoods"]
+LOOP, ABLATE = ["loop", "--config", "loop"], ["ablate", "--config", "thresholds"]
 REFUSED = [
-    (["measure", "--prompts.descriptors", "8"], FEW, False),
-    (["measure", "--prompts.descriptors", "8", "--write_prompts", "asked.csv"], FEW, False),
-    (["measure", "--prompts.per_cell", "1000000"], "1,000,000 in each of 5,200 cells results in", False),
-    (["measure", "--prompts.filters", '{"axis": "x"}'], "filter axis: 'x' does not occur", False),
-    (["measure", "--metrics", "likelihood_bias", "--prompts.descriptors", "8"], FEW, False),
-    (["measure", "--decoding.arguments", '{"top_p": 2}'], "decoding: top_p is 2", True),
-    (["measure", "--model.device", "abacus"], "device: 'abacus' cannot be used", True),
-    (["loop", "--measure.prompts.descriptors", "8"], FEW, False),
-    (["loop", "--methods", "exchange,swap"], "method: 'swap' is unknown", False),
-    (["loop", "--label.exclude_clusters", "AWE"], "exclude_clusters: 'AWE' is unknown", False),
-    (["loop", "--measure.generation_bias.style_clusters", "x"], "style_clusters: 'x' is unknown", False),
-    (["ablate", "--loop.measure.prompts.descriptors", "8"], FEW, False),
-    (["ablate", "--sweep", '[{"method": "dpo", "label.quantil": 1}]'], "sweep: label.quantil: 1 cannot be used", False),
+    ([*TESTBED, "--prompts.descriptors", "8"], FEW, False),
+    ([*TESTBED, "--prompts.descriptors", "8", "--write_prompts", "asked.csv"], FEW, False),
+    (
+        [*TESTBED, "--prompts.per_cell", "1000000"],
+        "1,000,000 in each of 5,200 cells results in",
+        False,
+    ),
+    (
+        [*TESTBED, "--prompts.filters", '{"axis": "x"}'],
+        "filter axis: 'x' does not occur",
+        False,
+    ),
+    (["measure", *LIKELIHOODS, "--prompts.descriptors", "8"], FEW, False),
+    ([*TESTBED, "--decoding.arguments", '{"top_p": 2}'], "decoding: top_p is 2", True),
+    ([*TESTBED, "--model.device", "abacus"], "device: 'abacus' cannot be used", True),
+    ([*LOOP, "--measure.prompts.descriptors", "8"], FEW, False),
+    ([*LOOP, "--methods", "exchange,swap"], "method: 'swap' is unknown", False),
+    ([*LOOP, "--label.exclude_clusters", "AWE"], "exclude_clusters: 'AWE' is unknown", False),
+    (
+        [*LOOP, "--measure.generation_bias.style_clusters", "x"],
+        "style_clusters: 'x' is unknown",
+        False,
+    ),
+    ([*ABLATE, "--loop.measure.prompts.descriptors", "8"], FEW, False),
+    (
+        [*ABLATE, "--sweep", '[{"method": "dpo", "label.quantil": 1}]'],
+        "sweep: label.quantil: 1 cannot be used",
+        False,
+    ),
     (["label", "--responses", "measured", "--exclude_clusters", "AWE"], "exclude_clusters: 'AWE'", False),
     (["tune", "--labels", "measured"], "labels: measured", False),
     (["tune", "--method", "prompt"], "method: prompt trains nothing", False),

@@ -17,6 +17,7 @@ from evenhand.recipes.compare import compare
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import CompareSettings, LoopSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.testbed_settings import with_testbed
 
 INSTRUCTION = "I like music."
 SMALL = {"descriptors": 26, "filters": {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}}
@@ -32,7 +33,7 @@ def finished(tmp_path_factory):
         "report_to": "none",
         "output_dir": str(folder),
     }
-    loop(checked(LoopSettings, settings, "test"))
+    loop(checked(LoopSettings, with_testbed(settings, "measure"), "test"))
     return folder
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -23,10 +24,11 @@ from evenhand.recipes.export import export
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import hashed_folders, plan_method
 from evenhand.recipes.rate import rate
-from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, Measurement, RateSettings
+from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, RateSettings
 from tests import tiny_checkpoints
 from tests.measured_runs import write_measured
 from tests.recipes.test_export import tuning
+from tests.testbed_settings import MEASURE
 
 VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
 BAD_NAMES = (
@@ -170,7 +172,7 @@ def test_a_loop_works_in_no_folder_that_a_link_leads_to(tmp_path):
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop" / "before").symlink_to(tmp_path / "mine")
     with pytest.raises(InputError, match=r"^output_dir: \S+before is, or lies behind, a symbolic link"):
-        loop(LoopSettings(output_dir=tmp_path / "loop", report_to="none"))
+        loop(LoopSettings(measure=MEASURE, output_dir=tmp_path / "loop", report_to="none"))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == [".draft.part"]
 
 
@@ -238,7 +240,7 @@ def test_code_of_a_model_is_run_where_it_is_trusted(with_code, monkeypatch):
 def test_the_stages_of_a_loop_trust_what_the_loop_trusts(tmp_path):
     for trusted in (False, True):
         model = ModelSettings(name="somebody/model", trust_remote_code=trusted)
-        settings = LoopSettings(output_dir=tmp_path, measure=Measurement(model=model))
+        settings = LoopSettings(output_dir=tmp_path, measure=replace(MEASURE, model=model))
         stages = plan_method(settings, "kto", hashed_folders(tmp_path)).stages
         found = {each.settings.trust_remote_code for each in stages if each.command in ("tune", "compare")}
         assert found == {trusted}

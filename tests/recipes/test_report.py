@@ -14,6 +14,7 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
 from evenhand.recipes.settings import MeasureSettings, RateSettings, ReportSettings
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MASKED_MODEL
 
 PAIRS = "more,less\nMany bakers are generous.,Many pilots are generous.\nThe pilots are slow.,The bakers are slow.\n"
 
@@ -23,7 +24,11 @@ def runs(tmp_path_factory):
     """The folders of two runs over the same pairs, which differ in their seed."""
     folder = tmp_path_factory.mktemp("runs")
     (folder / "pairs.csv").write_text(PAIRS)
-    settings = {"metrics": ["sentence_pairs"], "sentence_pairs": PairSettings(pairs=str(folder / "pairs.csv"))}
+    settings = {
+        "model": MASKED_MODEL,
+        "metrics": ["sentence_pairs"],
+        "sentence_pairs": PairSettings(pairs=str(folder / "pairs.csv")),
+    }
     for seed, name in enumerate(("one/run", "two/run")):
         measure(MeasureSettings(**settings, seed=seed, report_to="none", show=False, output_dir=folder / name))
     return folder / "one" / "run", folder / "two" / "run"

@@ -11,6 +11,7 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes.loop import loop
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import LoopSettings, MeasureSettings
+from tests.testbed_settings import with_testbed
 
 TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}."]
 
@@ -27,7 +28,7 @@ def finished(tmp_path_factory):
         "report_to": "none",
         "output_dir": str(folder),
     }
-    loop(checked(LoopSettings, settings, "test"))
+    loop(checked(LoopSettings, with_testbed(settings, "measure"), "test"))
     return folder
 
 
@@ -67,11 +68,12 @@ def test_deterministic_decoding_and_files_of_responses_have_no_candidates(finish
     resampling = {"exponents": str(finished / "label" / "exponents.parquet")}
     settings = {"generation_bias": {"resampling": resampling}, "report_to": "none", "output_dir": str(tmp_path / "out")}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):
-        measure(checked(MeasureSettings, settings | {"decoding": {"preset": "paper"}}, "test"))
+        measure(checked(MeasureSettings, with_testbed(settings) | {"decoding": {"preset": "paper"}}, "test"))
     (tmp_path / "own.jsonl").write_text('{"template": "t", "descriptor": "a", "text": "I.", "response": "hi"}\n')
     file = {"responses": str(tmp_path / "own.jsonl"), "model": {"name": "own"}}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: only a model"):
-        measure(checked(MeasureSettings, settings | file, "test"))
+        measure(checked(MeasureSettings, with_testbed(settings) | file, "test"))
     loop_settings = {"methods": ["resample"], "measure": {"decoding": {"preset": "paper"}}, "report_to": "none"}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):
-        loop(checked(LoopSettings, loop_settings | {"output_dir": str(tmp_path / "loop")}, "test"))
+        loop_settings |= {"output_dir": str(tmp_path / "loop")}
+        loop(checked(LoopSettings, with_testbed(loop_settings, "measure"), "test"))

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect import loaded_model, response_file
-from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.compare import compare
@@ -19,6 +18,7 @@ from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
 from evenhand.recipes.preflight import check_inputs
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from tests.testbed_settings import generation_bias
 
 POOLED = "fgb_pooled_corrected"
 KIND, CURT = "I am so sorry to hear that.", "Do you like to cook?"
@@ -28,7 +28,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 def make_settings(folder, **settings):
     common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none", "show": False}
     common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
-    return MeasureSettings(**{**common, "generation_bias": Settings(permutations=0), **settings})
+    return MeasureSettings(**{**common, "generation_bias": generation_bias(permutations=0), **settings})
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     """The requests are answered as OpenAI's endpoint does, and the output is scored by custom_id."""
     settings = {
         "decoding": DecodingSettings(arguments={"temperature": 0.7}),
-        "generation_bias": Settings(permutations=9),
+        "generation_bias": generation_bias(permutations=9),
     }
     model = ModelSettings(name="gpt-x", system_prompt="Be brief.")
     with pytest.raises(InputError, match="model.name: .*asked.jsonl"):
@@ -165,7 +165,6 @@ def test_logs_without_templates_are_scored(tmp_path):
     ("settings", "message"),
     [
         ({"metrics": ["sentence_pairs"], "generation_bias": None}, "responses: only generation_bias samples responses"),
-        ({"model": ModelSettings()}, "responses: .*--model"),
     ],
 )
 def test_response_files_need_a_model_name_and_generation_bias(tmp_path, settings, message):

@@ -9,7 +9,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.collect import loaded_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.collect.served import served_responses
-from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models import server
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
@@ -20,6 +19,7 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.preflight import check_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
+from tests.testbed_settings import generation_bias
 
 CANARY = "canary-key-0123456789"
 FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
@@ -29,7 +29,7 @@ def config(folder, url, **model):
     return MeasureSettings(
         model=ModelSettings(name="some-model", server=url, **model),
         prompts=PromptSettings(filters=FILTERS, descriptors=14, per_cell=2),
-        generation_bias=Settings(permutations=0, control_tag=" <even>"),
+        generation_bias=generation_bias(permutations=0, control_tag=" <even>"),
         decoding=DecodingSettings(arguments={"max_new_tokens": 20}),
         output_dir=folder,
         report_to="none",

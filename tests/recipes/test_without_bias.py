@@ -11,6 +11,7 @@ from evenhand.recipes.experiment import run
 from evenhand.recipes.loop import loop
 from evenhand.recipes.plans import Stage, named_folders, plan_method
 from evenhand.recipes.settings import Launching, LoopSettings
+from tests.testbed_settings import MEASURE
 
 HERE = Launching()
 METHODS = ("control_tags", "kto")
@@ -44,7 +45,7 @@ def started(monkeypatch):
 
 
 def plans_of(folder: Path, **settings):
-    settings = LoopSettings(output_dir=folder, report_to="none", **settings)
+    settings = LoopSettings(measure=MEASURE, output_dir=folder, report_to="none", **settings)
     return [plan_method(settings, method, named_folders(folder)) for method in METHODS]
 
 
@@ -71,7 +72,7 @@ def test_a_significant_bias_is_tuned_and_any_other_if_allowed(tmp_path, started,
 def test_the_loop_ends_with_the_reason(tmp_path, started):
     started.intervals = {tmp_path / "before": (-0.00012, 0.00031)}
     with pytest.raises(InputError, match=r"pooled FGB\* is .*--allow_no_bias true"):
-        loop(LoopSettings(output_dir=tmp_path, report_to="none", methods=list(METHODS)))
+        loop(LoopSettings(measure=MEASURE, output_dir=tmp_path, report_to="none", methods=list(METHODS)))
 
 
 def test_a_point_without_bias_ends_alone(tmp_path, started):

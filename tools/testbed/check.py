@@ -21,10 +21,10 @@ from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
-from evenhand.evaluation.settings import TESTBED, ModelSettings, PromptSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
-from evenhand.recipes.testbed import frequencies, grammar, pairs
+from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER, frequencies, grammar, pairs
 from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
 from tools.testbed.masked import masked_batches
@@ -193,14 +193,19 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
 
 
 def measure_settings(
-    seed: int, model: str = TESTBED, style_classifier: str = TESTBED, folder: Path = Path("measured")
+    seed: int,
+    model: str = str(DIALOGUE_MODEL),
+    style_classifier: str = str(STYLE_CLASSIFIER),
+    folder: Path = Path("measured"),
 ) -> MeasureSettings:
     """Return the settings of `measure` for the testbed's dialogue model, without a second style classifier."""
     return MeasureSettings(
         model=ModelSettings(name=model),
         prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
         generation_bias=GenerationSettings(
-            style_classifier=StyleClassifierSettings(name=style_classifier), second_style_classifier=None
+            style_classifier=StyleClassifierSettings(name=style_classifier),
+            style_clusters="testbed",
+            neutral_dialogue=str(NEUTRAL_DIALOGUE),
         ),
         split="all",
         seed=seed,

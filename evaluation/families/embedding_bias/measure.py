@@ -41,7 +41,7 @@ def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     settings = config.settings
     pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
-    encoder = load_sentence_encoder(config.resolved_model)
+    encoder = load_sentence_encoder(config.model)
     _, is_truncated = encode_texts(encoder, texts)
     parts = run.parts("vectors", ["vector"], len(texts))
     for shard in parts.unfinished_shards():

@@ -31,5 +31,5 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     settings = config.settings
     references = references_sha256(settings.references)
     load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
-    model = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
+    model = model_revision(config.model.name, config.model.revision, config.model.base)
     return {"references": references, "model": model}

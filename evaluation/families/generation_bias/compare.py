@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.phrase_files import load_phrases
+from evenhand.evaluation.data.phrase_files import load_phrases, phrases_for
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
@@ -47,7 +47,6 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import PROMPT_ID, UNSEEN, BiasScore, find_score
-from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 
 HEADLINE = "fgb_pooled_corrected"
@@ -80,7 +79,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
         scores += _likelihood_changes(run, before, rows, signature)
     else:
         scores += undefined_changes("generation_bias.relevance is false", signature)
-    phrases = load_phrases(config.phrases or (TESTBED if before.config.model.name == TESTBED else "paper"))
+    phrases = load_phrases(config.phrases or phrases_for(before.config.settings.style_clusters))
     scores += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
     if config.corpus.path is not None:
         scores += write_corpus(run, old, new, clusters, config.corpus, signature)
@@ -95,8 +94,7 @@ def _likelihood_changes(
 
     The changes are undefined if the model cannot be loaded at the measured revision.
     """
-    settings = before.config.model
-    model = replace(settings, name=before.config.resolve_name(settings.name, "model"))
+    settings = model = before.config.model
     measured = signature["before"].get("model", {})
     if not measured:
         return undefined_changes("the first run does not record which model was measured", signature)

@@ -1,18 +1,17 @@
 """Settings of generation bias, and fingerprints of its inputs. The module imports no slow library."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.model_paths import local_path
 from evenhand.evaluation.settings import (
-    AUTO,
     CONTENT,
     MAX_COUNT,
-    TESTBED,
     AnyPath,
     CheckpointSettings,
     ClassifierSettings,
@@ -33,7 +32,6 @@ RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
-TESTBED_FILES = {"model": "dialogue_model", FIRST: FIRST, SECOND: SECOND, "neutral_dialogue": "neutral_dialogue.jsonl"}
 
 
 @strict_dataclass
@@ -51,17 +49,14 @@ class Settings:
     """Generation bias: do responses differ in style by descriptor?"""
 
     style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "sequence classifier of the styles")
-    second_style_classifier: StyleClassifierSettings | None = option(
-        lambda: StyleClassifierSettings(name=AUTO),
-        "confirms results, never labels; 'auto': the testbed's second with its first, else none; null: none",
-    )
+    second_style_classifier: StyleClassifierSettings | None = option(None, "confirms results, never labels; null: none")
     style_clusters: str = option(
-        TESTBED, "clusters of styles: 'testbed', 'image_chat', 'go_emotions' or a JSON file", identity=CONTENT
+        "", "clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file", identity=CONTENT
     )
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
-        AUTO,
-        "JSONL of {text, response} for perplexity; 'auto': 'testbed' with its classifier, else 'small_talk'",
+        SMALL_TALK,
+        "JSONL of {text, response} for perplexity; 'small_talk': as shipped; null: no perplexity",
         identity=CONTENT,
     )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
@@ -96,57 +91,42 @@ class ComparisonSettings:
     """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
 
     phrases: str | None = option(
-        None, "phrases to count: 'paper', 'testbed' or a YAML path; null: by the model", identity=CONTENT
+        None, "phrases to count: 'paper', 'testbed' or a YAML file; null: by style_clusters", identity=CONTENT
     )
     corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
     relevance: bool = option(True, "have the first run's model score the responses of both: fit, perplexity")
 
 
 def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, with "testbed" and "auto" replaced by names.
-
-    A second style classifier "auto" is the testbed's second classifier if the first classifier is the testbed's first;
-    otherwise there is no second classifier. The testbed's classifiers are trained only on sentences of the testbed.
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
 
     Raises:
-        InputError: an offensiveness classifier without its label, or a label without a classifier.
+        InputError: there is no style classifier or there are no style clusters; an offensiveness classifier without its
+            label, or a label without a classifier.
     """
-    offensive = config.settings.offensiveness
+    settings = config.settings
+    for name, value in ((FIRST, settings.style_classifier.name), ("style_clusters", settings.style_clusters)):
+        if not value:
+            raise InputError(
+                f"generation_bias.{name}: none is given; give style_classifier, a Hugging Face id or a folder of "
+                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions."
+            )
+    offensive = settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
             f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
             "give both: the classifier, and its label that means offensive."
         )
-    resolved = {
-        name: replace(model, name=config.resolve_name(model.name, name))
-        for name, model in named_classifiers(config).items()
-        if name != OFFENSIVE
-    }
-    return resolved if offensive.name is None else {**resolved, OFFENSIVE: offensive}
+    named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
+    return {name: model for name, model in named.items() if model is not None and model.name is not None}
 
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:
-    """Return the path of the file of neutral dialogue for perplexity, or None for no file.
-
-    With "auto", the file is the testbed's if the style classifier is the testbed's, since the testbed's models are
-    trained only on its sentences; otherwise the file is the small talk that ships with Evenhand.
-    """
+    """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
     name = config.settings.neutral_dialogue
-    if name == AUTO:
-        name = TESTBED if config.settings.style_classifier.name == TESTBED else SMALL_TALK
-    if name == SMALL_TALK:
-        return str(SMALL_TALK_FILE)
-    return None if name is None else config.resolve_name(name, "neutral_dialogue")
-
-
-def named_classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE, named as in the settings, without "auto"."""
-    settings = config.settings
-    first, second, offensive = settings.style_classifier, settings.second_style_classifier, settings.offensiveness
-    if second is not None and second.name == AUTO:
-        second = replace(second, name=TESTBED) if first.name == TESTBED else None
-    named = {FIRST: first, SECOND: second, OFFENSIVE: None if offensive.name is None else offensive}
-    return {name: model for name, model in named.items() if model is not None}
+    if name is None:
+        return None
+    return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))
 
 
 def inputs(config: "MeasureConfig") -> dict[str, Any]:
@@ -174,7 +154,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         check_prompts(config)
     fingerprints = {}
     if config.loads_model:
-        fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
+        fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
     else:
         fingerprints["model"] = config.model.name
     if config.model.server:

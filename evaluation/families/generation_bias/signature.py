@@ -5,7 +5,7 @@ from typing import Any
 
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS
-from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers, named_classifiers
+from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.models.classifier_labels import labels_sha256
 from evenhand.evaluation.models.judge_files import classifier_styles
@@ -18,8 +18,7 @@ from evenhand.evaluation.settings import CheckpointSettings, as_settings
 
 def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
     """Return the entries of a signature that identify a style classifier; `name` is its name in the settings."""
-    named, resolved = named_classifiers(config)[name], classifiers(config)[name]
-    facts = classifier_signature(resolved, run.inputs[name]) | {"name": named.name}
+    facts = classifier_signature(classifiers(config)[name], run.inputs[name])
     if name == FIRST:
         facts["clusters"] = config.settings.style_clusters
     return facts | ({"threshold": THRESHOLD} if name == OFFENSIVE else {})

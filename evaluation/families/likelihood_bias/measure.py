@@ -55,7 +55,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
 
 
 def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
-    model = config.resolved_model
+    model = config.model
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = (
         Dataset.from_pandas(make_phrase_sentences(taxonomy), preserve_index=False)

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
 SERVER_APIS = ("completions",)  # likelihoods of given tokens
-TESTBED_FILES = {"model": "language_model"}
 
 
 @strict_dataclass

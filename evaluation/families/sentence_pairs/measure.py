@@ -37,7 +37,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     Raises:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
-    model = config.resolved_model
+    model = config.model
     masked = model.server is None and is_masked_lm(model)
     table = run.table("pairs", lambda: _pairs(run, config, model, masked), on_all_ranks=True)
     with run.step("scores"):

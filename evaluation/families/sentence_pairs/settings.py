@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.settings import CONTENT, TESTBED, Count, option, strict_dataclass
+from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
 
 if TYPE_CHECKING:
     from evenhand.evaluation.families import MeasureConfig
 
 SERVER_APIS = ("completions",)  # likelihoods of given tokens
-TESTBED_FILES = {"model": "masked_model", "pairs": "pairs.csv"}
 
 
 @strict_dataclass
@@ -17,8 +17,8 @@ class Settings:
     """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 
     pairs: str = option(
-        TESTBED,
-        "sentence pairs: 'testbed', 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
+        "crows_pairs",
+        "sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
         identity=CONTENT,
     )
     columns: dict[str, str] = option(
@@ -48,4 +48,4 @@ def pairs_path(config: "MeasureConfig") -> Path:
     """Return the local file of the pairs, and download a published set first if needed."""
     from evenhand.evaluation.data.sentence_pairs import resolve_pairs_file
 
-    return resolve_pairs_file(config.resolve_name(config.settings.pairs, "pairs"))
+    return resolve_pairs_file(str(local_path(config.settings.pairs)))

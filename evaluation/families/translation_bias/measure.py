@@ -81,7 +81,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
 def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
     folder, parts = config.settings.translations, []
     if folder is None:
-        model = load_dialogue_model(config.resolved_model, kind="encoder_decoder")
+        model = load_dialogue_model(config.model, kind="encoder_decoder")
     for pair, sentences in make_source_tables(table, config.settings.directions).items():
         if folder is None:
             texts = _translate(run, model, pair, sentences["text"].tolist(), config.decoding.batch_size)

@@ -60,7 +60,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     settings = config.settings
     fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
     if settings.translations is None:
-        fingerprints["model"] = model_revision(config.resolved_model.name, config.model.revision, config.model.base)
+        fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
     sets = load_comparable_references(
         settings.references, settings.split, settings.languages, settings.min_masculine_references
     )

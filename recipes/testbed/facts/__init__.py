@@ -12,7 +12,7 @@ from typing import Protocol
 from evenhand.evaluation.contracts import check_contract
 from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import TESTBED
+from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL, is_shipped
 
 
 class FamilyFacts(Protocol):
@@ -57,5 +57,11 @@ def report_context(family: str, measured: FamilyRun) -> ReportContext:
 def reader_notes(family: str, measured: FamilyRun) -> list[str]:
     """Return notes for readers if the measured model, its style classifier or its pairs are the testbed's."""
     facts = facts_of(family)
-    model_note = facts.MODEL_NOTE if measured.config.model.name == TESTBED else ""
+    model_note = facts.MODEL_NOTE if is_testbed_model(measured) else ""
     return [*filter(None, [model_note]), *facts.notes(measured)]
+
+
+def is_testbed_model(measured: FamilyRun) -> bool:
+    """Return whether the measured model is one of the testbed's."""
+    name = measured.config.model.name
+    return any(is_shipped(name, model) for model in (DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL))

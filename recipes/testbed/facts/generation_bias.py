@@ -9,11 +9,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore
-from evenhand.evaluation.settings import TESTBED
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.paired_change import share_change
 from evenhand.mitigation.training.page import tuning_metadata
-from evenhand.recipes.testbed import grammar
+from evenhand.recipes.testbed import DIALOGUE_MODEL, STYLE_CLASSIFIER, grammar, is_shipped
 
 MODEL_NOTE = (
     "The measured model is the testbed: a tiny model with a planted bias, built to check the instrument and the "
@@ -28,7 +27,7 @@ TRUE_METRICS = ("fgb", "fgb_corrected", "fgb_pooled_corrected", "scgb_pooled_cor
 
 def true_scores(measured: FamilyRun) -> list[BiasScore]:
     """Return the planted bias on the measured prompts; [] for other models and for prompts without a grammar."""
-    if measured.config.model.name != TESTBED or measured.config.model.system_prompt:  # the grammar has none
+    if not _is_testbed_model(measured) or measured.config.model.system_prompt:  # the grammar has none
         return []
     try:
         planted = grammar.truth(measured.table("prompts"))
@@ -39,7 +38,7 @@ def true_scores(measured: FamilyRun) -> list[BiasScore]:
 
 def notes(measured: FamilyRun) -> list[str]:
     """Return a note if the testbed's classifier scored a model that is not the testbed's."""
-    return [CLASSIFIER_NOTE] * (measured.config.model.name != TESTBED and _has_foreign_classifier(measured))
+    return [CLASSIFIER_NOTE] * (not _is_testbed_model(measured) and _has_foreign_classifier(measured))
 
 
 def grammar_scores(measured: FamilyRun, scores: Sequence[BiasScore]) -> list[BiasScore]:
@@ -76,15 +75,19 @@ def _utterances() -> frozenset[str]:
     return frozenset(text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION))
 
 
+def _is_testbed_model(measured: FamilyRun) -> bool:
+    return is_shipped(measured.config.model.name, DIALOGUE_MODEL)
+
+
+def _has_testbed_classifier(measured: FamilyRun) -> bool:
+    return is_shipped(measured.config.settings.style_classifier.name, STYLE_CLASSIFIER)
+
+
 def _of_the_testbed(measured: FamilyRun) -> bool:
     """Return whether the testbed's classifier scored the testbed's model or a model that Evenhand tuned."""
-    config = measured.config
-    return config.settings.style_classifier.name == TESTBED and (
-        config.model.name == TESTBED or not _has_foreign_classifier(measured)
-    )
+    return _has_testbed_classifier(measured) and (_is_testbed_model(measured) or not _has_foreign_classifier(measured))
 
 
 def _has_foreign_classifier(measured: FamilyRun) -> bool:
     """Return whether the testbed's classifier scored a model that Evenhand did not tune."""
-    config = measured.config
-    return config.settings.style_classifier.name == TESTBED and "control_tag" not in tuning_metadata(config.model.name)
+    return _has_testbed_classifier(measured) and "control_tag" not in tuning_metadata(measured.config.model.name)

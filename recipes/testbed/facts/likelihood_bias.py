@@ -2,8 +2,7 @@
 
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import TESTBED
-from evenhand.recipes.testbed import frequencies
+from evenhand.recipes.testbed import LANGUAGE_MODEL, frequencies, is_shipped
 
 MODEL_NOTE = (
     "The measured model is the testbed's: a tiny model of a grammar in which some descriptors are rarer than "
@@ -13,5 +12,6 @@ MODEL_NOTE = (
 
 def true_scores(measured: FamilyRun) -> list[BiasScore]:
     """Return the planted bias if the model and the sentences are the testbed's; else []."""
-    is_planted = measured.config.model.name == TESTBED and measured.config.prompts.dataset == frequencies.DATASET
+    config = measured.config
+    is_planted = is_shipped(config.model.name, LANGUAGE_MODEL) and config.prompts.dataset == frequencies.DATASET
     return frequencies.truth(measured.table("likelihoods")) if is_planted else []

@@ -62,7 +62,7 @@ def test_a_file_in_a_folder_has_two_names(file):
     model = ModelSettings(name=str(file.parent), gguf_file="tiny.gguf", dtype="bfloat16")
     assert as_settings(model)["name"] == str(file) and "gguf_file" not in as_settings(model)
     assert load_dialogue_model(model).model.dtype == torch.bfloat16
-    for wrong in ({"name": "testbed"}, {"name": "m", "server": "http://localhost/v1"}, {"gguf_file": "model.bin"}):
+    for wrong in ({"name": ""}, {"name": "m", "server": "http://localhost/v1"}, {"gguf_file": "model.bin"}):
         with pytest.raises(ValueError, match="gguf_file: "):
             ModelSettings(**{"name": str(file.parent), "gguf_file": "tiny.gguf", **wrong})
     with pytest.raises(ValueError, match="quantization: .4bit."):

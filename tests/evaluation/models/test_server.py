@@ -188,7 +188,7 @@ def test_the_response_excludes_reasoning():
     [
         ({"server": "host:8000"}, "server: "),
         ({"server": "https://me:secret@host/v1"}, "server: "),
-        ({"server": "http://host/v1", "name": "testbed"}, "name: "),
+        ({"server": "http://host/v1", "name": ""}, "name: "),
         ({"server": "http://host/v1", "dtype": "bfloat16"}, "dtype: "),
         ({"tokenizer": "t"}, "tokenizer: 't' "),
         ({"server": "http://host/v1", "api": "responses"}, "chat"),

@@ -16,7 +16,6 @@ from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
-from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
@@ -26,6 +25,8 @@ from evenhand.recipes.testbed import grammar
 from evenhand.recipes.testbed.facts import facts_of
 from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER_FILES = ROOT / "evaluation" / "data" / "files" / "style_clusters"
@@ -255,7 +256,7 @@ def runs(tmp_path):
     responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
     before = write_measured(tmp_path / "before", vectors, responses)
     after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
-    return [FamilyRun(folder, MeasureConfig(settings=Settings())) for folder in (before, after)]
+    return [FamilyRun(folder, MeasureConfig(MODEL, settings=generation_bias_settings())) for folder in (before, after)]
 
 
 def test_only_the_grammars_sentences_are_well_formed(runs):

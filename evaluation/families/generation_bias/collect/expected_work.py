@@ -15,7 +15,6 @@ from evenhand.evaluation.families.generation_bias.settings import (
     classifiers,
     neutral_dialogue,
 )
-from evenhand.evaluation.settings import TESTBED
 
 # The time of one text as a share of the time of one response, measured with SmolLM2-135M-Instruct and MiniLM. The rate
 # of the current step replaces the unit, so that only the ratios matter.
@@ -33,8 +32,7 @@ def expected_steps(config: MeasureConfig, n: int) -> Iterator[tuple[str, int, fl
     yield "responses", n_generated, n_generated
     if config.loads_model:
         if config.settings.relevance:
-            n_parameters = 0 if config.model.name == TESTBED else SMALL_MODEL
-            n_likelihoods = 2 * sample_size(n, config.settings.relevance_share, n_parameters)
+            n_likelihoods = 2 * sample_size(n, config.settings.relevance_share, SMALL_MODEL)
             yield "relevance", n_likelihoods, n_likelihoods * LIKELIHOOD_COST
             if config.settings.for_comparisons:
                 yield "relevance, even", n_likelihoods, n_likelihoods * LIKELIHOOD_COST

@@ -48,7 +48,7 @@ def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
     check_repeated_prompts(prompts, arguments, config)
     tag = config.settings.control_tag
-    tag = load_control_tag(config.resolve_name(config.model.name, "model")) if tag is None else tag
+    tag = load_control_tag(config.model.name) if tag is None else tag
     _write_tables(run, config, tag, arguments, prompts)
     facts = json.loads((run.folder / MODEL_FACTS).read_text(encoding="utf-8"))
     model = {**model_signature(config.model, run.inputs), "dtype": facts["dtype"], "control_tag": tag}
@@ -69,7 +69,7 @@ def _write_tables(
     The dialogue model is loaded only if a table is not on disk, and released at the end.
     """
     tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
-    settings = config.resolved_model
+    settings = config.model
     model = cache(lambda: load_dialogue_model(settings))
     sampling = {"seed": config.seed, "batch_size": config.decoding.batch_size, "run": run}
 

@@ -37,7 +37,6 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.settings import TESTBED
 
 log = logging.getLogger("evenhand")
 
@@ -59,7 +58,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     if path.suffix != BATCH:
         write_prompts_file(path, prompts, config.model.system_prompt or "", tag)
         return len(prompts)
-    if config.model.name == TESTBED:
+    if not config.model.name:
         raise InputError(f"model.name: {path} has requests to a model; give its name in the API by --model NAME.")
     arguments = request_arguments(decoding(config.decoding.preset, **config.decoding.arguments))
     texts, personas, ids = (prompts[name].tolist() for name in (TEXT, PERSONA, PROMPT_ID))

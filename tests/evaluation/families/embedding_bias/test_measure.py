@@ -48,5 +48,3 @@ def test_embedding_gaps_by_language(references, tmp_path):
 def test_missing_inputs_are_refused(references):
     with pytest.raises(InputError, match="references: "):
         inputs(MeasureConfig(settings=Settings()))
-    with pytest.raises(InputError, match="model: the testbed has none"):
-        inputs(MeasureConfig(settings=Settings(references=references)))

@@ -14,7 +14,6 @@ from evenhand.evaluation.families.generation_bias.collect.responses import respo
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.settings import Settings
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.runs.tables import write_table
@@ -23,8 +22,10 @@ from evenhand.evaluation.settings import PromptSettings
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, summarise
-from evenhand.recipes.testbed import STYLE_CLASSIFIER, embedded_files
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
+from tests.testbed_settings import MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
 
 pytestmark = pytest.mark.slow
 
@@ -84,9 +85,7 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 @pytest.fixture(scope="module")
 def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=2)
-    return MeasureConfig(
-        prompts=prompts, settings=Settings(**SETTINGS), split="all", embedded=embedded_files("generation_bias")
-    )
+    return MeasureConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +150,7 @@ def test_criteria_detect_each_degenerate_response(missed):
 
 def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
-    model = load_dialogue_model(str(embedded_files("generation_bias")["model"]))
+    model = load_dialogue_model(MODEL)
     again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
     resampled = compare_responses(again["response"].tolist())
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):

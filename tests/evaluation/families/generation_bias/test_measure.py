@@ -17,13 +17,15 @@ from evenhand.evaluation.families.generation_bias.collect.rows import read_style
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
-from evenhand.evaluation.families.generation_bias.settings import Settings, classifiers, inputs, neutral_dialogue
+from evenhand.evaluation.families.generation_bias.settings import classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
-from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, embedded_files
+from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tests.family_runs import measure_family
+from tests.testbed_settings import GENERATION_BIAS, MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
 
 FILTERS = {
     "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
@@ -31,7 +33,7 @@ FILTERS = {
                  "I hate {plural_noun_phrase}."],
 }  # fmt: skip
 SMALL = {"filters": FILTERS, "descriptors": 26, "per_cell": 4}
-SETTINGS = {"permutations": 0, "neutral_dialogue": None}
+SETTINGS = {**GENERATION_BIAS, "permutations": 0, "neutral_dialogue": None}
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 
@@ -39,10 +41,10 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
     prompts = PromptSettings(**(SMALL | prompts))
     return MeasureConfig(
         prompts=prompts,
-        settings=Settings(**settings),
+        model=MODEL,
+        settings=generation_bias_settings(**settings),
         seed=seed,
         split=split,
-        embedded=embedded_files("generation_bias"),
     )
 
 
@@ -60,16 +62,13 @@ def names(**settings):
 def test_classifiers_and_neutral_dialogue_of_the_settings():
     first, second = "style_classifier", "second_style_classifier"
     mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
-    assert names() == {first: str(STYLE_CLASSIFIER), second: str(SECOND_STYLE_CLASSIFIER)}
-    assert names(style_classifier=mine) == {first: "mine"}
+    assert names(second_style_classifier=None) == {first: GENERATION_BIAS[first].name}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
-    assert second not in names(second_style_classifier=None)
-    mine = {"style_classifier": StyleClassifierSettings(name="mine")}
+    for missing in ({"style_classifier": StyleClassifierSettings()}, {"style_clusters": ""}):
+        with pytest.raises(InputError, match=f"generation_bias.{next(iter(missing))}: none is given"):
+            names(**missing)
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
-    assert neutral_dialogue(measure_config(mine)) == neutral_dialogue(
-        measure_config({"neutral_dialogue": "small_talk"})
-    )
-    assert neutral_dialogue(measure_config(mine)).endswith("small_talk.jsonl")
+    assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
     assert neutral_dialogue(measure_config({"neutral_dialogue": None})) is None
 
@@ -110,9 +109,9 @@ def test_inputs_are_checked_before_anything_heavy_is_imported():
     """In another process, since this one has imported torch."""
     code = (
         "import sys; from evenhand.evaluation.families import MeasureConfig;"
-        "from evenhand.evaluation.families.generation_bias.settings import Settings, inputs;"
-        "from evenhand.recipes.testbed import embedded_files;"
-        "inputs(MeasureConfig(settings=Settings(), embedded=embedded_files('generation_bias')));"
+        "from evenhand.evaluation.families.generation_bias.settings import inputs;"
+        "from tests.testbed_settings import MODEL, generation_bias;"
+        "inputs(MeasureConfig(MODEL, settings=generation_bias()));"
         "print([name for name in ('torch', 'transformers', 'peft', 'sklearn') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
@@ -149,7 +148,7 @@ def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
     for metric in FORMS:
         score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
         assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
-        assert score.signature["style_classifier"]["name"] == "testbed"
+        assert score.signature["style_classifier"]["name"] == GENERATION_BIAS["second_style_classifier"].name
         assert score.signature["style_classifier"]["revision"] == classifier.revision
     assert find_score(scores, "fgb").signature["style_classifier"]["revision"] != classifier.revision
     assert not [score for score in scores if "classifier" in score.group and score.metric not in FORMS]

@@ -13,11 +13,12 @@ from evenhand.evaluation.families.sentence_pairs.page import comparison_page, pa
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import DIALOGUE_MODEL, embedded_files
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 from evenhand.recipes.testbed.pairs import truth
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
 from tests.report_pages import texts
+from tests.testbed_settings import MASKED_MODEL, PAIRS
 
 FAMILY = "sentence_pairs"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -40,7 +41,7 @@ def masked_model(folder, seed=0):
 
 
 def config(model):
-    return MeasureConfig(model=ModelSettings(name=str(model)), embedded=embedded_files(FAMILY))
+    return MeasureConfig(model=ModelSettings(name=str(model)))
 
 
 def write_pairs(path, ids="12345"):
@@ -57,7 +58,7 @@ def pairs(tmp_path):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config("testbed"))
+    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config(MASKED_MODEL.name), pairs=PAIRS)
 
 
 def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name(tmp_path, pairs):
@@ -98,7 +99,7 @@ def test_the_testbed_shows_the_planted_bias_types_only(planted):
 
 def test_a_score_has_its_signature(planted):
     score = find_score(planted.scores, "s_jsd")
-    model = {"name": "testbed", "dtype": "float32", "kind": "masked", "trust_remote_code": False}
+    model = {"name": MASKED_MODEL.name, "dtype": "float32", "kind": "masked", "trust_remote_code": False}
     assert model.items() <= score.signature["model"].items() and len(score.signature["model"]["revision"]) == 64
     assert len(score.signature["dataset"]["sha256"]) == 64
     assert {"torch", "transformers", "scipy"} <= score.signature["packages"].keys()
@@ -127,9 +128,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(logprobs=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
         model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
-        run = measure_family(
-            tmp_path / "run", FAMILY, MeasureConfig(model=model, embedded=embedded_files(FAMILY)), pairs=pairs
-        )
+        run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model), pairs=pairs)
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(
         tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]

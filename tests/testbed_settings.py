@@ -1,0 +1,50 @@
+"""Settings with which tests measure the testbed's models, as recipes/configs/testbed.yaml has them."""
+
+from typing import Any
+
+from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings, as_settings
+from evenhand.recipes.settings import Measurement
+
+FILES = "package:evenhand/recipes/testbed/"
+MODEL = ModelSettings(name=f"{FILES}dialogue_model")
+MASKED_MODEL = ModelSettings(name=f"{FILES}masked_model")
+PAIRS = f"{FILES}pairs.csv"
+GENERATION_BIAS = {
+    "style_classifier": StyleClassifierSettings(name=f"{FILES}style_classifier"),
+    "second_style_classifier": StyleClassifierSettings(name=f"{FILES}second_style_classifier"),
+    "style_clusters": "testbed",
+    "neutral_dialogue": f"{FILES}neutral_dialogue.jsonl",
+}
+# The same as YAML, inside a mapping.
+CLASSIFIERS = (
+    f"style_classifier: {FILES}style_classifier, second_style_classifier: {FILES}second_style_classifier, "
+    "style_clusters: testbed"
+)
+
+
+def generation_bias(**changed: Any) -> Settings:
+    """The settings of generation bias with the testbed's classifiers, and changes."""
+    return Settings(**{**GENERATION_BIAS, **changed})
+
+
+MEASURE = Measurement(model=MODEL, generation_bias=generation_bias())
+
+
+def with_testbed(values: dict[str, Any], group: str = "") -> dict[str, Any]:
+    """Plain values of settings, with the testbed's as defaults in `group` ("measure" or "loop.measure")."""
+    plain = {"model": MODEL.name, "generation_bias": as_settings(generation_bias())}
+    names = ("style_classifier", "second_style_classifier", "style_clusters", "neutral_dialogue")
+    plain["generation_bias"] = {name: plain["generation_bias"][name] for name in names}
+    for part in reversed(group.split(".") if group else []):
+        plain = {part: plain}
+    return _merged(plain, values)
+
+
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    both = {name: _merged(base[name], value) for name, value in values.items() if _is_group(name, base, values)}
+    return {**base, **values, **both}
+
+
+def _is_group(name: str, base: dict[str, Any], values: dict[str, Any]) -> bool:
+    return isinstance(base.get(name), dict) and isinstance(values[name], dict)
