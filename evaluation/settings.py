@@ -3,11 +3,11 @@
 This module imports no slow libraries, because `--help` imports it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -25,6 +25,7 @@ PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from t
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Annotated[Path, Field(strict=False)]  # path of a file or folder; not strict because YAML paths are text
+SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -109,9 +110,6 @@ class ModelSettings(CheckpointSettings):
     )
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
     concurrency: Count = option(16, "concurrent requests to the server", identity=False)
-    gguf_file: str | None = option(
-        None, "GGUF file in the folder or hub repository of name; the same as NAME/FILE.gguf", omit_if_null=True
-    )
     tokenizer: str | None = option(
         None,
         "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name",
@@ -119,47 +117,24 @@ class ModelSettings(CheckpointSettings):
     )
 
     def __post_init__(self) -> None:
-        """Check that the fields can be combined.
-
-        Raises:
-            InputError: gguf_file cannot be used, or quantization is set for a GGUF file; the server's URL is invalid or
-                contains credentials; tokenizer is set for a loaded model; or a served model has no name, or a field
-                that is only for loaded models.
-        """
+        """Raise InputError for an invalid address, and for fields that a loaded or a served model does not use."""
         CheckpointSettings.__post_init__(self)
-        if self.gguf_file is not None:
-            if self.server is not None or not self.name or not is_gguf(self.gguf_file):
-                raise InputError(
-                    f"gguf_file: {self.gguf_file!r} must end with .gguf and lie in the folder or hub repository that "
-                    "name gives; leave it out otherwise."
-                )
-            self.name, self.gguf_file = f"{self.name.rstrip('/')}/{self.gguf_file}", None
-        if self.quantization is not None and self.server is None and is_gguf(self.name):
-            raise InputError(
-                f"quantization: {self.quantization!r}; a GGUF file is dequantized to dtype: leave quantization out."
-            )
-        if self.server is None and self.tokenizer is not None:
-            raise InputError(
-                f"tokenizer: {self.tokenizer!r} is for served models only; give model.server too, or leave this out."
-            )
         if self.server is None:
+            if self.quantization is not None and is_gguf(self.name):
+                raise InputError(f"quantization: {self.quantization!r}; a GGUF file is dequantized to dtype; omit it.")
+            if self.tokenizer is not None:
+                raise InputError(f"tokenizer: {self.tokenizer!r} is for served models only; give model.server, too.")
             return
-        try:
-            url, _ = urlsplit(self.server), urlsplit(self.server).port
-        except ValueError as error:  # a port above 65535, a broken IPv6 address
-            raise InputError(f"server: {self.server!r} is no address of a server: {error}.") from None
-        if url.scheme not in ("http", "https") or not url.hostname or url.query or "@" in url.netloc:
+        if not SERVER_URL.fullmatch(self.server):
             raise InputError(
                 "server: the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
                 "EVENHAND_API_KEY if the server needs a key."
             )
         if not self.name:
             raise InputError(f"name: give the name of the model on {self.server}, --model NAME.")
-        defaults = CheckpointSettings()
-        names = [field.name for field in fields(CheckpointSettings) if field.name not in ("name", "revision")]
-        names.append("adapter_strength")
-        changed = next((name for name in names if getattr(self, name) != getattr(defaults, name, None)), None)
-        if changed:
+        loaded = CheckpointSettings(name=self.name, revision=self.revision)
+        names = [*vars(loaded), "adapter_strength"]
+        if changed := next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None):
             raise InputError(f"{changed}: the server {self.server} determines how its model runs; leave this out.")
 
 
@@ -188,16 +163,11 @@ class StyleClassifierSettings(CheckpointSettings):
     )
 
     def __post_init__(self) -> None:
-        """Check that the fields can be combined.
-
-        Raises:
-            InputError: a judge has no server, no name, or a field that is only for checkpoints.
-        """
+        """Raise InputError if a judge has no server, no name, or a field that is only for checkpoints."""
         CheckpointSettings.__post_init__(self)
         if self.judge is not None:
             if self.judge.server is None:
-                used = ", ".join(field.name for field in fields(JudgeSettings) if field.name != "server")
-                raise InputError(f"judge.server: a judge ({used}) needs one; give http://HOST:PORT/v1, and the model.")
+                raise InputError("judge.server: a judge needs one; give http://HOST:PORT/v1, and its model as name.")
             checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
             ModelSettings(**checkpoint, server=self.judge.server)
 

