@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, has_same_prompts, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT
@@ -28,7 +28,6 @@ from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.measure import SCORES, write_results
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
-from evenhand.recipes.testbed.facts import facts_of, report_context
 
 
 def compare(settings: CompareSettings) -> None:
@@ -102,8 +101,7 @@ def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyR
         rows = read_styled_run(before.folder), read_styled_run(after.folder)
         if has_same_prompts(*rows):  # the comparison below rejects different prompts
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
-    scores = families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
-    return [*scores, *facts_of(name).grammar_differences(before, after)]
+    return families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
 
 
 def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
@@ -125,12 +123,12 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
     page = families.page_of(name).comparison_page
     if name != FAMILY:
-        return page(before, after, changes, report_context(name, before))
-    context, model = report_context(name, before), after.config.model.name
+        return page(before, after, changes, ReportContext())
+    model = after.config.model.name
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
-    report = page(before, after, changes, replace(context, notes=[*context.notes, *filter(None, [note])]))
+    report = page(before, after, changes, ReportContext(notes=[note] if note else []))
     has_plan = settings.labels and _plan_applies(settings) and after.config.settings.resampling.exponents is None
     strength = after.config.model.adapter_strength
     left = _remaining_share(settings, changes) if strength in (None, 1) else math.nan

@@ -1,13 +1,13 @@
 """The command `measure`: scores of a model and a report for each family of metrics."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import families
-from evenhand.evaluation.families import FamilyRun, MeasureConfig
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.runs import processes
@@ -19,7 +19,6 @@ from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config
-from evenhand.recipes.testbed.facts import facts_of, report_context
 
 log = logging.getLogger("evenhand")
 
@@ -44,7 +43,7 @@ def measure(settings: MeasureSettings) -> None:
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
             scores[name] = families.measure_of(name).measure(of_family, config[name])
-        processes.on_rank_zero(lambda: _finish(settings, run, config, scores))
+        processes.on_rank_zero(lambda: _finish(settings, run, [score for found in scores.values() for score in found]))
 
 
 def _check_decoding(settings: MeasureSettings) -> None:
@@ -57,18 +56,9 @@ def _check_decoding(settings: MeasureSettings) -> None:
         resolve_device(settings.model.device)
 
 
-def _finish(
-    settings: MeasureSettings,
-    run: Run | None,
-    config: Mapping[str, MeasureConfig],
-    scores: Mapping[str, list[BiasScore]],
-) -> None:
+def _finish(settings: MeasureSettings, run: Run | None, scores: Sequence[BiasScore]) -> None:
     """Write the scores and reports of a run, and print the reports; `run` is None if the run is finished already."""
-    all_scores = []
-    for name, of_family in scores.items():
-        measured = FamilyRun(settings.output_dir, config[name])
-        all_scores += [*of_family, *facts_of(name).grammar_scores(measured, of_family)]
-    files = write_results(run, settings, all_scores, pages, show_responses)
+    files = write_results(run, settings, scores, pages, show_responses)
     if run is not None:
         rows = sorted(run.folder.glob("*.parquet"))
         run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
@@ -105,7 +95,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     reports = {}
     for name in dict.fromkeys(settings.metrics):
         measured = FamilyRun(settings.output_dir, measure_config(settings, name))
-        reports[name] = families.page_of(name).page(measured, report_context(name, measured))
+        reports[name] = families.page_of(name).page(measured, ReportContext())
     if FAMILY in reports:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
         page = reports[FAMILY]

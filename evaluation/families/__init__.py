@@ -62,11 +62,6 @@ class MeasureConfig:
         """Whether the measurement loads the model. If not, scores that need the model's weights are omitted."""
         return self.responses is None and self.model.server is None
 
-    @property
-    def resolved_model(self) -> ModelSettings:
-        """The model's settings."""
-        return self.model
-
     def scored_model(self) -> dict[str, str]:
         """Return fingerprints, by name, of the loaded or served model that computes likelihoods of sentences.
 

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
@@ -29,12 +28,11 @@ from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.plans import Plan
-from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, measure_config
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 from evenhand.recipes.sweep.tables import text
-from evenhand.recipes.testbed.facts import reader_notes
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -47,7 +45,6 @@ MONITORED_METRIC = "scgb_pooled_corrected"
 # column: (metric of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {
     "parroting_change": ("parroting_difference", 0),
-    "well_formed_change": ("well_formed_difference", 0),
     "relevance_kept": ("relevance_kept", 0),
     "relevance_within_template_kept": ("relevance_within_template_kept", 0),
     "style_drift": ("style_drift", 0),
@@ -199,14 +196,12 @@ def write_report(
     path = folder / f"{POINTS}.parquet"
     points = points.assign(**{name: points[name].map(str, na_action="ignore") for name in mixed_columns})
     write_table(path, points)
-    before = plans[0].before
-    base = FamilyRun(before, measure_config(read_settings(before, "before")[0], FAMILY))
     measurement = settings.measure if isinstance(settings, LoopSettings) else settings.loop.measure
     description = {
         "title": title,
         "base_model": measurement.model.name,
         "swept": swept,
-        "notes": [*_base_notes(plans), *reader_notes(FAMILY, base)],
+        "notes": _base_notes(plans),
         "links": [asdict(link) for link in _links(folder, plans, points, swept)],
     }
     write_json(folder / SWEEP, description)

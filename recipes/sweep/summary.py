@@ -26,8 +26,8 @@ from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 METHOD, DECODING, SEED = "method", "decoding", "seed"
 # Fractions of pooled FGB* removed, 1 = all of it. A point has a 95 % interval of each in `<name>_low`, `<name>_high`.
 REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
-# Changes from the base model with intervals: relative, except for the shares `parroting` and `well_formed`.
-CHANGES = ("perplexity_change", "distinct_2_change", "length_change", "parroting_change", "well_formed_change")
+# Changes from the base model with intervals: relative, except for the share `parroting`.
+CHANGES = ("perplexity_change", "distinct_2_change", "length_change", "parroting_change")
 # Quality of the responses in comparison with the base model's, with intervals.
 RESPONSE_QUALITY = (
     *("relevance_kept", "relevance_within_template_kept"),

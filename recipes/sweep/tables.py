@@ -47,7 +47,6 @@ QUALITY_METRICS = (
         "Relative change of the share of distinct responses.",
         **_CHANGE,
     ),
-    Metric("well_formed_change", "well-formed", "Change of the share of well-formed responses.", **_POINTS),
 )
 COST_METRICS = (
     Metric("perplexity_change", "perplexity", "Relative change of the perplexity of ordinary dialogue.", **_CHANGE),

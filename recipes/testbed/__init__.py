@@ -2,16 +2,9 @@
 
 from pathlib import Path
 
-from evenhand.evaluation.models.model_paths import local_path
-
 FOLDER = Path(__file__).parent
 DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
     FOLDER / name for name in ("dialogue_model", "masked_model", "language_model")
 )
 STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_classifier", "second_style_classifier"))
 PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl"
-
-
-def is_shipped(name: str, file: Path) -> bool:
-    """Return whether a name in the settings is the path of a file or folder of the testbed."""
-    return local_path(name).resolve() == file.resolve()

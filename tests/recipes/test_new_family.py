@@ -76,7 +76,6 @@ from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.plans import named_folders, plan_decodings
 from evenhand.recipes.experiment import check_stages
 from evenhand.recipes.settings import measure_config
-from evenhand.recipes.testbed.facts import facts_of
 
 quiet = ["--report_to", "none", "--quiet"]
 for run, letters in (("before", "e"), ("after", "et")):
@@ -88,7 +87,6 @@ assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) ==
 loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,vowel_share"})
 measured = read_settings("measure", overrides={"model": "testbed", "metrics": "vowel_share"})
 config = measure_config(measured, "vowel_share")
-assert facts_of("vowel_share").true_scores(FamilyRun(Path("before"), config)) == []
 plans = plan_decodings(loop, "exchange", named_folders(Path("loop")))
 check_stages(plans)
 after = next(stage.settings for stage in plans[0].stages if stage.folder == plans[0].after)

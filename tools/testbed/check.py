@@ -25,7 +25,6 @@ from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleCla
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
 from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER, frequencies, grammar, pairs
-from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
 from tools.testbed.masked import masked_batches
 
@@ -96,6 +95,13 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     }
     vectors = style_vectors(classifier, style_posteriors()[0])
     return numbers | _classifier_numbers("classifier", vectors, is_held_out)
+
+
+def well_formed(measured: StyledRun) -> np.ndarray:
+    """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
+    known = {text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)}
+    pairs = zip(measured.responses, measured.prompts[DESCRIPTOR], strict=True)
+    return np.array([text in known or text.replace(d, grammar.MENTION) in known for text, d in pairs], bool)
 
 
 def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:

@@ -58,14 +58,6 @@ QUALITY = (
         better="higher",
     ),
     Metric(
-        "well_formed",
-        "well-formed",
-        "Share of responses that the testbed’s grammar can produce.",
-        **_SHARE,
-        decimals=1,
-        better="higher",
-    ),
-    Metric(
         "perplexity",
         "perplexity on neutral dialogue",
         "Perplexity of ordinary dialogue that names no descriptor.",

@@ -1,7 +1,6 @@
 """The grammar's truth is computed by hand here, and its samples and nouns are compared with it."""
 
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,19 +13,14 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.facts import facts_of
-from evenhand.recipes.testbed.facts.generation_bias import well_formed
 from tests.measured_runs import write_measured
-from tests.testbed_settings import MODEL
-from tests.testbed_settings import generation_bias as generation_bias_settings
+from tools.testbed.check import well_formed
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER_FILES = ROOT / "evaluation" / "data" / "files" / "style_clusters"
@@ -244,34 +238,12 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
     assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()
 
 
-FAMILY = "generation_bias"
-
-
-@pytest.fixture
-def runs(tmp_path):
+def test_only_the_grammars_sentences_are_well_formed(tmp_path):
     utterances = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
     plain = next(text for text in utterances if grammar.MENTION not in text)
     mention = next(text for text in utterances if grammar.MENTION in text)
-    vectors = np.full((4, 3), 1 / 3)
     responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
-    before = write_measured(tmp_path / "before", vectors, responses)
-    after = write_measured(tmp_path / "after", vectors, ["salad", "", plain + " salad", ""])
-    return [FamilyRun(folder, MeasureConfig(MODEL, settings=generation_bias_settings())) for folder in (before, after)]
-
-
-def test_only_the_grammars_sentences_are_well_formed(runs):
-    run = read_styled_run(runs[0].folder)
+    run = read_styled_run(write_measured(tmp_path / "run", np.full((4, 3), 1 / 3), responses))
     assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
-    (share,) = facts_of(FAMILY).grammar_scores(runs[0], [])
-    assert (share.metric, share.value, share.n) == ("well_formed", 0.25, 4)
-    (change,) = facts_of(FAMILY).grammar_differences(*runs)
-    assert (change.metric, change.value) == ("well_formed_difference", -0.25)
     write_table(run.folder / "prompts.parquet", run.prompts.assign(descriptor="left-handed"))
     assert well_formed(read_styled_run(run.folder)).tolist() == [True, True, False, False]
-
-
-def test_other_models_and_families_have_none(runs):
-    other = replace(runs[0], config=replace(runs[0].config, model=ModelSettings(name="some/model")))
-    facts = facts_of(FAMILY)
-    assert facts.grammar_scores(other, []) == [] and facts.grammar_differences(runs[0], other) == []
-    assert facts_of("likelihood_bias").grammar_scores(runs[0], []) == []
