@@ -29,7 +29,6 @@ from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.configs import config_file
 from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
-from evenhand.recipes.preflight import check_before_loading
 from evenhand.recipes.settings import COMMANDS, POSITIONAL
 
 log = logging.getLogger("evenhand")
@@ -97,7 +96,6 @@ def _run(arguments: Sequence[str]) -> int:
         log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
         if reason := let_waiting_threads_sleep():
             log.info("%s", reason)
-    check_before_loading(command, settings)
     status = run_command(command, settings)
     processes.shut_down()
     return status

@@ -2,14 +2,15 @@
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import rejects_tuning
+from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import rejects_tuning, unknown_name
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.runs.files import write_json
@@ -25,8 +26,7 @@ from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
-from evenhand.recipes.finished_runs import read_settings
-from evenhand.recipes.preflight import find_clusters
+from evenhand.recipes.finished_runs import read_settings, split_warnings
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
@@ -40,9 +40,12 @@ def label(settings: LabelSettings) -> None:
     The other tables are the threshold, the threshold plan, the mean bias values, and the target of each descriptor.
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
-    file, clusters = measured.generation_bias.style_clusters, []
+    for warning in split_warnings(measured, settings.responses):
+        log.warning("label: %s", warning)
+    clusters = []
     if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
-        clusters = find_clusters(file, read_styled_run(settings.responses).styles, settings.exclude_clusters)
+        styles = read_styled_run(settings.responses).styles
+        clusters = find_clusters(measured.generation_bias.style_clusters, styles, settings.exclude_clusters)
     with stage("label", settings, {"responses": run_sha256(manifest)}) as run:
         if run is None:
             return
@@ -84,6 +87,19 @@ def label(settings: LabelSettings) -> None:
         log.info(
             "label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), share, threshold.alpha, threshold.beta
         )
+
+
+def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the column indices of the styles in each style cluster of `names`.
+
+    Raises:
+        InputError: a cluster is unknown.
+    """
+    clusters = load_style_clusters(file, styles) if names else {}
+    for name in names:
+        if name not in clusters:
+            raise unknown_name("exclude_clusters", name, clusters)
+    return [clusters[name] for name in names]
 
 
 def _target_weights(run: Run, responses: StyledRun) -> np.ndarray:

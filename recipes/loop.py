@@ -1,31 +1,272 @@
-"""The command `loop`: measure, label, tune, measure again and compare, for each method, with one report."""
+"""The command `loop`: measure, label, tune, measure again and compare, for each method, with one report.
 
+`plan_method` has the stages of one method as settings, so that all settings are checked before the first stage runs.
+"""
+
+import hashlib
+import json
 import logging
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
+from peft import LoraConfig
+
+from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts
+from evenhand.evaluation.families.generation_bias.settings import (
+    FIRST,
+    ComparisonSettings,
+    ResamplingSettings,
+    check_candidates,
+    classifiers,
+    samples,
+)
+from evenhand.evaluation.models.checkpoints import check_strength
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.judge_files import classifier_styles
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.runs import processes
-from evenhand.mitigation.training.checks import default_methods
-from evenhand.recipes.experiment import run
-from evenhand.recipes.plans import named_folders, plan_decodings, refuse_stages_outside
-from evenhand.recipes.settings import FAMILY, LoopSettings, MeasureSettings, measure_config
-from evenhand.recipes.sweep.output import write_report
+from evenhand.evaluation.runs.files import check_links_inside
+from evenhand.evaluation.runs.lock import TRACKERS
+from evenhand.evaluation.runs.run_paths import MANIFEST
+from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
+from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
+from evenhand.recipes.finished_runs import models_with_code
+from evenhand.recipes.label import EXPONENTS, find_clusters
+from evenhand.recipes.launching import run_stages
+from evenhand.recipes.settings import (
+    FAMILY,
+    AblateSettings,
+    CompareSettings,
+    LabelSettings,
+    LoopSettings,
+    Measurement,
+    MeasureSettings,
+    TuneSettings,
+    measure_config,
+)
+from evenhand.recipes.stages import Stage
+from evenhand.recipes.sweep.output import Point, write_report
 
 log = logging.getLogger("evenhand")
+
+# Returns the folder of a stage, given its name in the loop, its command and its settings.
+StageFolders = Callable[[str, str, Any], Path]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of one method with the settings of a loop, in the order they run, and the points that they make."""
+
+    loop: LoopSettings
+    method: str
+    stages: Sequence[Stage]
+    points: Sequence[Point]
 
 
 def loop(settings: LoopSettings) -> None:
     """Run every unfinished stage, then write and print the report of all methods side by side.
 
     Raises:
-        InputError: the prompts cannot be split, or every method was rejected.
+        InputError: a stage cannot be run, or every method was rejected.
     """
     if settings.methods is None:
         model = measure_config(MeasureSettings(**vars(settings.measure)), FAMILY).model
         settings = replace(settings, methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
-    folders = named_folders(settings.output_dir)
-    methods = dict.fromkeys(settings.methods)
-    plans = [plan for method in methods for plan in plan_decodings(settings, method, folders)]
-    processes.on_rank_zero(lambda: refuse_stages_outside(settings.output_dir, plans))
-    refused = run(plans, settings)
-    processes.on_rank_zero(lambda: write_report("Generation bias before and after tuning", settings, plans, refused))
+    plans = [
+        plan_method(settings, method, lambda name, command, of_stage: settings.output_dir / name)
+        for method in dict.fromkeys(settings.methods)
+    ]
+    refused = run_plans(settings, plans)
+    points = [point for plan in plans for point in plan.points]
+    title = "Generation bias before and after tuning"
+    processes.on_rank_zero(lambda: write_report(title, settings, points, refused))
+
+
+def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> Plan:
+    """Return the stages of one method, and its points: one for each decoding.
+
+    All methods share the measurement of the base model and the labels. A method that draws from candidates is measured
+    only with decodings that sample.
+
+    Raises:
+        InputError: the method is unknown, or cannot be used with an adapter's strength.
+    """
+    module, stages = load_method(method), []
+    tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
+
+    def add(name: str, command: str, cls: type, part: Any, needs: Sequence[Path], **of_run: Any) -> Path:
+        of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
+        settings = cls(**{**of_part, **tracked, **of_run})
+        settings = replace(settings, output_dir=stage_folder(name, command, settings))
+        must_show_bias = name.endswith("before") and not loop.allow_no_bias
+        stages.append(Stage(command, settings, tuple(needs), must_show_bias))
+        return settings.output_dir
+
+    def measure(name: str, part: Measurement, *needs: Path, **of_run: Any) -> Path:
+        return add(name, "measure", MeasureSettings, part, needs, seed=loop.seed, show=False, **of_run)
+
+    def measure_before(name: str, part: Measurement) -> Path:
+        compared = replace(part.generation_bias, for_comparisons=True)  # once for all methods and thresholds
+        return measure(name, replace(part, generation_bias=compared))
+
+    trust = {"trust_remote_code": bool(models_with_code(as_settings(loop.measure)))}  # then later stages trust it, too
+    model, before, labels, tuning = loop.measure.model, measure_before("before", loop.measure), None, None
+    needs = (before,)
+    if module.INSTRUCTION:
+        instruction = loop.instruction or module.INSTRUCTION
+        model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
+    else:
+        train = measure("train", _labelled_measurement(loop), *(() if loop.allow_no_bias else needs), split="train")
+        labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train, seed=loop.seed)
+        needs = (labels,)
+    if module.TRAINER:
+        of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}
+        tuning = add(f"{method}/tune", "tune", TuneSettings, loop.tune, needs, **of_run)
+        # The adapter's files name its base and the revision of the base.
+        model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None)
+        needs = (tuning,)
+        if loop.adapter_strength is not None and module.TAGS:
+            raise InputError(
+                f"adapter_strength: {method} also changes embeddings, which have no strength; leave it out."
+            )
+        model = replace(model, adapter_strength=loop.adapter_strength or model.adapter_strength)
+
+    def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
+        # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
+        unscored = replace(measurement.generation_bias, relevance=False)
+        if module.RESAMPLES:
+            exponents = labels / f"{EXPONENTS}.parquet"
+            unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
+        # Other families use no system prompt, and no responses that could be resampled.
+        metrics = [FAMILY] if model.system_prompt or module.RESAMPLES else measurement.metrics
+        tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
+        after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
+        if module.INFERENCE_TAG and loop.measure_without_tag and not subfolder:
+            unscored = replace(unscored, control_tag="", permutations=0)
+            alone = replace(tuned.with_metrics(FAMILY), generation_bias=unscored, capabilities=[])
+            without_tag = measure(f"{method}/untagged", alone, *needs)
+        folders = {"before": before, "after": after, "labels": labels, "tuning": tuning}
+        folders["after_without_tag"] = without_tag
+        comparison = add(
+            *(f"{method}/{subfolder}compare", "compare", CompareSettings, None, filter(None, folders.values())),
+            **folders,
+            **trust,
+            generation_bias=ComparisonSettings(relevance=measurement.generation_bias.relevance),
+            show=False,
+        )
+        return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
+
+    points, other = [compare("", before, loop.measure)], loop.second_decoding
+    if other is not None and module.RESAMPLES and not samples(other):
+        log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
+    elif other is not None:
+        measurement = replace(loop.measure, decoding=other, capabilities=[])
+        points.append(compare("second_decoding/", measure_before("second_decoding/before", measurement), measurement))
+    return Plan(loop, method, stages, points)
+
+
+def _labelled_measurement(loop: LoopSettings) -> Measurement:
+    """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
+    measurement = loop.measure.with_metrics(FAMILY)
+    one_classifier = replace(
+        measurement.generation_bias,
+        permutations=0,
+        relevance=False,
+        second_style_classifier=None,  # must not influence a label
+        offensiveness=ClassifierSettings(),
+    )
+    prompts = replace(measurement.prompts, per_cell=loop.train_per_cell)
+    return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
+
+
+def hashed_folders(folder: Path) -> StageFolders:
+    """Return a function that returns the folder of a stage, named by the stage's command and a hash of its settings.
+
+    Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
+    """
+
+    def relative(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: relative(item) for key, item in value.items()}
+        is_inside = isinstance(value, str) and Path(value).is_relative_to(folder)
+        return f"./{Path(value).relative_to(folder)}" if is_inside else value
+
+    def stage_folder(name: str, command: str, settings: Any) -> Path:
+        identity = relative(identity_of(settings, with_paths=True))
+        text = json.dumps([command, identity], sort_keys=True, ensure_ascii=False)
+        return folder / f"{command}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    return stage_folder
+
+
+def run_plans(
+    settings: LoopSettings | AblateSettings,
+    plans: Sequence[Plan],
+    on_finished: Callable[[Point], None] = lambda point: None,
+) -> dict[Path, str]:
+    """Run every stage of the plans once, and call `on_finished` for each finished point.
+
+    A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
+
+    Returns:
+        The reason why each such point ended early, by the folder of the point's comparison.
+
+    Raises:
+        InputError: settings are invalid (checked before the first stage runs), or a stage failed.
+    """
+    processes.on_rank_zero(lambda: check_plans(settings.output_dir, plans))
+    stages = {stage.folder: stage for plan in plans for stage in plan.stages}
+    numbered = [replace(stage, number=f"{i} of {len(stages)}") for i, stage in enumerate(stages.values(), 1)]
+    points = {point.comparison: point for plan in plans for point in plan.points}
+    errors: dict[Path, InputError] = {}
+    for stage, error in run_stages(numbered, settings):
+        if error is None and stage.folder in points:
+            processes.on_rank_zero(lambda point=points[stage.folder]: on_finished(point))
+        elif error is not None:
+            if str(error) not in map(str, errors.values()):
+                log.warning("%s: %s", stage.folder, error)
+            errors[stage.folder] = error
+            if processes.world_size() > 1 and not isinstance(error, TuningRejected):
+                raise error  # the other processes may not have this error, and would wait
+    if failed := next((error for error in errors.values() if not isinstance(error, TuningRejected)), None):
+        raise failed
+    return {comparison: str(errors[comparison]) for comparison in points if comparison in errors}
+
+
+def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
+    """Raise InputError for settings that no stage before their stage can make right; finished methods are not checked.
+
+    Raises:
+        InputError: prompts, a decoding, candidates, a style cluster or a tuning cannot be used; or a stage's folder is
+            a symbolic link that leads out of `folder`.
+    """
+    for stage_folder in dict.fromkeys(stage.folder for plan in plans for stage in plan.stages):
+        check_links_inside(stage_folder, "output_dir", within=folder, leave_out=TRACKERS)
+    checked: list[Any] = []
+    for plan in plans:
+        loop, module = plan.loop, load_method(plan.method)
+        parts = plan.method, loop.measure, loop.train_per_cell, loop.label.exclude_clusters, loop.second_decoding
+        key = *parts, loop.tune.training, loop.adapter_strength is None
+        if key in checked or all((stage.folder / MANIFEST).exists() for stage in plan.stages):
+            continue
+        checked.append(key)
+        base = measure_config(plan.stages[0].settings, FAMILY)
+        for stage in plan.stages:
+            if stage.command == "measure":
+                settings = stage.settings
+                decoding(settings.decoding.preset, **settings.decoding.arguments)
+                check_candidates(settings.generation_bias.resampling, settings.decoding)
+                check_prompts(measure_config(settings, FAMILY))
+            elif stage.command == "label" and loop.label.exclude_clusters:
+                styles = classifier_styles(classifiers(base)[FIRST])
+                find_clusters(base.settings.style_clusters, styles, loop.label.exclude_clusters)
+            elif stage.command == "tune":
+                training = with_defaults(base.model, module, stage.settings.training)
+                check_tuning(base.model, module, training)
+                if loop.adapter_strength is not None:
+                    check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

@@ -35,7 +35,7 @@ def measure(settings: MeasureSettings) -> None:
         return
     names = list(dict.fromkeys(settings.metrics))
     config = {name: measure_config(settings, name) for name in names}
-    inputs = processes.on_rank_zero(lambda: {name: families.settings_of(name).inputs(config[name]) for name in names})
+    inputs = processes.on_rank_zero(lambda: read_inputs(settings))
     if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
         _check_decoding(settings)
     with stage("measure", settings, inputs, recomputable_tables(names)) as run:
@@ -44,6 +44,16 @@ def measure(settings: MeasureSettings) -> None:
             of_family = replace(run, inputs=inputs[name], family=name)
             scores[name] = families.measure_of(name).measure(of_family, config[name])
         processes.on_rank_zero(lambda: _finish(settings, run, [score for found in scores.values() for score in found]))
+
+
+def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
+    """Return the fingerprints of the inputs of each family, by the family's name.
+
+    Raises:
+        InputError: an input is missing or cannot be used.
+    """
+    names = dict.fromkeys(settings.metrics)
+    return {name: families.settings_of(name).inputs(measure_config(settings, name)) for name in names}
 
 
 def _check_decoding(settings: MeasureSettings) -> None:

@@ -4,7 +4,6 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds the fields that the loop sets for its stages, such as the seed and the folder.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -210,7 +209,6 @@ class Experiment:
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
-    rounds: Count = option(1, "rounds of labelling and tuning; each goes on from the tuned model")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
     adapter_strength: Strength | None = option(
         None, "measure tuned models with this factor of the adapter's change; null: 1", omit_if_null=True
@@ -220,11 +218,18 @@ class Experiment:
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Reject a model on a server, whose weights the loop cannot tune, and a strength that no adapter would have."""
+        """Reject settings that the loop cannot measure, tune or reduce the bias of."""
+        if self.measure.metrics[0] != FAMILY:
+            metrics = self.measure.metrics
+            raise InputError(f"measure.metrics: {metrics} must begin with {FAMILY}: the loop reduces it.")
+        prompts = self.measure.prompts
+        if prompts.file and not (prompts.train_file or prompts.split_by):
+            raise InputError(
+                "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "
+                "measure.prompts.split_by, a column whose values the two sides do not share."
+            )
         if self.adapter_strength is not None and not self.tune.training.lora:
             raise InputError("adapter_strength: tune.training.lora is false, so there is no adapter; leave it out.")
-        if self.adapter_strength is not None and self.rounds > 1:
-            raise InputError(f"adapter_strength: with {self.rounds} rounds there are as many adapters; leave it out.")
         if self.measure.model.server:
             raise InputError(
                 "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "
@@ -239,7 +244,7 @@ class Launching:
     launcher: Literal["processes", "ray"] = option(
         "processes", "run stages in processes of this machine, or by Ray (evenhand[ray])"
     )
-    jobs: Count | None = option(None, "stages at a time, a process each; null: one, or with ray as many as fit")
+    jobs: Count = option(1, "stages at a time, a process each; with ray, as many run as fit")
     ray_address: str | None = option(None, "address of a Ray cluster, 'auto' or host:port; null: start one here")
     ray_cpus: Count | None = option(None, "CPUs for a stage; null: one")
     ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
@@ -251,10 +256,6 @@ class Launching:
         ray = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
         if ray and self.launcher != "ray":
             raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
-
-    def max_stages(self) -> float:
-        """Return the maximum number of stages that run at a time."""
-        return self.jobs or (math.inf if self.launcher == "ray" else 1)
 
 
 @strict_dataclass

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.errors import rejects_tuning
+from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
@@ -49,7 +49,7 @@ from evenhand.mitigation.training.row_files import write_rows
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
-from evenhand.recipes.finished_runs import check_trust, labelled_run
+from evenhand.recipes.finished_runs import check_trust, labelled_run, split_warnings
 from evenhand.recipes.label import LABELS
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
 
@@ -67,8 +67,12 @@ def tune(settings: TuneSettings) -> None:
     """
     if settings.method:
         load_trained_method(settings.method)  # an unknown method is an error before any run is read
+    if settings.write_rows is not None and settings.write_rows.exists():
+        raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
+    for warning in split_warnings(measured, responses_folder):
+        log.warning("tune: %s", warning)
     config = measure_config(measured, FAMILY)
     model = config.model
     name = settings.method or default_methods(model)[0]

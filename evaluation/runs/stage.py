@@ -126,8 +126,8 @@ def _is_finished(
             return True
         log.info("%s: going on in %s", settings["command"], folder)
     remove_temporary_files(folder)
+    write_json(folder / IDENTITY, identity)  # before the config, which marks a run that can go on
     write_config(folder, settings)
-    write_json(folder / IDENTITY, identity)
     return False
 
 

@@ -12,7 +12,7 @@ from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.score import display_name
+from evenhand.evaluation.score import BiasScore, display_name
 from evenhand.recipes.sweep import plots, tables
 from evenhand.recipes.sweep.criteria import best_setting, evaluate_settings, inconclusive_settings, settings_that_meet
 from evenhand.recipes.sweep.setting_effects import setting_effects
@@ -28,6 +28,11 @@ from evenhand.recipes.sweep.summary import (
 from evenhand.recipes.sweep.tables import Setting, text
 
 MAX_IN_VERDICT = 3  # settings; if more were not refused, the verdict describes only the best one
+
+
+def base_note(seed: int, decoding: str, pooled: str, scores: Sequence[BiasScore]) -> str:
+    """Return a sentence with the scores of a base model."""
+    return text.base_scores(seed, decoding, pooled, scores)
 
 
 def page(sweep: Sweep) -> Page:

@@ -73,8 +73,7 @@ from evenhand.evaluation import families
 families.__path__.append(sys.argv[1])
 from evenhand.evaluation.families import FamilyRun
 from evenhand.recipes.cli import main, read_settings
-from evenhand.recipes.plans import named_folders, plan_decodings
-from evenhand.recipes.experiment import check_stages
+from evenhand.recipes.loop import check_plans, plan_method
 from evenhand.recipes.settings import measure_config
 
 quiet = ["--report_to", "none", "--quiet"]
@@ -87,9 +86,9 @@ assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) ==
 loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,vowel_share"})
 measured = read_settings("measure", overrides={"model": "testbed", "metrics": "vowel_share"})
 config = measure_config(measured, "vowel_share")
-plans = plan_decodings(loop, "exchange", named_folders(Path("loop")))
-check_stages(plans)
-after = next(stage.settings for stage in plans[0].stages if stage.folder == plans[0].after)
+plan = plan_method(loop, "exchange", lambda name, command, settings: Path("loop") / name)
+check_plans(Path("loop"), [plan])
+after = next(stage.settings for stage in plan.stages if stage.folder == plan.points[0].after)
 assert after.metrics == ["generation_bias", "vowel_share"] and after.vowel_share.letters == "aeiou"
 """
 

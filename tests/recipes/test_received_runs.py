@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,12 +16,10 @@ from evenhand.evaluation.runs.files import is_file_name_inside, json_sha256
 from evenhand.evaluation.runs.manifest import read_run, write_manifest
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import rate as rate_command
 from evenhand.recipes.cli import main
 from evenhand.recipes.export import export
 from evenhand.recipes.loop import loop
-from evenhand.recipes.plans import hashed_folders, plan_method
 from evenhand.recipes.rate import rate
 from evenhand.recipes.settings import ExportSettings, LabelSettings, LoopSettings, RateSettings
 from tests import tiny_checkpoints
@@ -235,12 +232,3 @@ def test_code_of_a_model_is_run_where_it_is_trusted(with_code, monkeypatch):
     with contextlib.suppress(ValueError):  # the code has a config and no network
         main(["tune", *flags])
     assert (with_code / "ran").exists()
-
-
-def test_the_stages_of_a_loop_trust_what_the_loop_trusts(tmp_path):
-    for trusted in (False, True):
-        model = ModelSettings(name="somebody/model", trust_remote_code=trusted)
-        settings = LoopSettings(output_dir=tmp_path, measure=replace(MEASURE, model=model))
-        stages = plan_method(settings, "kto", hashed_folders(tmp_path)).stages
-        found = {each.settings.trust_remote_code for each in stages if each.command in ("tune", "compare")}
-        assert found == {trusted}

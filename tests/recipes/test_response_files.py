@@ -15,8 +15,7 @@ from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import measure
-from evenhand.recipes.preflight import check_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 from tests.testbed_settings import generation_bias
 
@@ -158,7 +157,7 @@ def test_logs_without_templates_are_scored(tmp_path):
     assert find_score(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
     with pytest.raises(InputError, match="prompts.file: "):
         prompts = PromptSettings(file="p.csv")
-        check_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
+        read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
-from evenhand.recipes.measure import measure
-from evenhand.recipes.preflight import check_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
@@ -107,4 +106,4 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
     with pytest.raises(InputError, match="decoding: .* min_new_tokens"):
-        check_inputs(settings)
+        read_inputs(settings)
