@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.families.generation_bias.metric import StyledResponses, compare_generation_bias
-from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread

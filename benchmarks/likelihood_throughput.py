@@ -12,6 +12,7 @@ machine slows both. "Plain" runs each sentence whole, in batches sorted by lengt
 
 import copy
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -30,8 +31,9 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     sum_sequences,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.parts import Parts
-from evenhand.evaluation.runs.progress import start_logging
+from evenhand.evaluation.progress import start_logging
+from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import TEXT
 
 FEW = 256  # number of sentences scored in emulated bfloat16 if the processor has none
@@ -132,10 +134,9 @@ def main() -> None:
         print(f"\nall of it: about {positions / rate / 60:.0f} min of CPU")
     if given.full:
         start = time.process_time()
-        parts = Parts(given.full, ["log_p"], len(whole.token) - 1)
-        for shard in parts.unfinished_shards():
-            parts.save(shard, node_log_probabilities(model, whole, shard=shard), "distinct beginnings", "tokens")
-        total = sum_sequences(whole, parts.read()["log_p"].to_numpy(), encoded.begin)
+        compute, rows = partial(node_log_probabilities, model, whole), np.arange(len(whole.child))
+        table = Run(given.full, "", Tracker()).rows("beginnings", ["log_p"], compute, rows, unit="tokens")
+        total = sum_sequences(whole, table["log_p"].to_numpy(), encoded.begin)
         print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
     print(f"peak memory {peak_memory():.2f} GiB")
 

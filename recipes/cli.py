@@ -20,11 +20,10 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.runs.run_paths import with_resolved_paths
-from evenhand.evaluation.runs.waiting_threads import let_waiting_threads_sleep
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.configs import config_file
@@ -94,8 +93,6 @@ def _run(arguments: Sequence[str]) -> int:
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
         log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
-        if reason := let_waiting_threads_sleep():
-            log.info("%s", reason)
     status = run_command(command, settings)
     processes.shut_down()
     return status

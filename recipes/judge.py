@@ -12,9 +12,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.signature import classifier_signature
 from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, write_scores

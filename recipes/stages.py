@@ -15,8 +15,8 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, is_bias_significant
+from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.score import display_name, find_score, read_scores
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.measure import SCORES

@@ -39,9 +39,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.revisions import first_line, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.files import sha256_of, write_text
-from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, write_scores

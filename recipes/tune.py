@@ -13,7 +13,6 @@ import pandas as pd
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.expected_work import LIKELIHOOD_COST, TRAINING_COST
 from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
@@ -23,7 +22,6 @@ from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.progress import planned_work
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import (
@@ -103,10 +101,7 @@ def tune(settings: TuneSettings) -> None:
         elif settings.measure_every:
             callbacks.append(_bias_callback(base, responses, method.INFERENCE_TAG, config, settings))
         neutral = _neutral_dialogue(config)
-        n_checked = len(data.validation if neutral is None else neutral[0])
-        costs = {"tuning": TRAINING_COST * method.ROW_COST * len(data.train) * training.epochs}
-        costs |= {f"perplexity of the {model}": LIKELIHOOD_COST * n_checked for model in ("base", "tuned model")}
-        with run.step("training"), planned_work(costs):
+        with run.step("training"):
             result = train(
                 base,
                 data,

@@ -15,7 +15,7 @@ from datasets import IterableDataset, load_dataset
 from datasets.exceptions import DatasetNotFoundError, DatasetsError
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.progress import progress
 
 FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")

@@ -18,7 +18,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 log = logging.getLogger("evenhand")
 
@@ -112,19 +111,16 @@ def run_batches(
     compute: Callable[[Sequence[Item]], Result],
     *,
     group_key: Callable[[Item], Any] = lambda item: None,
-    shard: WorkShard = ALL_ROWS,
-    row_of: Callable[[Item], int] = int,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield each batch of items and the result of `compute` for the batch, in the order of the items.
 
     A batch has at most `max_items(first item)` items, all with the same `group_key`. Sort the largest items first. A
-    batch that runs out of memory is halved and computed again, and no later batch is larger. Only batches of `shard`
-    are computed; `row_of` returns one of the rows that an item stands for.
+    batch that runs out of memory is halved and computed again, and no later batch is larger.
 
     Raises:
         InputError: A single item does not fit into memory.
     """
-    pending, limit = deque(shard.unfinished_batches(_split_batches(items, max_items, group_key), row_of)), len(items)
+    pending, limit = deque(_split_batches(items, max_items, group_key)), len(items)
     while pending:
         whole = pending.popleft()
         batch = whole[:limit]

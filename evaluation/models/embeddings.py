@@ -34,7 +34,6 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
 
 
 def sentence_embeddings(
-    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64, shard: WorkShard = ALL_ROWS
+    encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the row indices (r,) and the embeddings, float32 (r, h), of r texts, batch by batch.
 
@@ -140,8 +139,6 @@ def sentence_embeddings(
         distinct,
         lambda rows: batch_size,
         lambda batch: _embed_batch(encoder, [texts[rows[0]] for rows in batch]),
-        shard=shard,
-        row_of=lambda rows: rows[0],
     )
     return (
         (np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)) for batch, vectors in batches

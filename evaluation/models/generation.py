@@ -1,7 +1,7 @@
 """Responses of a dialogue model to contexts. Batch size and order change the responses by rounding only.
 
-Each prompt has a separate stream of random numbers from the prompt's seed, with one number per token. The order of
-contexts is fixed, so that a resumed run, or one of several processes, computes only its unfinished rows.
+Each prompt has a separate stream of random numbers from the prompt's seed, with one number per token, so that the
+prompts may be computed in any order and in any parts.
 """
 
 import hashlib
@@ -29,8 +29,7 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
 from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.logits_processors import RefuseNaN, ReportTokens, ResponseNGramBlock, sample_rows
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
+from evenhand.evaluation.models.logits_processors import RefuseNaN, ResponseNGramBlock, sample_rows
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
 SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
@@ -51,7 +50,6 @@ def generate_responses(
     decoding: Mapping[str, Any],
     *,
     batch_size: int = 256,
-    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
     """Yield (row indices, responses, cuts) batch by batch, one response for each row of `contexts`.
 
@@ -83,7 +81,7 @@ def generate_responses(
     rows = group_rows(keys)
     # Sorted by length, batches need little padding.
     jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
-    return _generate_batches(dialogue_model, encoded, jobs, rows, dict(decoding), batch_size, shard)
+    return _generate_batches(dialogue_model, encoded, jobs, rows, dict(decoding), batch_size)
 
 
 def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
@@ -131,7 +129,6 @@ def _generate_batches(
     rows: Mapping[tuple[int, int], list[int]],
     decoding: Mapping[str, Any],
     batch_size: int,
-    shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
     """Yield row indices, responses and cuts batch by batch, as `generate_responses` does.
 
@@ -152,14 +149,7 @@ def _generate_batches(
         contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
         return _generate_batch(dialogue_model, contexts, seeds, decoding)
 
-    batches = run_batches(
-        jobs,
-        max_jobs,
-        generate,
-        group_key=lambda job: mixes_lengths or length(job),
-        shard=shard,
-        row_of=lambda job: rows[job][0],
-    )
+    batches = run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job))
     for batch, responses in batches:
         numbers, pairs = repeat_results([rows[job] for job in batch], responses)
         yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
@@ -187,7 +177,7 @@ def _generate_batch(
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
         inputs["past_key_values"] = prefix_cache(model, contexts[0][:shared], len(contexts))
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
-    processors = LogitsProcessorList([RefuseNaN(), ReportTokens(len(contexts) / arguments["max_new_tokens"])])
+    processors = LogitsProcessorList([RefuseNaN()])
     arguments = {"logits_processor": processors, **arguments}
     if strings := arguments.pop("stop_strings", None):  # with a `custom_generate`, `generate` ignores its tokenizer
         arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])

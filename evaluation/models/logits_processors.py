@@ -11,7 +11,6 @@ from transformers.generation import NoRepeatNGramLogitsProcessor
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
-from evenhand.evaluation.runs.progress import report_part
 
 BLOCK = 256  # tokens that are summed together; about the square root of a large vocabulary
 
@@ -22,18 +21,6 @@ class RefuseNaN(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if scores.amax(1).isnan().any():
             raise InputError(f"model: its probabilities are NaN; {BROKEN_WEIGHTS}")
-        return scores
-
-
-class ReportTokens(LogitsProcessor):
-    """Reports each token of a batch to the progress; each token is worth `responses` finished responses."""
-
-    def __init__(self, responses: float) -> None:
-        self.responses, self.n_tokens = responses, 0
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        self.n_tokens += 1
-        report_part(self.n_tokens * self.responses, "responses")
         return scores
 
 

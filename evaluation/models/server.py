@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -125,26 +124,24 @@ def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
-    shard: WorkShard = ALL_ROWS,
     parse: Callable[[Any, Body], Parsed] = parse_response,
     rejected: Callable[[UnsupportedRequest], Parsed | InputError] = lambda error: error,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) in the order of the requests.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. Only rows of `shard` are requested. `rejected` returns the
+    `parse` raises a ValueError, TypeError or AttributeError. `rejected` returns the
     parsed answer to a request that the server rejects, or an error to raise.
 
     Raises:
         InputError: The server rejects a request, or fails after all retries. Earlier answers are yielded first.
     """
     log.info("%s: %d requests at a time, %.0f minutes for each", model.server, model.concurrency, REQUEST_SECONDS / 60)
-    rows = (row for batch in shard.unfinished_batches([[row] for row in range(len(requests))]) for row in batch)
     pending: deque[tuple[int, asyncio.Task[Parsed | InputError]]] = deque()
     with asyncio.Runner() as runner:
         client, semaphore = _make_client(model, MAX_RETRIES), asyncio.Semaphore(model.concurrency)
         first_client = client.with_options(max_retries=min(MAX_RETRIES, MAX_FIRST_RETRIES))
-        queue = zip(rows, chain([first_client], repeat(client)), strict=False)
+        queue = zip(range(len(requests)), chain([first_client], repeat(client)), strict=False)
 
         async def send(body: Body, client: Any) -> Parsed | InputError:
             async with semaphore:

@@ -31,7 +31,6 @@ from evenhand.evaluation.models.classifier_labels import check_labels, labels_sh
 from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.judges import MAX_CHARACTERS, StyleJudge, judge_texts, load_judge, log_judge_costs
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from evenhand.evaluation.settings import CheckpointSettings
 
 log = logging.getLogger("evenhand")
@@ -154,29 +153,25 @@ def label_probabilities(
     return probabilities
 
 
-def classify_texts(
-    classifier: Classifier, texts: Sequence[str], *, shard: WorkShard = ALL_ROWS
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield parts of r texts: row indices (r,), label probabilities (r, S), and whether each text is truncated, (r,).
 
     The probabilities, in float32, are the sigmoid of each logit for a multi-label classifier, else the softmax of the
-    logits. Each distinct text is classified once. Blank texts have NaN and come first. Only rows of `shard` are
-    computed.
+    logits. Each distinct text is classified once. Blank texts have NaN and come first.
 
     Raises:
         InputError: The classifier returns NaN.
     """
     groups = group_rows(text if text.strip() else "" for text in texts)
     blank = groups.pop("", [])
-    if shard.unfinished_batches([blank[:1]]):
+    if blank:
         undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), undefined, np.zeros(len(blank), dtype=bool)
     distinct, size = list(groups), TEXTS_PER_PART
     if isinstance(classifier, StyleJudge):
         size = JUDGED_TEXTS_PER_PART
         log_judge_costs(classifier, distinct)
-    parts = (distinct[start : start + size] for start in range(0, len(distinct), size))
-    for part in shard.unfinished_batches(parts, lambda text: groups[text][0]):
+    for part in (distinct[start : start + size] for start in range(0, len(distinct), size)):
         counts = [len(groups[text]) for text in part]
         classify = judge_texts if isinstance(classifier, StyleJudge) else _classify_part
         probabilities, is_truncated = classify(classifier, part)

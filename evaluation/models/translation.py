@@ -28,7 +28,6 @@ from evenhand.evaluation.models.batches import (
 from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.logits_processors import RefuseNaN
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Paper 004, §4.1.
 PAPER_DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})
@@ -60,7 +59,6 @@ def translate(
     target: str,
     decoding: Mapping[str, Any] = PAPER_DECODING,
     batch_size: int = 32,
-    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, translations) batch by batch, one translation for each text.
 
@@ -87,7 +85,7 @@ def translate(
     check_input_lengths(model, encoded, decoding.get("max_new_tokens", 0), "texts")
     rows = list(group_rows(texts).values())
     order = sorted(range(len(distinct)), key=lambda index: (len(encoded[index]), encoded[index]), reverse=True)
-    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size, shard)
+    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size)
 
 
 def _encode(
@@ -130,7 +128,6 @@ def _translate_batches(
     order: Sequence[int],
     arguments: Mapping[str, Any],
     batch_size: int,
-    shard: WorkShard,
 ) -> Iterator[tuple[list[int], list[str]]]:
     """Yield (row indices, translations) batch by batch.
 
@@ -158,8 +155,6 @@ def _translate_batches(
         order,
         lambda index: min(batch_size, limit(len(encoded[index]))),
         compute,
-        shard=shard,
-        row_of=lambda index: rows[index][0],
     )
     for batch, translations in batches:
         yield repeat_results([rows[index] for index in batch], translations)

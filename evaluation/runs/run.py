@@ -1,5 +1,6 @@
 """The folder of a running stage, with the tables and parts that the stage reads and writes."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,15 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.parts import Parts
-from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.runs.run_paths import PARTS
 from evenhand.evaluation.runs.tables import read_table, write_table
 from evenhand.evaluation.runs.tracking import Tracker
 
+log = logging.getLogger("evenhand")
+
+ROW = "row"  # column of saved batches: the number of the row
+SECONDS_BETWEEN_WRITES = 5.0  # the maximum work lost if the process is killed
 Table = pd.DataFrame | Iterable[pd.DataFrame]  # a whole table, or consecutive parts of a table (`write_table`)
 
 
@@ -36,12 +42,9 @@ class Run:
 
         table = run.table("cosines", lambda: cosines(...), on_all_ranks=True)
 
-    A long computation within this table, which can resume after the process was killed (`Parts`):
+    A long computation within this table, which resumes after the process was killed:
 
-        parts = run.parts("vectors", ["vector"], len(texts))
-        for shard in parts.unfinished_shards():
-            parts.save(shard, sentence_embeddings(encoder, texts, shard=shard), "embeddings", "texts")
-        vectors = parts.read()["vector"]
+        vectors = run.rows("vectors", ["vector"], lambda texts: sentence_embeddings(encoder, texts), all_texts)
     """
 
     folder: Path
@@ -56,8 +59,7 @@ class Run:
     def step(self, name: str) -> Iterator[None]:
         """Measure the duration of the block, and record the duration in `seconds` under the step's name."""
         start = time.monotonic()
-        with working(name.replace("_", " ")):
-            yield
+        yield
         self.seconds[name.replace("_", " ")] = round(time.monotonic() - start, 2)
 
     def has(self, name: str) -> bool:
@@ -90,6 +92,101 @@ class Run:
         self.ensure(name, compute, on_all_ranks=on_all_ranks)
         return self.read(name)
 
-    def parts(self, name: str, columns: Sequence[str], n: int) -> Parts:
-        """Return the `Parts` of the current family's computation `name`, with n rows and the given columns."""
-        return Parts(self.folder / PARTS / self.family / name, columns, n)
+    def rows(
+        self,
+        name: str,
+        columns: Sequence[str],
+        compute: Callable[..., Iterable[tuple[Sequence[Any], ...]]],
+        *inputs: Sequence[Any],
+        unit: str = "rows",
+    ) -> pd.DataFrame:
+        """Return a table of n rows, computed in batches that are saved as they come, so that a killed run can resume.
+
+        Each process computes a part of the rows that are not on disk. Batches that are damaged are computed again.
+
+        Args:
+            name: the name of the computation, unique within the family.
+            columns: the names of the columns.
+            compute: yields batches of the rows whose inputs it gets: tuples of indices into these inputs and, for each
+                column, the values.
+            inputs: one or several lists or arrays with an item for each row, (n,).
+            unit: the plural noun for a row, for the progress bar.
+
+        Raises:
+            InputError: `compute` did not yield every row, or a file cannot be read or written.
+        """
+        folder, n = self.folder / PARTS / self.family / name, len(inputs[0])
+        missing = processes.on_rank_zero(lambda: _missing_rows(folder, n, columns))
+        mine = np.array_split(missing, processes.world_size())[processes.rank()]
+        if len(mine):
+            done = (n - len(missing)) * (processes.world_size() == 1)
+            chosen = (it[mine] if isinstance(it, np.ndarray) else [it[row] for row in mine] for it in inputs)
+            with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
+                _save_batches(folder, mine, columns, compute(*chosen), advance)
+        processes.barrier()
+        return _read_rows(folder, n, columns)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def _missing_rows(folder: Path, n: int, columns: Sequence[str]) -> np.ndarray:
+    """Return the numbers of the rows that are not on disk, ascending; delete damaged files."""
+    is_missing = np.ones(n, dtype=bool)
+    for file in _files(folder):
+        try:
+            is_missing[read_table(file)[[ROW, *columns]][ROW].to_numpy()] = False
+        except (InputError, KeyError, IndexError):
+            log.warning("%s is damaged; its rows are computed again", file)
+            file.unlink()
+    return np.flatnonzero(is_missing)
+
+
+def _save_batches(
+    folder: Path,
+    missing: np.ndarray,
+    columns: Sequence[str],
+    batches: Iterable[tuple[Sequence[Any], ...]],
+    advance: Callable[[int], object],
+) -> None:
+    """Write batches of rows every few seconds. The name of a file is the number of its first row."""
+    # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
+    waiting: list[pd.DataFrame] = []
+    last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once, so an unwritable folder fails early
+
+    def write() -> None:
+        nonlocal last_write
+        if waiting:
+            rows = pd.concat(waiting, ignore_index=True)
+            write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+            waiting.clear()
+        last_write = time.monotonic()
+
+    try:
+        for indices, *values in batches:
+            rows = {ROW: missing[np.asarray(indices, dtype=np.int64)], **dict(zip(columns, values, strict=True))}
+            waiting.append(pd.DataFrame(rows))
+            if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
+                write()
+            advance(len(indices))
+    finally:  # rows that were computed before an error are written, too
+        write()
+
+
+def _read_rows(folder: Path, n: int, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table of all rows, in the order of their numbers."""
+    values: dict[str, np.ndarray] = {}
+    is_read = np.zeros(n, dtype=bool)
+    for file in _files(folder):
+        part = read_table(file)
+        rows = part[ROW].to_numpy()
+        is_read[rows] = True
+        for name in columns:
+            new = part[name].to_numpy()
+            dtype = np.promote_types(new.dtype, values[name].dtype) if name in values else new.dtype
+            values[name] = values[name].astype(dtype, copy=False) if name in values else np.empty(n, dtype)
+            values[name][rows] = new
+    if not is_read.all():
+        raise InputError(f"{folder} does not have each of {n} rows; delete the run's folder and run it again.")
+    return pd.DataFrame(values or {name: np.empty(n, dtype=object) for name in columns})

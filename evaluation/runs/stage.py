@@ -32,7 +32,6 @@ from evenhand.evaluation.runs.manifest import (
     write_config,
     write_manifest,
 )
-from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.run_paths import CONFIG, IDENTITY, MANIFEST, run_folders, with_relative_paths
 from evenhand.evaluation.runs.tracking import Tracker, start_tracking
@@ -82,8 +81,7 @@ def stage(
             run = Run(folder, json_sha256(identity), tracker, inputs)
             for read in dict.fromkeys(run_folders(as_settings(config))):
                 tracker.link_inputs(read)
-            with working(command):
-                yield run
+            yield run
 
         def manifest() -> dict[str, Any]:
             return {

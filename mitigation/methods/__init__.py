@@ -34,7 +34,6 @@ class Method(Protocol):
     DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
     LARGE_MODEL_LEARNING_RATE: default for LoRA on models of more than 10 M parameters, if the method was measured on
         one; None: the default of the method's trainer.
-    ROW_COST: expected time to train on a row, relative to a row of SFT; used only to estimate the time left.
     rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
         responses; None for other trainers.
     """
@@ -48,7 +47,6 @@ class Method(Protocol):
     USES_THRESHOLD: bool = True
     DEFAULTS: Mapping[str, Any] = {}
     LARGE_MODEL_LEARNING_RATE: float | None = None
-    ROW_COST: float = 1.0
     rewards: Callable[..., list[RewardFunction]] | None = None
 
 

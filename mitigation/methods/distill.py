@@ -28,7 +28,6 @@ USES_THRESHOLD = False
 N_OTHERS = 7  # the own prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 DEFAULTS = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
 LARGE_MODEL_LEARNING_RATE = 1e-3  # of all results on a real model (docs/results.md)
-ROW_COST = 4 / 3 * (1 + N_OTHERS)  # a forward pass of the base in addition to a forward and a backward pass
 
 
 def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:

@@ -27,8 +27,8 @@ from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.decoding import decoding as decoding_arguments
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs.files import atomic_write
-from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -23,9 +23,9 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.methods import RewardFunction
 from evenhand.mitigation.training.adapter import prepare_network, share_weights
 from evenhand.mitigation.training.arguments import steps_per_epoch

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import random
-import shutil
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.manifest import run_sha256
-from evenhand.evaluation.runs.parts import Parts
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BiasScore, read_scores, write_scores
 from evenhand.recipes import cli, compare, label, measure, rate, testbed, train_classifier, tune
@@ -263,23 +261,3 @@ def test_spoilt_scores(tmp_path):
             assert "scores.json" in str(error) and "\n" not in str(error)
 
     spoil()
-
-
-def test_spoilt_parts_are_made_again(tmp_path):
-    """A part's checksums show whatever happened to it, but not where it is another's: the rows are counted."""
-
-    def rows(folder):
-        parts = Parts(folder, ["square"], 8)
-        for shard in parts.unfinished_shards():
-            batches = shard.unfinished_batches([[0, 1, 2, 3], [4, 5, 6, 7]])
-            parts.save(shard, ((rows, [row**2 for row in rows]) for rows in batches), "squares", "numbers")
-        return parts.read()["square"].tolist()
-
-    rows(tmp_path / "good")
-    part = min((tmp_path / "good").iterdir())
-    good = part.read_bytes()
-    for seed in range(5 * EXAMPLES):
-        shutil.rmtree(tmp_path / "parts", ignore_errors=True)
-        (tmp_path / "parts").mkdir()
-        (tmp_path / "parts" / part.name).write_bytes(spoilt(good, ".parquet", random.Random(seed)))
-        assert rows(tmp_path / "parts") == [row**2 for row in range(8)]

@@ -121,9 +121,7 @@ def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
     settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
     refused = pytest.raises(InputError, match=r"^output_dir: \S+parts/rows is, or lies behind, a symbolic link")
     with refused, stage("label", settings) as run:
-        parts = run.parts("rows", ["n"], 1)
-        for shard in parts.unfinished_shards():
-            parts.save(shard, [([0], [1])], "rows", "rows")
+        run.rows("rows", ["n"], lambda items: [([0], [1])], [0])
     assert (tmp_path / "elsewhere" / "mine.parquet").exists()
 
 

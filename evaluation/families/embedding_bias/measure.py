@@ -1,5 +1,6 @@
 """Measurement of embedding bias: cosines of English sentences with their gendered translations (004, §5)."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,11 @@ def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
     texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
     encoder = load_sentence_encoder(config.model)
     _, is_truncated = encode_texts(encoder, texts)
-    parts = run.parts("vectors", ["vector"], len(texts))
-    for shard in parts.unfinished_shards():
-        batches = sentence_embeddings(encoder, texts, shard=shard)
-        parts.save(shard, ((rows, list(vectors)) for rows, vectors in batches), "embeddings", "texts")
-    table = add_cosines(pairs, texts, np.stack(parts.read()["vector"].to_numpy()))
+
+    def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        return ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts))
+
+    vectors = run.rows("vectors", ["vector"], compute, texts, unit="texts")["vector"]
+    table = add_cosines(pairs, texts, np.stack(vectors.to_numpy()))
     truncated = {text for text, flag in zip(texts, is_truncated, strict=True) if flag}
     return table.assign(**{TRUNCATED: table["english"].isin(truncated) | table["reference"].isin(truncated)})

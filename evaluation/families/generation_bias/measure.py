@@ -15,7 +15,6 @@ from evenhand.evaluation.families.generation_bias.collect.classification import 
     write_offensiveness,
     write_styles,
 )
-from evenhand.evaluation.families.generation_bias.collect.expected_work import expected_steps
 from evenhand.evaluation.families.generation_bias.collect.loaded_model import NEUTRAL, collect_from_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.collect.response_file import (
@@ -54,7 +53,6 @@ from evenhand.evaluation.families.generation_bias.settings import (
 from evenhand.evaluation.families.generation_bias.signature import classifier_facts, score_signature
 from evenhand.evaluation.families.offensiveness.metric import offensive_share
 from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.progress import planned_work
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 
@@ -71,28 +69,17 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     checkpoints = classifiers(config)
     if not config.responses:
         run.ensure(PROMPTS, lambda: measurement_prompts(config))
-    with planned_work({} if config.responses else _expected_costs(run, config)):
-        if config.responses:
-            collected = collect_from_file(run, config)
-        else:
-            collected = (collect_from_server if config.model.server else collect_from_model)(run, config)
-        for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
-            if name in checkpoints:
-                write_styles(run, checkpoints[name], name, table)
-        measured = read_styled_run(run.folder)
-        if OFFENSIVE in checkpoints:
-            write_offensiveness(run, checkpoints[OFFENSIVE], measured)
+    if config.responses:
+        collected = collect_from_file(run, config)
+    else:
+        collected = (collect_from_server if config.model.server else collect_from_model)(run, config)
+    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
+        if name in checkpoints:
+            write_styles(run, checkpoints[name], name, table)
+    measured = read_styled_run(run.folder)
+    if OFFENSIVE in checkpoints:
+        write_offensiveness(run, checkpoints[OFFENSIVE], measured)
     return processes.on_rank_zero(lambda: _scores(run, config, measured, collected))
-
-
-def _expected_costs(run: Run, config: MeasureConfig) -> dict[str, float]:
-    """Return the expected costs of the steps by description; log what the steps compute.
-
-    With capabilities there are none: the cost of a task of lm-evaluation-harness is unknown, and it may be the largest.
-    """
-    steps = list(expected_steps(config, len(run.read(PROMPTS))))
-    log.info("generation_bias: texts by step: %s", ", ".join(f"{name} {count:,}" for name, count, _ in steps))
-    return {} if config.capabilities else {name: cost for name, _, cost in steps}
 
 
 def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Mapping[str, Any]) -> list[BiasScore]:

@@ -24,8 +24,8 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     limit_sentences,
     select_scored_prompts,
 )
-from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities, span_positions
-from evenhand.evaluation.models.likelihood.sentences import score_sentences
+from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
+from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
 from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
@@ -82,8 +82,6 @@ def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame)
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
-    parts = run.parts("masked", ["log_p", "correct"], int(n_tokens.sum()))
-    for shard in parts.unfinished_shards():
-        parts.save(shard, masked_log_probabilities(model, ids, positions, shard=shard), "masked tokens", "tokens")
+    table = masked_token_table(run, model, ids, positions)
     phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
-    return np.bincount(phrase, parts.read()["log_p"], minlength=len(n_tokens)), n_tokens
+    return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens

@@ -3,7 +3,7 @@
 The package generation_bias measures the offensiveness of responses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,12 @@ from evenhand.evaluation.families.offensiveness.metric import (
     offensive_share,
 )
 from evenhand.evaluation.models.classifier_labels import find_label
-from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
+from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
-
-CHUNK_SIZE = 1024  # texts that are classified between two writes to disk
 
 
 def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
@@ -64,15 +62,13 @@ def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
     label = find_label(
         classifier.labels, config.settings.classifier.label, classifier.name, "offensiveness.classifier.label"
     )
-    parts = run.parts("classified", ["probability"], len(distinct))
-    chunks = np.split(np.arange(len(distinct)), range(CHUNK_SIZE, len(distinct), CHUNK_SIZE))
-    for shard in parts.unfinished_shards():
-        batches = (
-            (chunk, label_probabilities(classifier, [distinct[row] for row in chunk])[:, label])
-            for chunk in shard.unfinished_batches(chunks)
-        )
-        parts.save(shard, batches, "offensiveness", "texts")
-    probabilities = dict(zip(distinct, parts.read()["probability"], strict=True))
+
+    def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return ((rows, values[:, label], cut) for rows, values, cut in classify_texts(classifier, texts))
+
+    table = run.rows("classified", ["probability", "truncated"], compute, distinct, unit="texts")
+    warn_truncated(classifier, int(table["truncated"].sum()), len(distinct))
+    probabilities = dict(zip(distinct, table["probability"], strict=True))
     return rows.assign(
         probability=[probabilities[text] for text in texts],
         neutral_probability=[probabilities[text] for text in neutral],

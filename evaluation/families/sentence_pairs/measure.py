@@ -1,5 +1,6 @@
 """Measurement of sentence pairs: likelihoods of both sentences by a masked or a causal model (paper 001)."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -16,10 +17,9 @@ from evenhand.evaluation.families.sentence_pairs.rows import (
 from evenhand.evaluation.families.sentence_pairs.settings import pairs_path
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
-    masked_log_probabilities,
     unmasked_log_probabilities,
 )
-from evenhand.evaluation.models.likelihood.sentences import score_sentences
+from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
 from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
@@ -87,15 +87,9 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
-    masked_parts = run.parts("masked", ["log_p", "correct"], sum(map(len, positions)))
-    for shard in masked_parts.unfinished_shards():
-        batches = masked_log_probabilities(model, ids, positions, shard=shard)
-        masked_parts.save(shard, batches, "masked tokens", "tokens")
-    unmasked_parts = run.parts("unmasked", ["aul", "aula"], 2 * n)
-    for shard in unmasked_parts.unfinished_shards():
-        batches = unmasked_log_probabilities(model, ids, special, shard=shard)
-        unmasked_parts.save(shard, batches, "unmasked sentences", "sentences")
-    masked, unmasked = masked_parts.read(), unmasked_parts.read()
+    masked = masked_token_table(run, model, ids, positions)
+    compute = partial(unmasked_log_probabilities, model)
+    unmasked = run.rows("unmasked", ["aul", "aula"], compute, ids, special, unit="sentences")
     tokens = [
         model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]

@@ -5,6 +5,7 @@ with one line per source sentence.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.models.translation import translate
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
@@ -94,11 +95,9 @@ def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Da
 def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
     source, target = pair.split("-")
     size = min(batch_size, MAX_BATCH_SIZE)
-    parts = run.parts(f"translations/{pair}", [TRANSLATION], len(texts))
-    for shard in parts.unfinished_shards():
-        batches = translate(model, texts, source=source, target=target, batch_size=size, shard=shard)
-        parts.save(shard, batches, pair, "sentences")
-    return parts.read()[TRANSLATION].tolist()
+
+    compute = partial(translate, model, source=source, target=target, batch_size=size)
+    return run.rows(f"translations/{pair}", [TRANSLATION], compute, texts, unit="sentences")[TRANSLATION].tolist()
 
 
 def _toxicity(settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:

@@ -16,7 +16,6 @@ from evenhand.evaluation.models.common_prefix import common_prefix_length
 from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,14 @@ def encode(
 
 
 def sequence_log_likelihoods(
-    model: DialogueModel, encoded: EncodedSentences, *, shard: WorkShard = ALL_ROWS
+    model: DialogueModel, encoded: EncodedSentences
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield, for each batch of sentences, row indices, log-likelihoods in nats and numbers of scored tokens.
 
-    The longest sentences come first. Only rows of `shard` are computed.
+    The longest sentences come first.
     """
     lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
-    for rows, sums in conditional_log_likelihoods(model, heads, tails, longest_first(lengths), shard):
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, longest_first(lengths)):
         yield rows, sums, lengths[rows] - encoded.begin[rows]

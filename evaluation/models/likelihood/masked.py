@@ -28,7 +28,6 @@ from evenhand.evaluation.models.batches import (
 from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import MaskedModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -85,8 +84,6 @@ def masked_log_probabilities(
     masked_model: MaskedModel,
     sentences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
-    *,
-    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of log p(token | rest of its sentence) for the tokens at `positions`, each masked separately.
 
@@ -112,9 +109,7 @@ def masked_log_probabilities(
         return _score_masked(model, ids, masked_positions, mask)
 
     limit = batch_size_limit(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
-    batches = run_batches(
-        longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item, shard=shard
-    )
+    batches = run_batches(longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item)
     for batch, (log_p, is_top) in batches:
         yield batch, check_not_nan(log_p, masked_model.name), is_top
 
@@ -123,8 +118,6 @@ def unmasked_log_probabilities(
     masked_model: MaskedModel,
     sentences: Sequence[Sequence[int]],
     special: Sequence[Sequence[bool]],
-    *,
-    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the AUL and the AULA of sentences: mean log-probabilities of the tokens, none of which is masked.
 
@@ -160,8 +153,6 @@ def unmasked_log_probabilities(
         lambda index: limit(lengths[index]),
         compute,
         group_key=lengths.item,
-        shard=shard,
-        row_of=lambda index: rows[index][0],
     )
     for batch, scores in batches:
         counts = [len(rows[index]) for index in batch]

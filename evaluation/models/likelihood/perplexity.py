@@ -9,7 +9,6 @@ from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 
 def response_perplexity(
@@ -43,20 +42,20 @@ def response_perplexity(
 
 
 def response_log_likelihoods(
-    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], *, shard: WorkShard = ALL_ROWS
+    dialogue_model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield row indices (r,), Σ log p of each response given its context (r,), and the numbers of tokens (r,).
 
-    The scores, in nats, equal the results of `response_perplexity`. Only rows of `shard` are computed. A row that is
+    The scores, in nats, equal the results of `response_perplexity`. A row that is
     too long for the model has NaN and comes last. An empty response consists of the end of sequence only.
     """
     heads, tails = _encode(dialogue_model, contexts, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     order, limit = _longest_pairs_first(heads, tails), max_positions(dialogue_model.model.config)
     fits = np.array([_length(dialogue_model, heads[row], tails[row]) <= limit for row in order], dtype=bool)
-    for rows, sums in conditional_log_likelihoods(dialogue_model, heads, tails, order[fits], shard):
+    for rows, sums in conditional_log_likelihoods(dialogue_model, heads, tails, order[fits]):
         yield rows, sums, tokens[rows]
-    for too_long in shard.unfinished_batches([order[~fits]]):
+    if len(too_long := order[~fits]):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
 
 

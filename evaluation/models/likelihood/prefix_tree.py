@@ -22,7 +22,6 @@ from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, 
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan, log_normalizers
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 # Nodes of one sequence. In longer sequences, attention dominates, because its cost is quadratic in the number of nodes;
 # in shorter sequences, paths are repeated more often. Measured on a CPU.
@@ -111,26 +110,28 @@ def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
 
 
 def node_log_probabilities(
-    model: DialogueModel, tree: PrefixTree, *, shard: WorkShard = ALL_ROWS
+    model: DialogueModel, tree: PrefixTree, rows: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield row indices (r,) and log p(token | previous tokens) of r tree nodes in nats, float64 (r,), by batch.
+    """Yield indices (r,) into `rows` and log p(token | previous tokens) of r tree nodes in nats, float64 (r,).
 
-    Row k stands for node k + 1, because the root has no previous token. Rows are sorted by parent. Only rows of `shard`
-    are computed.
+    Args:
+        rows: the nodes to compute, ascending, (m,); None: all. Row k stands for node k + 1, because the root has no
+            previous token.
 
     Raises:
         InputError: A log-probability is NaN.
     """
-    batches = run_batches(
-        range(len(tree.inner)),
-        _max_nodes(model, tree),
-        partial(_log_probabilities, model, tree),
-        shard=shard,
-        row_of=lambda node: tree.child[tree.first_child[node]] - 1,
-    )
-    for nodes, log_p in batches:
-        children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
-        yield children - 1, check_not_nan(log_p, model.name)
+    rows = np.arange(len(tree.child)) if rows is None else rows
+    index = np.full(len(tree.child), -1)
+    index[rows] = np.arange(len(rows))
+    parents = np.unique(np.searchsorted(tree.inner, tree.parent[rows + 1]))
+    for run in np.split(parents, np.flatnonzero(np.diff(parents) > 1) + 1) if len(parents) else ():
+        batches = run_batches(
+            range(run[0], run[-1] + 1), _max_nodes(model, tree), partial(_log_probabilities, model, tree)
+        )
+        for nodes, log_p in batches:
+            children = index[tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]] - 1]
+            yield children[children >= 0], check_not_nan(log_p, model.name)[children >= 0]
 
 
 def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:

@@ -1,12 +1,15 @@
 """Log-likelihoods of many sentences by the fastest method that a model supports, with results saved in parts."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
+import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods
+from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
+from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     node_log_probabilities,
@@ -15,7 +18,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     supports_prefix_trees,
 )
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
-from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.loading import DialogueModel, MaskedModel, load_dialogue_model
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings
 
@@ -42,16 +45,18 @@ def sentence_log_likelihoods(
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not support prefix trees; scoring sentence by sentence is slower", model.name)
-        parts = run.parts("sentences", ["log_likelihood"], len(sentences))
-        for shard in parts.unfinished_shards():
-            batches = (batch[:2] for batch in sequence_log_likelihoods(model, encoded, shard=shard))
-            parts.save(shard, batches, "sentences", "sentences")
-        return parts.read()["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
+
+        table = run.rows(
+            "sentences",
+            ["log_likelihood", "tokens"],
+            lambda ids, begin: sequence_log_likelihoods(model, EncodedSentences(ids, begin, encoded.start)),
+            *(encoded.ids, encoded.begin),
+            unit="sentences",
+        )
+        return table["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
     tree = prefix_tree(encoded.ids)
-    parts = run.parts("beginnings", ["log_p"], len(tree.token) - 1)
-    for shard in parts.unfinished_shards():
-        parts.save(shard, node_log_probabilities(model, tree, shard=shard), "distinct beginnings", "tokens")
-    log_p = parts.read()["log_p"].to_numpy()
+    compute = partial(node_log_probabilities, model, tree)
+    log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
     return sum_sequences(tree, log_p, encoded.begin), tokens, f"{variant}, over a prefix tree"
 
 
@@ -72,6 +77,19 @@ def score_sentences(
     return sentence_log_likelihoods(run, load_dialogue_model(settings), sentences, context, end_of_sequence)
 
 
+def masked_token_table(
+    run: Run, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+) -> pd.DataFrame:
+    """Return log p of each token at `positions` of its sentence, masked alone, and whether the model ranks it first.
+
+    The columns are log_p and correct, the rows in the order of `masked_log_probabilities`, whose arguments these are.
+    """
+    ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
+    masked = [[position] for masked in positions for position in masked]
+    compute = partial(masked_log_probabilities, model)
+    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, unit="tokens")
+
+
 def _score_given_context(
     run: Run, model: DialogueModel, sentences: Sequence[str], context: str
 ) -> tuple[np.ndarray, np.ndarray, str]:
@@ -79,17 +97,15 @@ def _score_given_context(
         raise InputError(
             f"context: {model.name} is an encoder-decoder model and needs an input for its encoder; set a context."
         )
-    parts = run.parts("sentences", ["log_likelihood", "tokens"], len(sentences))
-    chunks = np.split(np.arange(len(sentences)), range(SENTENCES_PER_PART, len(sentences), SENTENCES_PER_PART))
-    for shard in parts.unfinished_shards():
-        batches = (
-            (chunk, *response_perplexity(model, [context] * len(chunk), [sentences[row] for row in chunk]))
-            for chunk in shard.unfinished_batches(chunks)
-        )
-        parts.save(shard, batches, "sentences", "sentences")
-    rows = parts.read()
+
+    def compute(texts: Sequence[str]) -> Iterator[tuple[range, np.ndarray, np.ndarray]]:
+        for start in range(0, len(texts), SENTENCES_PER_PART):
+            part = texts[start : start + SENTENCES_PER_PART]
+            yield range(start, start + len(part)), *response_perplexity(model, [context] * len(part), part)
+
+    table = run.rows("sentences", ["log_likelihood", "tokens"], compute, sentences, unit="sentences")
     return (
-        rows["log_likelihood"].to_numpy(),
-        rows["tokens"].to_numpy(),
+        table["log_likelihood"].to_numpy(),
+        table["tokens"].to_numpy(),
         "Σ log p of the whole sentence and its end, given a context",
     )

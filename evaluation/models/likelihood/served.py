@@ -6,7 +6,7 @@ lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/Eleut
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,18 +73,16 @@ def served_log_likelihoods(
     index = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_find_endpoint(model, bodies[0])))
     endpoint = LOGPROB_ENDPOINTS[index]
     run.facts["server"] = model.server
-    requests = [{**body, **endpoint.fields} for body in bodies]
-    parts = run.parts("sentences", ["log_likelihood"], len(sentences))
-    for shard in parts.unfinished_shards():
-        answers = fetch_answers(model, requests, shard, parse=_logprob_parser(endpoint))
-        batches = (
-            (rows, [math.fsum(log_p[begin:]) for log_p, begin in zip(token_log_p, encoded.begin[rows], strict=True)])
-            for rows, token_log_p in answers
-        )
-        parts.save(shard, batches, "sentences", "sentences")
+
+    def compute(bodies: Sequence[Body], begin: np.ndarray) -> Iterator[tuple[list[int], list[float]]]:
+        requests = [{**body, **endpoint.fields} for body in bodies]
+        for rows, token_log_p in fetch_answers(model, requests, parse=_logprob_parser(endpoint)):
+            yield rows, [math.fsum(log_p[start:]) for log_p, start in zip(token_log_p, begin[rows], strict=True)]
+
+    table = run.rows("sentences", ["log_likelihood"], compute, bodies, encoded.begin, unit="sentences")
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
-    return parts.read()["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {endpoint.name}"
+    return table["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {endpoint.name}"
 
 
 def _encode(model: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool) -> EncodedSentences:

@@ -19,7 +19,6 @@ from evenhand.evaluation.models.batches import (
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.common_prefix import prefix_cache, shared_tokens
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
 CACHED_NUMBERS = 2**18  # 1 MiB of float32
@@ -30,7 +29,6 @@ def conditional_log_likelihoods(
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
     order: np.ndarray,
-    shard: WorkShard = ALL_ROWS,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
@@ -54,7 +52,7 @@ def conditional_log_likelihoods(
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows], shares)
         return check_not_nan(sums, dialogue_model.name)
 
-    return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute, shard=shard)
+    return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute)
 
 
 def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0, shares_prefix: bool = False) -> int:

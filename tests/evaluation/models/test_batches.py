@@ -2,14 +2,12 @@
 
 import logging
 
-import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
-from evenhand.evaluation.runs.work_shards import WorkShard
 
 SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
@@ -69,13 +67,10 @@ def test_out_of_memory_errors(error):
     assert len(list(batches.run_batches(range(4), lambda item: 4, limited_compute(2, error)[0]))) == 2
 
 
-def test_batches_have_one_key_and_shards_the_same_batches():
+def test_batches_have_one_key():
     items = [9, 9, 9, 4, 4, 2]
     results = batches.run_batches(items, lambda item: 12 // item + 1, sum, group_key=lambda item: item)
     assert [list(batch) for batch, _ in results] == [[9, 9], [9], [4, 4], [2]]
-    for process, mine in ((0, [[0, 1]]), (1, [[4, 5], [6]])):  # 2, 3 are finished
-        shard = WorkShard(np.array([2, 3]), process, 2)
-        assert [list(some) for some, _ in batches.run_batches(range(7), lambda item: 2, sum, shard=shard)] == mine
 
 
 def test_bytes_of_activations_and_caches(llama):

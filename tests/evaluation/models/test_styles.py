@@ -19,7 +19,6 @@ from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
 from evenhand.evaluation.models.styles import classify_texts, label_probabilities, load_style_classifier, style_vectors
 from tests.tiny_models import word_level_tokenizer
-from tests.work_shards import shard_after
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
 
@@ -159,16 +158,12 @@ def test_running_out_of_memory_changes_no_vector(tmp_path, monkeypatch):
     np.testing.assert_allclose(style_vectors(classifier, texts), expected, atol=1e-6)
 
 
-def test_a_resumed_run_classifies_unfinished_rows_only(tmp_path, monkeypatch):
+def test_distinct_texts_are_classified_part_by_part(tmp_path, monkeypatch):
     monkeypatch.setattr(styles, "TEXTS_PER_PART", 2)
     classifier = load_style_classifier(save_classifier(tmp_path))
     texts = ["a", "", "b", "a", " ", "c", "d d"]
     parts = list(classify_texts(classifier, texts))
     assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
-    for done in range(3):
-        rest = list(classify_texts(classifier, texts, shard=shard_after(parts[:done])))
-        assert [rows.tolist() for rows, *_ in rest] == [rows.tolist() for rows, *_ in parts[done:]]
-        np.testing.assert_array_equal(rest[-1][1], parts[-1][1])
 
 
 def test_unsuitable_classifiers_are_an_error(tmp_path):

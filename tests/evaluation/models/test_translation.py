@@ -11,7 +11,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.translation import PAPER_DECODING, translate
 from evenhand.evaluation.settings import ModelSettings
-from tests.work_shards import shard_after
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -181,13 +180,11 @@ def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monk
         translate(model, TEXTS, source="eng_Latn", target="deu_Latn")
 
 
-def test_a_resumed_run_translates_unfinished_rows_only(m2m):
+def test_distinct_texts_are_translated_the_longest_first(m2m):
     arguments = {"source": "en", "target": "es", "decoding": SHORT, "batch_size": 1}
     batches = list(translate(m2m, TEXTS, **arguments))
     assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
-    for done in (1, 2, 3):
-        shard = shard_after(batches[:done])
-        assert list(translate(m2m, TEXTS, shard=shard, **arguments)) == batches[done:]
+    assert list(translate(m2m, TEXTS[2:], **arguments)) == [([0], batches[1][1][:1]), ([1], batches[2][1])]
     assert list(translate(m2m, [], **arguments)) == []
 
 

@@ -1,12 +1,13 @@
 """Parquet tables, written and read in chunks of rows; a run computes each table once."""
 
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import run as module
 from evenhand.evaluation.runs import tables
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import (
@@ -82,11 +83,68 @@ def test_tables_are_computed_once_and_missing_until_they_are_written(tmp_path):
     assert run.has("rows") and run.read("rows")["n"].tolist() == [1, 2]
 
 
-def test_each_family_has_a_folder_of_parts(tmp_path):
-    for family, factor in (("one", 1), ("other", 2)):
-        parts = Run(tmp_path, "a fingerprint", Tracker(), family=family).parts("squares", ["square"], 2)
-        for shard in parts.unfinished_shards():
-            parts.save(shard, [([1, 0], [factor, 0])], "squares", "numbers")
-        assert parts.read()["square"].tolist() == [0, factor]
-    folders = {path.parent.relative_to(tmp_path) for path in tmp_path.rglob("*.parquet")}
-    assert folders == {Path("parts/one/squares"), Path("parts/other/squares")}
+SQUARES = [0, 1, 4, 9, 16]
+
+
+def squares(run, batches=((3, 0), (1,), (4, 2)), n_until_kill=None, n=5):
+    """Return rows that are computed in these batches; a KeyboardInterrupt ends the work after `n_until_kill`."""
+    seen = []
+
+    def compute(numbers):
+        mine = [[numbers.index(row) for row in batch if row in numbers] for batch in batches]
+        for indices in islice(filter(None, mine), n_until_kill):
+            seen.extend(numbers[index] for index in indices)
+            yield indices, [numbers[index] ** 2 for index in indices]
+        if n_until_kill is not None:
+            raise KeyboardInterrupt
+
+    return run.rows("squares", ["square"], compute, list(range(n)))["square"].tolist(), seen
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_WRITES", 0.0)
+    return Run(tmp_path, "a fingerprint", Tracker(), family="some")
+
+
+@pytest.mark.parametrize(("n_finished", "rest"), [(2, [4, 2]), (1, [1, 4, 2]), (0, [3, 0, 1, 4, 2])])
+def test_a_killed_run_resumes_and_ends_the_same(run, n_finished, rest):
+    with pytest.raises(KeyboardInterrupt):
+        squares(run, n_until_kill=n_finished)
+    assert len(list((run.folder / "parts" / "some" / "squares").glob("*.parquet"))) == n_finished
+    assert squares(run) == (SQUARES, rest)
+    assert squares(run) == (SQUARES, [])
+
+
+def test_rows_of_damaged_files_are_computed_again(run):
+    squares(run)
+    file = run.folder / "parts" / "some" / "squares" / "00000001.parquet"
+    content = bytearray(file.read_bytes())
+    content[content.index((1).to_bytes(8, "little"), 4)] ^= 4  # a value: only the page checksum can show it
+    file.write_bytes(content)
+    assert squares(run) == (SQUARES, [1])
+    file.write_bytes(b"PAR1")
+    assert squares(run) == (SQUARES, [1])
+    write_table(file, pd.DataFrame({"row": [7], "square": [49]}))  # of another run
+    assert squares(run) == (SQUARES, [1])
+
+
+def test_two_processes_compute_a_part_each(run, monkeypatch):
+    monkeypatch.setattr(module.processes, "world_size", lambda: 2)
+    monkeypatch.setattr(module.processes, "on_rank_zero", lambda compute: compute())
+    monkeypatch.setattr(module.processes, "barrier", lambda: None)
+    monkeypatch.setattr(module.processes, "rank", lambda: 0)
+    with pytest.raises(InputError, match="not have each of 5 rows"):  # the other process has not computed its part
+        squares(run)
+    monkeypatch.setattr(module.processes, "rank", lambda: 1)
+    monkeypatch.setattr(module, "_missing_rows", lambda *_: np.arange(5))
+    assert squares(run) == (SQUARES, [3, 4])
+
+
+def test_columns_of_arrays_of_different_types_and_of_no_rows(run):
+    empty = run.rows("empty", ["a", "b"], lambda items: [], [])
+    assert empty.columns.tolist() == ["a", "b"] and len(empty) == 0
+    batches = [([1, 0], np.array([1, 2]), ["a", None]), ([3, 2], np.array([0.5, 7]), ["c", "d"])]
+    rows = run.rows("types", ["n", "text"], lambda items: batches, np.arange(4))
+    assert rows["n"].tolist() == [2, 1, 7, 0.5] and rows["text"].tolist()[1:] == ["a", "d", "c"]
+    assert pd.isna(rows["text"][0])

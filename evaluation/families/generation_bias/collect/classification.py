@@ -47,13 +47,13 @@ def classify_in_parts(
     Finished batches are saved in the run's folder.
     """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
-    parts = run.parts(name, columns, len(texts))
-    for shard in parts.unfinished_shards():
-        batches = classify_texts(classifier, texts, shard=shard)
-        batches = ((rows, truncated, *probabilities.T) for rows, probabilities, truncated in batches)
-        parts.save(shard, batches, name.replace("_", " "), "responses")
-    truncated, probabilities = parts.read_numbers()
-    truncated = truncated.astype(bool)
+
+    def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, ...]]:
+        return ((rows, cut, *probabilities.T) for rows, probabilities, cut in classify_texts(classifier, texts))
+
+    table = run.rows(name, columns, compute, texts, unit="responses")
+    truncated = table.pop("cut").to_numpy(dtype=bool)
+    probabilities = table.to_numpy(dtype=np.float32)
     warn_truncated(classifier, int(truncated.sum()), len(texts))
     n_undefined = len(texts) - int(finite_rows(probabilities).sum()) - sum(not text.strip() for text in texts)
     if n_undefined:  # only of a judge

@@ -1,6 +1,7 @@
 """Responses to prompts by a dialogue model, and likelihoods of responses under a model."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,13 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, other_prompts
+from evenhand.evaluation.families.generation_bias.costs.relevance import other_prompts
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.runs.parts import Parts
-from evenhand.evaluation.runs.progress import progress
+from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 
@@ -48,16 +48,9 @@ def respond(
         return response_table(prompts, [text for _, text, _ in responses]).assign(
             **{CUT: [is_cut for _, _, is_cut in responses]}
         )
-    parts = run.parts("responses", [RESPONSE, CUT], len(prompts))
-    for shard in parts.unfinished_shards():
-        batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size, shard=shard)
-        parts.save(shard, batches, "responses", "responses")
-    return response_table(prompts, read_responses(parts)).assign(**{CUT: parts.read()[CUT].to_numpy()})
-
-
-def read_responses(parts: Parts) -> list[str | None]:
-    """Return the responses from saved parts. A response is None if its reasoning did not end."""
-    return [text if isinstance(text, str) else None for text in parts.read()[RESPONSE]]
+    compute = partial(generate_responses, model, decoding=arguments, batch_size=batch_size)
+    table = run.rows("responses", [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
+    return response_table(prompts, table[RESPONSE]).assign(**{CUT: table[CUT].to_numpy()})
 
 
 def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
@@ -65,6 +58,7 @@ def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.Dat
 
     A text None stands for reasoning that did not end: the table has an empty response and this reason.
     """
+    texts = [text if isinstance(text, str) else None for text in texts]  # Parquet may return NaN for None
     left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
     responses = [text or "" for text in texts]
     return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out})
@@ -138,11 +132,8 @@ def likelihoods_of_responses(
         scores = sorted(score for batch in batches for score in zip(*batch, strict=True))
         table = pd.DataFrame(scores, columns=["row", "log_likelihood", "tokens"])
     else:
-        parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
-        for shard in parts.unfinished_shards():
-            batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
-            parts.save(shard, batches, name.replace(LIKELIHOODS, "relevance").replace("_", ", "), "likelihoods")
-        table = parts.read()
+        compute = partial(response_log_likelihoods, model)
+        table = run.rows(name, ["log_likelihood", "tokens"], compute, contexts, continuations, unit="likelihoods")
     n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

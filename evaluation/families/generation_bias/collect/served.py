@@ -4,7 +4,7 @@ No model is loaded, and scores that need the model's weights are omitted.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,6 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import dataset
 from evenhand.evaluation.families.generation_bias.collect.responses import (
     check_nonempty,
     check_repeated_prompts,
-    read_responses,
     response_table,
 )
 from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
@@ -62,13 +61,15 @@ def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
 def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the responses of a served model, saved as they arrive, with the name of the model in each answer."""
     bodies = _bodies(config, prompts)
-    parts = run.parts("responses", [RESPONSE, CUT, ANSWERED_BY], len(prompts))
-    for shard in parts.unfinished_shards():
-        answers = fetch_answers(config.model, bodies, shard, parse=parse_full_response)
-        batches = ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
-        parts.save(shard, batches, "responses", "responses")
-    columns = {name: parts.read()[name].to_numpy() for name in (CUT, ANSWERED_BY)}
-    return response_table(prompts, read_responses(parts)).assign(**columns)
+
+    def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
+        answers = fetch_answers(config.model, bodies, parse=parse_full_response)
+        return ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
+
+    table = run.rows("responses", [RESPONSE, CUT, ANSWERED_BY], compute, bodies, unit="responses")
+    return response_table(prompts, table[RESPONSE]).assign(
+        **{name: table[name].to_numpy() for name in (CUT, ANSWERED_BY)}
+    )
 
 
 def _served_signature(config: MeasureConfig, answered_by: Sequence[str]) -> dict[str, Any]:

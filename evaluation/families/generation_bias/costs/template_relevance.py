@@ -12,6 +12,7 @@ lost. The mean is over a sample of at most MAX_RESPONSES responses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,9 @@ def likelihoods_within_template(
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
     contexts = render_contexts(model, [*texts[rows], *texts[other[rows]]], [*personas[rows]] * 2, tag)
     continuations = [responses[row] for row in rows] * 2
-    parts = run.parts(name, ["log_likelihood", "tokens"], len(continuations))
-    for shard in parts.unfinished_shards():
-        batches = response_log_likelihoods(model, contexts, continuations, shard=shard)
-        parts.save(shard, batches, "relevance within templates", "responses")
-    own, elsewhere = np.split(parts.read()["log_likelihood"].to_numpy(), 2) if len(rows) else (np.zeros(0),) * 2
+    compute = partial(response_log_likelihoods, model)
+    table = run.rows(name, ["log_likelihood", "tokens"], compute, contexts, continuations, unit="responses")
+    own, elsewhere = np.split(table["log_likelihood"].to_numpy(), 2) if len(rows) else (np.zeros(0),) * 2
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(
         {
@@ -60,7 +59,7 @@ def likelihoods_within_template(
             "other_prompt_id": ids[other[rows]],
             "log_likelihood": own,
             "other_log_likelihood": elsewhere,
-            "tokens": parts.read()["tokens"].to_numpy()[: len(rows)],
+            "tokens": table["tokens"].to_numpy()[: len(rows)],
         }
     )
 

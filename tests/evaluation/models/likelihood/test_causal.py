@@ -10,7 +10,6 @@ from evenhand.evaluation.models.likelihood.causal import encode_sentences, seque
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.work_shards import shard_after
 
 SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]
 
@@ -62,16 +61,12 @@ def test_a_context_and_its_sentence_are_read_as_one_text(model):
     assert decode(encode_sentences(model, ["deaf people."], context="I like").ids[0][3:]) == " deaf people."
 
 
-def test_batches_order_and_resumption_change_nothing(model, monkeypatch):
+def test_batches_and_order_change_nothing(model, monkeypatch):
     total, _ = scored(model, SENTENCES)
     reverse, _ = scored(model, SENTENCES[::-1])
     assert reverse[::-1] == pytest.approx(total, abs=1e-4)
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 1)  # one sentence a batch
     assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
-    encoded = encode_sentences(model, SENTENCES)
-    every = list(sequence_log_likelihoods(model, encoded))
-    rest = list(sequence_log_likelihoods(model, encoded, shard=shard_after(every[:3])))
-    assert [rows.tolist() for rows, *_ in every[3:]] == [rows.tolist() for rows, *_ in rest]
 
 
 def test_where_there_is_no_bos_a_sentence_stands_after_eos(model):

@@ -17,7 +17,6 @@ from evenhand.evaluation.models.likelihood.masked import (
 )
 from evenhand.evaluation.models.loading import MaskedModel
 from tests.tiny_models import word_level_tokenizer
-from tests.work_shards import shard_after
 
 CLS, PAD, SEP, MASK = 0, 1, 2, 3
 WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", *"abcdefghijklmno"]
@@ -153,22 +152,6 @@ def test_order_and_equal_sentences_change_nothing(tokenizer):
     handle.remove()
     assert sum(passes) == 4
     assert (aul == aul[::-1]).all() and (aula == aula[::-1]).all()
-
-
-@pytest.mark.parametrize("done", [1, 3, 100])
-def test_a_resumed_run_continues(tokenizer, monkeypatch, done):
-    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 6)
-    masked_model = build("Bert", tokenizer)
-    for of in (
-        lambda **options: masked_log_probabilities(masked_model, SENTENCES, POSITIONS, **options),
-        lambda **options: unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL, **options),
-    ):
-        everything = list(of())
-        rest = list(of(shard=shard_after(everything[:done])))
-        assert len(rest) == max(0, len(everything) - done)
-        for again, once in zip(rest, everything[done:], strict=True):
-            for one, other in zip(again, once, strict=True):
-                assert (one == other).all()
 
 
 def test_hooks_are_removed(tokenizer, monkeypatch):

@@ -18,7 +18,6 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.work_shards import ALL_ROWS, WorkShard
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<s>", "</s>", "<pad>", "i", "am", "a", "deaf", "tall", "dad", "mum", "like", "people", "."]
@@ -75,10 +74,10 @@ def plain(model, encoded):
     return total
 
 
-def by_tree(model, encoded, shard=ALL_ROWS, known=None):
+def by_tree(model, encoded):
     tree = prefix_tree(encoded.ids)
-    log_p = np.full(len(tree.token) - 1, np.nan) if known is None else known
-    for rows, values in node_log_probabilities(model, tree, shard=shard):
+    log_p = np.full(len(tree.token) - 1, np.nan)
+    for rows, values in node_log_probabilities(model, tree):
         log_p[rows] = values
     return sum_sequences(tree, log_p, encoded.begin)
 
@@ -131,19 +130,19 @@ def test_nodes_are_computed_once_and_one_sentence_is_a_tree():
     assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
 
 
-def test_a_resumed_run_continues_with_the_next_sequence(monkeypatch):
+def test_any_nodes_can_be_computed_alone(monkeypatch):
     monkeypatch.setitem(module.NODES_PER_PASS, "cpu", 12)
     model = built("gpt2")
-    encoded = encode_sentences(model, SENTENCES)
-    tree = prefix_tree(encoded.ids)
-    log_p = np.full(len(tree.token) - 1, np.nan)
-    for number, (rows, values) in enumerate(node_log_probabilities(model, tree)):
-        log_p[rows] = values
-        if number == 2:
-            break
-    assert np.isnan(log_p).any()
-    shard = WorkShard(np.flatnonzero(np.isfinite(log_p)))
-    assert by_tree(model, encoded, shard=shard, known=log_p) == pytest.approx(plain(model, encoded), abs=1e-4)
+    tree = prefix_tree(encode_sentences(model, SENTENCES).ids)
+    halves = np.array_split(np.arange(len(tree.child)), 2)  # of two processes
+    by_rows = [np.arange(len(tree.child)), *halves, np.arange(1, len(tree.child), 3)]
+    found = []
+    for rows in by_rows:
+        found.append(np.full(len(rows), np.nan))
+        for indices, values in node_log_probabilities(model, tree, rows):
+            found[-1][indices] = values
+    for rows, log_p in zip(by_rows, found, strict=True):
+        np.testing.assert_allclose(log_p, found[0][rows], atol=1e-4)
 
 
 @pytest.mark.parametrize("architecture", OTHERS)

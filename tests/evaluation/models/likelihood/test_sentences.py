@@ -29,7 +29,7 @@ def run(tmp_path):
 
 def saved_rows(run, name):
     """Return the number of rows in the parts of this name."""
-    return sum(len(pd.read_parquet(file)) for file in run.parts(name, [], 0).folder.glob("*.parquet"))
+    return sum(len(pd.read_parquet(file)) for file in (run.folder / "parts" / name).glob("*.parquet"))
 
 
 @pytest.fixture(scope="module")
