@@ -32,7 +32,7 @@ classifier-%: $(VENV)/ready
 test: $(VENV)/ready
 	$(PYTEST)
 
-# The fast tests, for use during development: without whole loops, sweeps, kills, clusters and fuzzing.
+# The fast tests, for use during development: without whole loops, sweeps, kills and clusters.
 quick: $(VENV)/ready
 	$(PYTEST) -m "not slow"
 

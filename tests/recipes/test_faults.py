@@ -46,15 +46,10 @@ SPANISH = "{translated} --translation_bias.languages spa_Latn --translation_bias
 WRONG = {
     "generation_bias": [
         ("--prompts.file {prompts}", "column 'descriptor' is missing"),
-        ("--prompts.file {absent}.csv", "absent.csv"),
         ("--prompts.dataset {absent}", "absent"),
-        ("--prompts.personas {absent}", "absent"),
         ("--model {absent}", "does not exist"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
-        ("--generation_bias.style_classifier {absent}", "does not exist"),
-        ("--generation_bias.style_clusters {absent}.json", "absent.json"),
         ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
-        ("--generation_bias.neutral_dialogue {absent}.jsonl", "absent.jsonl"),
         ("--generation_bias.offensiveness {classifier}", "give both"),
         (
             "--generation_bias.offensiveness {classifier} --generation_bias.offensiveness.label toxic",
@@ -63,30 +58,19 @@ WRONG = {
     ],
     "sentence_pairs": [
         ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
-        ("--sentence_pairs.pairs {pairs} --sentence_pairs.columns '{{more: more}}'", "no column 'more' for 'more'"),
-        ("--sentence_pairs.pairs {absent}.csv", "absent.csv"),
-        ("--sentence_pairs.pairs nowhere", "unknown"),
     ],
     "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
     "offensiveness": [
         ("", "offensiveness.classifier: "),
-        ("--offensiveness.classifier {classifier}", "label is None"),
         (f"{CLASSIFIER} toxic", "'toxic' is not a label"),
         ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "does not exist"),
-        (f"{CLASSIFIER} offensive --prompts.dataset {{absent}}", "absent"),
     ],
     "translation_bias": [
-        ("--translation_bias.translations {translations}", "references"),
-        ("--translation_bias.translations {translations} --translation_bias.references {absent}.csv", "absent.csv"),
         ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
         ("{translated}", "eng_Latn-tha_Thai.txt"),
-        (f"{SPANISH} 13b", "13b"),
         (f"{SPANISH} 13a --translation_bias.toxicity {{classifier}}", "None is not a label"),
-        (f"{SPANISH} 13a --translation_bias.toxicity {{absent}} --translation_bias.toxicity.label x", "does not exist"),
     ],
     "embedding_bias": [
-        ("--model {classifier}", "references"),
-        ("--model {classifier} --embedding_bias.references {absent}.csv", "absent.csv"),
         ("--model {classifier} --embedding_bias.references {columns}", "'gender'"),
         (
             "--model {classifier} --embedding_bias.references {references} --embedding_bias.languages deu_Latn",
