@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses, compare_generation_bias
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
@@ -137,12 +139,12 @@ def simulate_reductions(
     n_descriptors, n_templates, n_styles = 24, 6, 12
     cell = np.arange(n_descriptors * n_templates).repeat(4)
     template, descriptor = (cell % n_templates).astype(str), (cell // n_templates).astype(str)
-    columns = template.tolist(), descriptor.tolist(), [""] * len(cell), [f"s{s}" for s in range(n_styles)]
+    table, styles = pd.DataFrame({"template": template, "descriptor": descriptor}), [f"s{s}" for s in range(n_styles)]
     for simulation in found:
         of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
         shares = BASES[base], BASES[base] * np.sqrt(1 - reduction)
         means = ((1 - share) / n_styles + share * of_descriptor for share in shares)
-        runs = (StyledResponses(draw(p, cell, True, rng), *columns) for p in means)
+        runs = (StyledResponses(table, draw(p, cell, True, rng), styles) for p in means)
         score = find_score(compare_generation_bias(*runs, {}), "fgb_pooled_corrected_reduction")
         if score.interval is not None:
             simulation[:2] = score.interval

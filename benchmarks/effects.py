@@ -31,7 +31,7 @@ from scipy import stats
 
 from benchmarks.measuring import parse_options, peak_memory
 from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
@@ -228,7 +228,7 @@ def on_the_testbed(descriptors: int, seed: int) -> dict[str, float]:
     truth = pd.DataFrame(p - of_template, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
     rows = prompts.loc[prompts.index.repeat(PER_CELL)]
     vectors = np.eye(len(styles), dtype=np.float32)[grammar.sample_columns(np.repeat(p, PER_CELL, axis=0), rng)]
-    responses = StyledResponses(vectors, *(rows[name].tolist() for name in ("template", "descriptor", "axis")), styles)
+    responses = StyledResponses(rows, vectors, styles)
     table = effects(responses, {}, seed=seed).query("kind == 'descriptor'").set_index(["unit", "name"])
     truth = truth.reindex(table.index)
     shown, largest = table["certainty"] == "shown", truth.abs().nlargest(20).index

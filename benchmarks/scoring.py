@@ -6,9 +6,11 @@ All cuts, intervals and the permutation test are included.
 """
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.measuring import peak_memory, timed
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 
 DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
 
@@ -20,13 +22,8 @@ def main() -> None:
     vectors = rng.gamma(0.05, size=(len(cell), STYLES)).astype(np.float32) + 1e-6
     vectors /= vectors.sum(axis=1, keepdims=True)
     descriptor = cell // TEMPLATES
-    responses = StyledResponses(
-        vectors,
-        template=(cell % TEMPLATES).astype(str),
-        descriptor=descriptor.astype(str),
-        axis=(descriptor % AXES).astype(str),
-        styles=[f"style {i}" for i in range(STYLES)],
-    )
+    columns = {"template": cell % TEMPLATES, "descriptor": descriptor, "axis": descriptor % AXES}
+    responses = StyledResponses(pd.DataFrame(columns).astype(str), vectors, [f"style {i}" for i in range(STYLES)])
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     seconds, scores = timed(generation_bias, responses, clusters)
     size = f"{len(cell):,} × {STYLES} style vectors, {len(scores)} scores"

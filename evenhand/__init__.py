@@ -17,11 +17,10 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
     from evenhand.evaluation.families.generation_bias.effects.table import effects
     from evenhand.evaluation.families.generation_bias.metric import (
-        StyledResponses,
         compare_generation_bias,
         generation_bias,
-        styled_responses,
     )
+    from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
@@ -55,7 +54,6 @@ __all__ = [
     "score_table",
     "signature_line",
     "style_vectors",
-    "styled_responses",
 ]
 
 _MODULES = {
@@ -66,12 +64,8 @@ _MODULES = {
     "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
     "evaluation.families.generation_bias.effects.figure": ("effects_figure",),
     "evaluation.families.generation_bias.effects.table": ("effects",),
-    "evaluation.families.generation_bias.metric": (
-        "StyledResponses",
-        "compare_generation_bias",
-        "generation_bias",
-        "styled_responses",
-    ),
+    "evaluation.families.generation_bias.metric": ("compare_generation_bias", "generation_bias"),
+    "evaluation.families.generation_bias.styled_responses": ("StyledResponses",),
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.score": ("BiasScore", "signature_line"),

@@ -14,10 +14,10 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.compare import HEADLINE, check_comparable
 from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, excess_over_baseline
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.multiple_testing import holm, risen
@@ -99,7 +99,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     if settings.against.resolve() == settings.run.resolve():
         raise InputError(f"against: {settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
-    rows = read_styled_run(before.folder), read_styled_run(after.folder)
+    rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     check_comparable(before, after, rows, "run")
     if settings.max_rise is not None:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
@@ -123,13 +123,13 @@ def _level(run: FamilyRun, limit: float) -> Finding:
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
 
 
-def _rise(baseline: Path, old: StyledRun, new: StyledRun, max_rise: str) -> Finding:
+def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: str) -> Finding:
     """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit.
 
     If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
     """
     limit = float(max_rise.rstrip("% ")) / 100
-    scores = compare_generation_bias(old.styled(), new.styled(), {}, by_axis=False)
+    scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference, reduction = (find_score(scores, f"{HEADLINE}_{name}") for name in ("difference", "reduction"))
     before, after = -difference.ideal, difference.value - difference.ideal
     text = f"{number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
@@ -138,7 +138,7 @@ def _rise(baseline: Path, old: StyledRun, new: StyledRun, max_rise: str) -> Find
         status = _status((low, high), limit)
         text += f", {number(-100 * reduction.value, 1, sign=True)} % {interval((100 * low, 100 * high), 1, sign=True)}"
     else:
-        excess = excess_over_baseline(old.styled(), new.styled(), 1 + limit)
+        excess = excess_over_baseline(old, new, 1 + limit)
         status = _status(excess.interval, 0.0)
         bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
         text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
@@ -150,14 +150,14 @@ def _rise(baseline: Path, old: StyledRun, new: StyledRun, max_rise: str) -> Find
     return Finding(f"rise of pooled FGB* ≤ {max_rise}", status, text)
 
 
-def _grown_effects(old: StyledRun, new: StyledRun, permutations: int, seed: int) -> Finding:
+def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
     """Return the effects of descriptors on styles that are shown to have grown.
 
     An effect has grown if it is further from 0 after than before, and its change is significant after Holm's correction
     over all descriptors and styles.
     """
     name = "no descriptor's effect is shown to have grown"
-    changes = effect_changes(old.styled(), new.styled(), {}, permutations=permutations, seed=seed)
+    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")

@@ -11,8 +11,12 @@ import pandas as pd
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, has_same_prompts, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    StyledResponses,
+    has_same_prompts,
+    read_styled_responses,
+)
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
@@ -98,25 +102,25 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 
 def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
-        rows = read_styled_run(before.folder), read_styled_run(after.folder)
+        rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
         if has_same_prompts(*rows):  # the comparison below rejects different prompts
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     return families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
 
 
-def _bias_values(labels: Path | None, before: StyledRun, after: StyledRun) -> pd.DataFrame:
+def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
     """Return a table of each descriptor's mean bias value before and after tuning.
 
     The bias directions are computed from the responses of the labelling run. If `labels` is None, they are computed
     from `before`, and the table has no values after tuning.
     """
     if labels is None:
-        return cross_fitted_bias_values(before.shared, before.vectors)
+        return cross_fitted_bias_values(before.table, before.vectors)
     config, manifest = read_run(labels, "label", "labels")
-    labelled = read_styled_run(Path(config["responses"]))
+    labelled = read_styled_responses(Path(config["responses"]))
     alpha = manifest["threshold"]["alpha"]
-    sides = before.shared, before.vectors, after.vectors
-    return bias_value_changes(labelled.shared, labelled.vectors, *sides, alpha)
+    sides = before.table, before.vectors, after.vectors
+    return bias_value_changes(labelled.table, labelled.vectors, *sides, alpha)
 
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:

@@ -2,23 +2,22 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import rejects_tuning, unknown_name
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.manifest import run_sha256
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, WEIGHT
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
@@ -44,39 +43,30 @@ def label(settings: LabelSettings) -> None:
         log.warning("label: %s", warning)
     clusters = []
     if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
-        styles = read_styled_run(settings.responses).styles
+        styles = read_styled_responses(settings.responses).styles
         clusters = find_clusters(measured.generation_bias.style_clusters, styles, settings.exclude_clusters)
     with stage("label", settings, {"responses": run_sha256(manifest)}) as run:
         if run is None:
             return
-        all_responses = read_styled_run(settings.responses)
+        all_responses = read_styled_responses(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
-        template, descriptor = (to_codes(responses.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+        template, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR))
         b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
         how = (settings.alpha, settings.beta, settings.quantile)
         with rejects_tuning():
             threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
-        is_included = np.ones(len(b), dtype=bool)
-
         weights = _target_weights(run, responses)
 
-        def labels() -> Iterator[pd.DataFrame]:
-            start = 0
-            for part in responses.texts(PROMPT_ID, DESCRIPTOR, PERSONA, TEXT):
-                rows = slice(start, start + len(part))
-                labelled = add_labels(part, b[rows], threshold).assign(**{WEIGHT: weights[rows]})
-                start = rows.stop
-                how = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
-                is_included[rows] = ~exclusion_mask(labelled, responses.vectors[rows], **how)
-                yield labelled[is_included[rows]]
-
-        write_table(run.folder / f"{LABELS}.parquet", labels())
+        labelled = add_labels(responses.table, b, threshold).assign(**{WEIGHT: weights})
+        excluded = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
+        is_included = ~exclusion_mask(labelled, responses.vectors, **excluded)
+        write_table(run.folder / f"{LABELS}.parquet", labelled[is_included])
         n = int(is_included.sum())
         counts = {"n": n, "n_left_out": len(all_responses) - n, "n_excluded": len(b) - n}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
-        by_descriptor = mean_bias_values(responses.shared, b)
+        by_descriptor = mean_bias_values(responses.table, b)
         run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
         quantiles = sorted({*QUANTILES, threshold.quantile})
         planned = partial(threshold_plan, responses.vectors, template, descriptor)
@@ -102,19 +92,18 @@ def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> lis
     return [clusters[name] for name in names]
 
 
-def _target_weights(run: Run, responses: StyledRun) -> np.ndarray:
+def _target_weights(run: Run, responses: StyledResponses) -> np.ndarray:
     """Write each descriptor's target and exponents λ; record and log a summary; return the weights of the responses.
 
     The summary in the manifest, `target`: effective_share, (Σw)² / (n Σw²); fgb_pooled_corrected and
     fgb_pooled_corrected_reached, pooled FGB* before and after weighting, cross-fitted; kl, KL(target ‖ own) in nats,
     mean over descriptors; limited, the number of descriptors of which only a part of the effect is removed.
     """
-    styled = responses.styled()
     with run.step(TARGET):
-        target = fit_target(styled)
-        weights = np.exp(log_weights(target, styled))
-        before, reached = cross_fitted_spread(styled)
-        table = target.table(styled.descriptor, weights)
+        target = fit_target(responses)
+        weights = np.exp(log_weights(target, responses))
+        before, reached = cross_fitted_spread(responses)
+        table = target.table(responses.table[DESCRIPTOR], weights)
         run.tracker.log_table(TARGET, run.table(TARGET, lambda: table))
         run.write(EXPONENTS, target.exponents(responses.styles))
     facts = {

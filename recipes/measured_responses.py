@@ -12,11 +12,11 @@ import pandas as pd
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.collect.rows import BUCKET
 from evenhand.evaluation.families.generation_bias.effects.section import plain_verdict
 from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, SHOWN
 from evenhand.evaluation.families.generation_bias.page import EFFECTS
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_verdict
+from evenhand.evaluation.families.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import sanitize, score_text

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
@@ -49,7 +49,7 @@ def plan(settings: PlanSettings) -> None:
     """
     measured, manifest = read_settings(settings.run, "run", FAMILY)
     pilot = read_pilot(settings)
-    seconds = manifest["seconds"]["total"] / len(read_styled_run(settings.run))
+    seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
     effect = detectable_effect(settings)
     print("\n".join(_lines(settings, pilot, display_name(measured.model.name), seconds, effect)))
 
@@ -60,9 +60,9 @@ def read_pilot(settings: PlanSettings) -> Pilot:
     Raises:
         InputError: the estimate has no interval.
     """
-    run = read_styled_run(settings.run)
+    run = read_styled_responses(settings.run)
     cells = complete_descriptors(
-        arrange_cells(run.vectors, to_codes(run.shared[TEMPLATE]), to_codes(run.shared[DESCRIPTOR]))
+        arrange_cells(run.vectors, to_codes(run.table[TEMPLATE]), to_codes(run.table[DESCRIPTOR]))
     )
     estimate = descriptor_spread(cells, np.ones(len(run.styles)), pooled=True).corrected
     if estimate.interval is None:

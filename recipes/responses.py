@@ -5,7 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, select_texts
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    StyledResponses,
+    read_styled_responses,
+)
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.runs.files import write_text
@@ -21,12 +24,12 @@ LINK = Link("all responses", RESPONSES)
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
     """Write the page of one run, or of two runs over the same prompts, into `folder`; return the path of the page."""
     runs = {"response": before} if after is None else {"before": before, "after": after}
-    styled_runs = {side: read_styled_run(run) for side, run in runs.items()}
+    styled_runs = {side: read_styled_responses(run) for side, run in runs.items()}
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
 
     def rows(positions: np.ndarray) -> pd.DataFrame:
-        texts = {side: select_texts(run, positions) for side, run in styled_runs.items()}
+        texts = {side: run.table.iloc[positions].reset_index(drop=True) for side, run in styled_runs.items()}
         columns = {
             side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
             for side, run in styled_runs.items()
@@ -38,15 +41,15 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
     return folder / RESPONSES
 
 
-def _bias_values(base: StyledRun, run: StyledRun) -> np.ndarray:
+def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
     """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector.
 
     The direction for a response of the base is computed without that response.
     """
     if run is not base:
-        return BiasDirections.from_responses(base.shared, base.vectors).project(run.vectors, run.shared[DESCRIPTOR])
+        return BiasDirections.from_responses(base.table, base.vectors).project(run.vectors, run.table[DESCRIPTOR])
     b, is_usable = np.full(len(base), np.nan), base.has_vector()
     usable = base.rows(is_usable)
-    template, descriptor = (to_codes(usable.shared[name]) for name in (TEMPLATE, DESCRIPTOR))
+    template, descriptor = (to_codes(usable.table[name]) for name in (TEMPLATE, DESCRIPTOR))
     b[is_usable] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
     return b

@@ -13,8 +13,8 @@ import pandas as pd
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -88,7 +88,7 @@ def tune(settings: TuneSettings) -> None:
         if run is None:
             return
         base = _load_base(settings, config)
-        responses = read_styled_run(responses_folder)
+        responses = read_styled_responses(responses_folder)
         labelled = _labelled_responses(settings, responses)
         run.facts["share_cut"] = float(labelled[CUT].mean())
         rewards: Sequence[RewardFunction] = ()
@@ -132,11 +132,11 @@ def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
     return base
 
 
-def _labelled_responses(settings: TuneSettings, responses: StyledRun) -> pd.DataFrame:
+def _labelled_responses(settings: TuneSettings, responses: StyledResponses) -> pd.DataFrame:
     """Return the labelled run as one table: prompts, responses, style vectors, labels and weights."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
-    columns = {RESPONSE: responses.responses, CUT: responses.is_cut, STYLE_VECTOR: list(responses.vectors[:])}
-    labelled = responses.prompts.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
+    columns = {CUT: responses.table.get(CUT, False), STYLE_VECTOR: list(responses.vectors)}
+    labelled = responses.table.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
     if labelled[CUT].any():
         share = 100 * labelled[CUT].mean()
         log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
@@ -179,17 +179,19 @@ def _write_rows(
             messages.update(zip(contexts, chat_messages(base, prompts, personas, tag), strict=True))
         return contexts
 
-    data = _tuning_data(settings, _labelled_responses(settings, read_styled_run(responses)), render, method, training)
+    data = _tuning_data(
+        settings, _labelled_responses(settings, read_styled_responses(responses)), render, method, training
+    )
     write_rows(settings.write_rows, base, data, training, messages, seed=settings.seed)
     n_train, n_validation = len(data.train), len(data.validation)
     log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)
 
 
 def _bias_callback(
-    base: DialogueModel, responses: StyledRun, tag: str, config: MeasureConfig, settings: TuneSettings
+    base: DialogueModel, responses: StyledResponses, tag: str, config: MeasureConfig, settings: TuneSettings
 ) -> BiasCallback:
     """Return a callback that measures bias during training, on a small fixed sample of prompts."""
-    prompts = responses.prompts
+    prompts = responses.table
     n_descriptors = settings.measure_descriptors
     sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
     prompts = prompts[prompts[DESCRIPTOR].isin(sample)]

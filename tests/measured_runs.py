@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.collect.rows import style_table
-from evenhand.evaluation.families.generation_bias.metric import generation_bias, styled_responses
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, style_table
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
@@ -17,6 +17,12 @@ from tests.testbed_settings import MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 
 STYLES = ("x", "y", "z")
+
+
+def styled_columns(vectors, template, descriptor, axis, styles):
+    """Return StyledResponses from columns."""
+    frame = pd.DataFrame({"template": template, "descriptor": descriptor, "axis": axis})
+    return StyledResponses(frame, np.asarray(vectors), styles)
 
 
 def write_measured(
@@ -42,6 +48,6 @@ def write_measured(
         write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses)}))
         table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
         write_table(folder / "styles.parquet", table)
-        styled = styled_responses(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)
+        styled = StyledResponses(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)
         write_scores(folder / "scores.json", generation_bias(styled, {}, permutations=0) if has_scores else [])
     return folder

@@ -121,8 +121,8 @@ def test_every_public_name_is_there_and_on_the_page():
 CELLS = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
 FRAME = pd.DataFrame(CELLS).assign(text="hi", response="yes", persona="", prompt_id=list("1234"))
 VECTORS = np.eye(2).repeat(2, axis=0)
-STYLED = evenhand.StyledResponses(VECTORS, *CELLS.values(), ["s", "r"])
-OTHER = evenhand.StyledResponses(VECTORS, ["u"] * 4, *list(CELLS.values())[1:], ["s", "r"])
+STYLED = evenhand.StyledResponses(FRAME, VECTORS, ["s", "r"])
+OTHER = evenhand.StyledResponses(FRAME.assign(template="u"), VECTORS, ["s", "r"])
 DRAW = {"descriptor": "deaf", "exponents": FRAME, "classifier": None}
 NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
 
@@ -138,6 +138,7 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),
         ("styled_responses", [FRAME[["text"]], VECTORS, "sr"], {}, "frame: columns 'template', 'descriptor' are"),
         ("styled_responses", [FRAME, [[0, 1]], "sr"], {}, r"vectors: the shape is \(1, 2\); 4 rows"),
+        ("StyledResponses", [FRAME, np.eye(2), "sr"], {}, r"vectors: \(2, 2\); 4 rows"),
         ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
         ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
         ("effects_figure", [FRAME], {}, "effects: columns 'kind', .* are missing"),

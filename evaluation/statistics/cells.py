@@ -1,13 +1,14 @@
 """Style vectors of responses sorted by cell. A cell is all responses to one template with one descriptor."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
-from evenhand.evaluation.rows import RowFile, Rows, blocks, finite_rows, new_rows, rows_per_block
+NUMBERS_PER_BLOCK = 1 << 20  # 8 MiB as float64
 
 
 def to_codes(values: Sequence[str]) -> np.ndarray:
@@ -32,6 +33,15 @@ def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return rank[code], names[order]
 
 
+def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the sums of `values`, (k,) or (k, c), over the rows with equal `index`.
+
+    The result, (m,) or (m, c), has one row for each index 0 … m−1.
+    """
+    indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
+    return indicator @ values
+
+
 @dataclass(frozen=True)
 class Block:
     """The rows of m cells.
@@ -54,39 +64,28 @@ class Block:
         means = self.per_row(self.mean)
         return np.subtract(self.rows, means, out=means)
 
-    def split(self, sizes: Sequence[int]) -> Iterator["Block"]:
-        """Yield consecutive parts of the block, as views; `sizes` contains the number of cells of each part."""
-        start_row, first = np.append(0, np.cumsum(self.count)), 0
-        for size in sizes:
-            last = first + size
-            rows = self.rows[start_row[first] : start_row[last]]
-            yield Block(self.cells[first:last], self.count[first:last], rows, self.mean)
-            first = last
-
     def per_row(self, values: np.ndarray) -> np.ndarray:
         """Return, for each row, the value of its cell, (r, …); `values` has a value for each of all k cells, (k, …)."""
         return np.repeat(values[self.cells], self.count, axis=0)
 
     def sum_by_cell(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum of `values`, (r, …), over the rows of each cell, (m, …)."""
-        return np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=0)
+        """Return the sum of `values`, (r, …), over the rows of each cell, (m, …), as float64."""
+        return np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Responses sorted by cell. Blocks of rows are read one at a time, so memory use grows only with the cells.
+    """Responses sorted by cell.
 
     Attributes:
-        rows: vectors of responses, (N, C).
-        columns: indices of the columns of `rows` in use, (c,).
+        rows: vectors of responses, (N, c).
         start, count, template, descriptor: first row, number of rows, code of the template and code of the descriptor
             of each cell, (k,). Cells with too few responses are excluded.
         mean: mean vector of each cell, (k, c).
         n_left_out: number of responses outside the cells or with an undefined vector (NaN).
     """
 
-    rows: np.ndarray | RowFile
-    columns: np.ndarray
+    rows: np.ndarray
     start: np.ndarray
     count: np.ndarray
     template: np.ndarray
@@ -99,36 +98,38 @@ class Cells:
         """The total number of responses in the cells."""
         return int(self.count.sum())
 
-    def blocks(self, chosen: np.ndarray | None = None) -> Iterator[Block]:
-        """Yield the rows of the cells with the `chosen` indices (default: all cells) in blocks.
+    def responses(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the rows of the cells with the `chosen` indices, in this order, (r, c); a view where possible."""
+        start, count = self.start[chosen], self.count[chosen]
+        if len(chosen) and (start[1:] == start[:-1] + count[:-1]).all():
+            return self.rows[start[0] : start[0] + count.sum()]
+        return self.rows[np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())]
 
-        A block has whole cells. A cell with more rows than a block is split into parts, each in another block.
+    def blocks(self, chosen: np.ndarray | None = None) -> Iterator[Block]:
+        """Yield the rows of the cells with the `chosen` indices (default: all cells) in blocks of whole cells.
+
+        Blocks of about NUMBERS_PER_BLOCK numbers keep temporary float64 arrays small.
         """
         chosen = np.arange(len(self.count)) if chosen is None else chosen
-        max_rows = rows_per_block(self.rows.shape[1])
-        n_parts = -(-self.count[chosen] // max_rows)
-        cell = np.repeat(chosen, n_parts)
-        offset = max_rows * (np.arange(len(cell)) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts))
-        start, count = self.start[cell] + offset, np.minimum(self.count[cell] - offset, max_rows)
-        block_number = (np.cumsum(count) - count) // max_rows
-        for index in np.split(np.arange(len(cell)), np.flatnonzero(np.diff(block_number)) + 1):
-            if len(index):
-                yield Block(cell[index], count[index], self._read(start[index], count[index]), self.mean)
+        count = self.count[chosen]
+        number = (np.cumsum(count) - count) // max(1, NUMBERS_PER_BLOCK // max(self.rows.shape[1], 1))
+        for cells in np.split(chosen, np.flatnonzero(np.diff(number)) + 1):
+            if len(cells):
+                yield Block(cells, self.count[cells], self.responses(cells), self.mean)
 
-    def _read(self, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-        if (start[1:] == start[:-1] + count[:-1]).all():
-            rows = self.rows[start[0] : start[0] + count.sum()]
-        else:
-            rows = self.rows[np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())]
-        return rows if np.array_equal(self.columns, np.arange(rows.shape[1])) else rows[:, self.columns]
-
-    def select_columns(self, columns: np.ndarray) -> "Cells":
-        """Return the cells restricted to the columns at some positions, without copying the rows."""
-        return replace(self, columns=self.columns[columns], mean=self.mean[:, columns])
+    def select_columns(self, columns: np.ndarray | Sequence[int]) -> "Cells":
+        """Return the cells with only these columns, (c',); without a copy if these are all columns in order."""
+        if np.array_equal(columns, np.arange(self.rows.shape[1])):
+            return self
+        return replace(self, rows=self.rows[:, columns], mean=self.mean[:, columns])
 
 
 def arrange_cells(
-    vectors: Rows, template: np.ndarray, descriptor: np.ndarray, min_count: int = 2, mask: np.ndarray | None = None
+    vectors: np.ndarray,
+    template: np.ndarray,
+    descriptor: np.ndarray,
+    min_count: int = 2,
+    mask: np.ndarray | None = None,
 ) -> Cells:
     """Return the cells that have at least `min_count` finite vectors.
 
@@ -138,70 +139,40 @@ def arrange_cells(
         min_count: the minimum number of vectors in a cell; variances need two.
         mask: whether to use each vector, (n,) bool; None: all.
     """
-    usable = finite_rows(vectors) if mask is None else finite_rows(vectors) & mask
+    usable = np.isfinite(vectors).all(axis=1) & (True if mask is None else mask)
     cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
     usable &= size[cell] >= min_count
     rows = np.flatnonzero(usable)
     rows = rows[np.argsort(cell[rows], kind="stable")]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
-    first = rows[start]
-    sorted_blocks = (block for _, block in blocks(vectors, rows))
-    sorted_rows, mean = _store_rows(sorted_blocks, count, vectors.shape[1], vectors)
-    columns = np.arange(vectors.shape[1])
-    return Cells(sorted_rows, columns, start, count, template[first], descriptor[first], mean, len(vectors) - len(rows))
+    first, n_left_out = rows[start], len(vectors) - len(rows)
+    codes = template[first], descriptor[first]
+    return _with_rows(Cells(vectors[:0], start, count, *codes, vectors[:0], n_left_out), vectors[rows])
+
+
+def _with_rows(cells: Cells, rows: np.ndarray) -> Cells:
+    """Return the cells with other vectors of the same responses, (N, c), and the means of these vectors."""
+    cells = replace(cells, rows=rows, mean=np.empty((len(cells.count), rows.shape[1])))
+    for block in cells.blocks():
+        cells.mean[block.cells] = block.sum_by_cell(block.rows) / block.count[:, None]
+    return cells
 
 
 def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     """Return a copy of the cells with, for each group of columns, the columns of the group followed by their sum."""
-
-    def with_sum(rows: np.ndarray) -> np.ndarray:
-        parts = (rows[:, group] for group in groups)
-        return np.concatenate([columns for part in parts for columns in (part, part.sum(axis=1)[:, None])], axis=1)
-
-    return _map_rows(cells, with_sum, sum(len(group) + 1 for group in groups))
-
-
-def copy_columns(cells: Cells, columns: Sequence[int]) -> Cells:
-    """Return a copy of the cells with only these columns. If the cells are on disk, no other column is read."""
-    return _map_rows(cells, lambda rows: rows[:, columns], len(columns))
+    parts = [cells.rows[:, group] for group in groups]
+    return _with_rows(cells, np.concatenate([it for part in parts for it in (part, part.sum(1)[:, None])], axis=1))
 
 
 def paired_differences(cells: Cells) -> Cells:
     """Return the k differences between the two halves of 2k columns: column k + i minus column i, for each row."""
-    n = len(cells.columns) // 2
-    return _map_rows(cells, lambda rows: rows[:, n:] - rows[:, :n], n)
+    n = cells.rows.shape[1] // 2
+    return _with_rows(cells, cells.rows[:, n:] - cells.rows[:, :n])
 
 
-def _map_rows(cells: Cells, function: Callable[[np.ndarray], np.ndarray], width: int) -> Cells:
-    parts = (function(block.rows) for block in cells.blocks())
-    rows, mean = _store_rows(parts, cells.count, width, cells.rows)
-    start = np.cumsum(cells.count) - cells.count
-    return replace(cells, rows=rows, columns=np.arange(width), start=start, mean=mean)
-
-
-def _store_rows(
-    parts: Iterable[np.ndarray], count: np.ndarray, width: int, origin: Rows
-) -> tuple[np.ndarray | RowFile, np.ndarray]:
-    """Return the concatenation of `parts`, (n, width), and the mean of each cell, (k, width); rows are sorted by cell.
-
-    A large result is stored in a file, in the folder of `origin` if `origin` is in a file.
-    """
-    n, ends = int(count.sum()), np.cumsum(count)
-    rows = new_rows(n, width, origin.dtype, getattr(origin, "folder", None))
-    mean, done = np.zeros((len(count), width)), 0
-    for part in parts:
-        rows[done : done + len(part)] = part
-        first, last = np.searchsorted(ends, [done, done + len(part) - 1], side="right")
-        begin = np.maximum(ends[first : last + 1] - count[first : last + 1] - done, 0)
-        mean[first : last + 1] += np.add.reduceat(part, begin, axis=0, dtype=np.float64)
-        done += len(part)
-    mean /= count[:, None]
-    return rows, mean
-
-
-def cell_sums(vectors: Rows, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of the vectors of each cell, (k, c), and the number of vectors, (k,).
+def cell_sums(vectors: np.ndarray, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sum of the vectors of each cell, (k, c) float64, and the number of vectors, (k,).
 
     Args:
         vectors: finite vectors, (n, c).
@@ -209,12 +180,8 @@ def cell_sums(vectors: Rows, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, 
         k: the minimum number of cells; cells without vectors have sum 0.
     """
     size = np.bincount(cell, minlength=k)
-    sums = np.zeros((len(size), vectors.shape[1]))
-    for index, block in blocks(vectors):
-        order = np.argsort(cell[index], kind="stable")
-        present, begin = np.unique(cell[index][order], return_index=True)
-        sums[present] += np.add.reduceat(block[order], begin, axis=0, dtype=np.float64)
-    return sums, size
+    indicator = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(len(size), len(cell)))
+    return indicator @ vectors, size
 
 
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:

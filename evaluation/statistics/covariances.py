@@ -12,15 +12,12 @@ of ζ₂, uses Σ of other cells, because products of different cells have no bi
 Σ̂_e = R_e' R_e / (n_e − 1), with R_e the deviations of the cell's n_e responses from the cell's mean.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from scipy import sparse
 
-from evenhand.evaluation.rows import rows_per_block
-from evenhand.evaluation.statistics.cells import Block, Cells
+from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.hoeffding import PairSums, summed_products
 
 ROUNDING = 1e-6  # relative size below which a float32 product counts as 0
@@ -53,14 +50,6 @@ class CellNoise:
         return 4 * (self.along - self.pairs / self.n) / self.n
 
 
-def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sums of `values`, (k,) or (k, c), over the rows with equal `index`.
-
-    The result, (m,) or (m, c), has one row for each index 0 … m−1."""
-    indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
-    return indicator @ values
-
-
 def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Replace the unknown rows of an array, (k,) or (k, c), by the mean of the known rows; return the changed array.
 
@@ -76,7 +65,7 @@ def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.
     V is the sum of the group's R_e' R_e (`covariances`), each times the cell's factor in `scale`, (k,): the covariance
     of a sum of cell means for suitable factors. `index` is the group of each cell, (k,).
     """
-    return np.array([w @ summed_products(blocks(), scale) ** 2 @ w for _, blocks in _groups(cells, index)])
+    return np.array([w @ summed_products(cells, group, scale) ** 2 @ w for group in _groups(index)])
 
 
 def borrowed_noise(
@@ -156,7 +145,7 @@ def linear_variance_without_cell(
     """
     n, along = pairs.n, np.zeros(len(pairs.n))
     for block in cells.blocks():
-        along[block.cells] += block.sum_by_cell((block.deviations * block.per_row(deviation * w)).sum(axis=1) ** 2)
+        along[block.cells] = block.sum_by_cell((block.deviations * block.per_row(deviation * w)).sum(axis=1) ** 2)
     scale = share**2 / (n * (n - 1))
     of_unit, itself = _products(cells, w, deviation, unit, scale)[1], scale * pairs.products / (n - 1)
     surplus = (1 / (1 - share) ** 2 - 1) * share**2 * (of_unit - itself) / n
@@ -210,32 +199,20 @@ def _products(
     result, freedom = np.zeros((3, len(cells.count))), cells.count - 1.0
     root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
     direction, roots = direction * root * sign, np.outer(root, root).astype(np.float32)
-    for group, blocks in _groups(cells, index):
-        square = (summed_products(blocks(), scale) * roots).astype(np.float32, copy=False)
+    for group in _groups(index):
+        square = (summed_products(cells, group, scale) * roots).astype(np.float32, copy=False)
         result[0, group] = ((direction[group] @ square) * direction[group]).sum(axis=1)
-        for block in blocks():
+        for block in cells.blocks(group):
             residual = (block.deviations * root).astype(np.float32)
             signed = residual * sign
             products = ((signed @ square) * signed).sum(axis=1, dtype=np.float64)
             largest = (residual**2).sum(axis=1, dtype=np.float64) * np.trace(square)
             products[products < ROUNDING * largest] = 0.0
-            result[1, block.cells] += block.sum_by_cell(products) / freedom[block.cells]
+            result[1, block.cells] = block.sum_by_cell(products) / freedom[block.cells]
         result[2, group] = freedom[group].sum()
     return result
 
 
-def _groups(cells: Cells, index: np.ndarray) -> Iterator[tuple[np.ndarray, Callable[[], Iterable[Block]]]]:
-    """Yield, for each value of `index` in ascending order, its cells and a function that returns their blocks of rows.
-
-    Several small groups are read in one pass. A large group is read again on each call of its function.
-    """
-    groups = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
-    rows, half = np.bincount(index, cells.count), rows_per_block(cells.rows.shape[1]) / 2
-    together = ((np.cumsum(rows) - rows) // half).astype(int)
-    for some in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(together)) + 1):
-        if rows[some].max() > half:
-            yield from ((groups[place], partial(cells.blocks, groups[place])) for place in some)
-        else:
-            (whole,) = cells.blocks(np.concatenate([groups[place] for place in some]))
-            parts = whole.split([len(groups[place]) for place in some])
-            yield from ((part.cells, lambda part=part: [part]) for part in parts)
+def _groups(index: np.ndarray) -> list[np.ndarray]:
+    """Return the cells of each value of `index`, in ascending order of the values."""
+    return np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])

@@ -75,7 +75,7 @@ def _residuals(cells: Cells, chosen: np.ndarray) -> np.ndarray:
 
     The factor corresponds to a variance with ddof = 1.
     """
-    rows = np.concatenate([block.rows for block in cells.blocks(chosen)]).astype(np.float64, copy=False)
+    rows = cells.responses(chosen).astype(np.float64)
     return (rows - rows.mean(axis=0)) * np.sqrt(len(rows) / max(len(rows) - 1, 1))
 
 

@@ -26,8 +26,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.statistics.cells import Cells
-from evenhand.evaluation.statistics.covariances import sum_by
+from evenhand.evaluation.statistics.cells import Cells, sum_by
 from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
@@ -276,8 +275,7 @@ def _permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Gen
     """Return a function that returns the means of a template's cells after a new permutation of the responses."""
     import torch
 
-    rows = np.concatenate([block.rows.astype(np.float32, copy=False) for block in cells.blocks(chosen)])
-    rows, count = torch.from_numpy(np.ascontiguousarray(rows)), cells.count[chosen]
+    rows, count = torch.from_numpy(cells.responses(chosen).astype(np.float32)), cells.count[chosen]
     first = torch.from_numpy(np.cumsum(count) - count)
 
     def sample() -> np.ndarray:

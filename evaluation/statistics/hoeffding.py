@@ -10,13 +10,11 @@ The only sum over pairs is Σ_ij ⟨r_i, r_j⟩² = tr((R' R W)²), with R the m
 from n × n or from c × c products, whichever are fewer.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.evaluation.rows import rows_per_block
-from evenhand.evaluation.statistics.cells import Block, Cells
+from evenhand.evaluation.statistics.cells import Cells
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,22 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
             weighted = r * w
             along, own = (weighted @ direction[cell][:, :, None])[:, :, 0], np.einsum("knc,knc->kn", weighted, r)
             for place, values in enumerate((along**2, along * own, own, own**2)):
-                sums[place, cell] += values.sum(axis=1)
+                sums[place, cell] = values.sum(axis=1)
             if n <= c:
                 of_pairs[cell] = ((weighted @ r.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
             else:
                 of_pairs[cell] = np.maximum(((r.transpose(0, 2, 1) @ r) ** 2 @ w) @ w, 0.0)  # not below 0 by rounding
-    for cell in np.flatnonzero(cells.count > rows_per_block(cells.rows.shape[1])):  # larger than a block
-        of_pairs[cell] = max(w @ summed_products(cells.blocks(np.array([cell]))) ** 2 @ w, 0.0)
     return PairSums(cells.count.astype(np.float64), *sums, of_pairs)
 
 
-def summed_products(blocks: Iterable[Block], scale: np.ndarray | None = None) -> np.ndarray:
-    """Return Σ_e scale_e R_e' R_e over the cells e of the blocks, (c, c), with R_e the deviations from the cell's mean.
+def summed_products(cells: Cells, chosen: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
+    """Return Σ_e scale_e R_e' R_e over the cells e with the `chosen` indices, (c, c).
 
-    Products are computed in float32 and summed in float64. The default scale is 1.
+    R_e are the deviations from the cell's mean, and `scale`, (k,), is a factor of each cell, default 1. Products are
+    computed in float32 and summed in float64.
     """
     total = None
-    for block in blocks:
+    for block in cells.blocks(chosen):
         residual = block.deviations
         if scale is not None:
             residual = residual * np.sqrt(block.per_row(scale))[:, None]

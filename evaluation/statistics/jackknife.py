@@ -142,7 +142,7 @@ def _moments(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     used = np.flatnonzero(weights)
     cells, w, squares = cells.select_columns(used), weights[used], np.zeros(len(cells.count))
     for block in cells.blocks():
-        squares[block.cells] += block.sum_by_cell(block.deviations**2 @ w)
+        squares[block.cells] = block.sum_by_cell(block.deviations**2 @ w)
     return cells.mean, squares / (cells.count * (cells.count - 1.0)), w
 
 

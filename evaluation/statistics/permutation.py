@@ -66,8 +66,7 @@ def _templates(cells: Cells) -> list[_Template]:
 
 def _responses(cells: Cells, chosen: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the chosen cells' responses projected on the directions, (n, d) float32, and the counts of the cells."""
-    blocks = (block.rows.astype(np.float32, copy=False) @ directions for block in cells.blocks(chosen))
-    return np.concatenate(list(blocks)), cells.count[chosen]
+    return cells.responses(chosen).astype(np.float32, copy=False) @ directions, cells.count[chosen]
 
 
 def _add_means(
@@ -90,9 +89,9 @@ def _add_means(
 
 def _leading_directions(cells: Cells, n: int) -> np.ndarray:
     """Return the n directions in which responses vary most, (c, n) float32; the identity matrix if c ≤ n."""
-    c = len(cells.columns)
+    c = cells.mean.shape[1]
     if c <= n:
         return np.eye(c, dtype=np.float32)
     between = (cells.mean - np.average(cells.mean, axis=0, weights=cells.count)) * np.sqrt(cells.count)[:, None]
-    within = summed_products(cells.blocks())
+    within = summed_products(cells, np.arange(len(cells.count)))
     return np.linalg.eigh(within + between.T @ between)[1][:, -n:].astype(np.float32)

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from evenhand.evaluation.rows import Rows, blocks
 from evenhand.evaluation.statistics.cells import cell_sums
 
 
-def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
+def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the covariance of the k column means of n rows, (k, k), and the degrees of freedom of the estimate.
 
     Rows are independent within each stratum, and the sizes n_c of the strata c are fixed. The covariance is
@@ -34,11 +33,7 @@ def mean_covariance(values: Rows, strata: np.ndarray) -> tuple[np.ndarray, int]:
     means = cell_sums(values, strata)[0] / size[:, None]
     weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
     alone, freedom = int((size == 1).sum()), int((size - 1).sum())
-    within, pooled = np.zeros((2, k, k))
-    for place, some in blocks(values):
-        deviation = some - means[strata[place]]
-        if alone:
-            pooled += deviation.T @ deviation
-        deviation *= weight[strata[place]][:, None]
-        within += deviation.T @ deviation
-    return (within + alone * pooled / freedom) / n**2, freedom
+    deviation = values - means[strata]
+    pooled = alone * (deviation.T @ deviation) / freedom if alone else 0.0
+    deviation *= weight[strata][:, None]
+    return (deviation.T @ deviation + pooled) / n**2, freedom

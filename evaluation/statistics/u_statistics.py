@@ -17,12 +17,12 @@ between cells. The three parts are estimated from products of different response
 variance is unbiased for every distribution of responses.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.cells import Cells, sum_by
 from evenhand.evaluation.statistics.covariances import (
     ROUNDING,
     CellNoise,
@@ -31,7 +31,6 @@ from evenhand.evaluation.statistics.covariances import (
     covariance_square,
     linear_variance_without_cell,
     noise_freedom,
-    sum_by,
     with_small,
 )
 from evenhand.evaluation.statistics.hoeffding import PairSums, pair_sums
@@ -145,7 +144,7 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
         unbiased if each cell has at least four responses; cells of two or three responses borrow covariances from other
         cells (`covariances`).
     """
-    weights = np.ones(len(cells.columns)) if weights is None else np.asarray(weights, dtype=np.float64)
+    weights = np.ones(cells.mean.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
     cells, w = cells.select_columns(used), weights[used]
     units = _units(cells, pooled)
@@ -310,11 +309,11 @@ def column_spreads(cells: Cells) -> list[Spread]:
         product = deviations.copy()
         for power in powers:
             product *= deviations
-            power[block.cells] += block.sum_by_cell(product)
+            power[block.cells] = block.sum_by_cell(product)
     return [
         spread
         for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_PER_BATCH))
-        for spread in _some_column_spreads(cells.select_columns(columns), *powers[:, :, columns])
+        for spread in _some_column_spreads(replace(cells, mean=cells.mean[:, columns]), *powers[:, :, columns])
     ]
 
 
@@ -324,7 +323,7 @@ def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fo
     units = _Units(np.arange(len(group)), group, group, np.bincount(group))
     size = units.in_group
     if size.max(initial=0) < 2:
-        return [UNDEFINED] * len(cells.columns)
+        return [UNDEFINED] * cells.mean.shape[1]
     n, d = cells.count[:, None].astype(np.float64), size[group][:, None].astype(np.float64)
     deviation = cells.mean - sum_by(group, cells.mean / d)[group]
     direction = deviation * d / np.maximum(d - 1, 1)

@@ -104,7 +104,7 @@ def _variance_within(cells: Cells) -> float:
     """Return the variance within a cell (ddof = 1), summed over columns and averaged over cells."""
     squares = np.zeros(len(cells.count))
     for block in cells.blocks():
-        squares[block.cells] += block.sum_by_cell((block.deviations**2).sum(axis=1))
+        squares[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))
     return float((squares / (cells.count - 1)).mean())
 
 

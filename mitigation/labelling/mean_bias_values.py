@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.rows import Rows, blocks, copy_rows, finite_rows
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import factorize, to_codes
 from evenhand.mitigation.labelling.projection import bias_values, descriptor_means, project
@@ -21,7 +20,7 @@ def mean_bias_values(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFr
     return _means(prompts, mean_bias_value=bias_value)
 
 
-def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: Rows) -> pd.DataFrame:
+def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> pd.DataFrame:
     """Return a table of descriptor, axis, before (mean b, α = 0) and n, sorted from largest to smallest mean.
 
     The bias direction of each response is computed without that response. Responses without a style vector are left
@@ -38,10 +37,10 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: Rows) -> pd.DataFra
 
 def bias_value_changes(
     labelled_prompts: pd.DataFrame,
-    labelled_vectors: Rows,
+    labelled_vectors: np.ndarray,
     prompts: pd.DataFrame,
-    before: Rows,
-    after: Rows,
+    before: np.ndarray,
+    after: np.ndarray,
     alpha: int = 0,
 ) -> pd.DataFrame:
     """Return a table of descriptor, axis, before, after (mean b) and n, for two models' responses to the same prompts.
@@ -64,10 +63,10 @@ def bias_value_changes(
     return _means(prompts[has_direction], **b)
 
 
-def _finite(prompts: pd.DataFrame, vectors: Rows) -> tuple[pd.DataFrame, Rows]:
+def _finite(prompts: pd.DataFrame, vectors: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the prompts and vectors of the responses that have a style vector."""
-    mask = finite_rows(vectors)
-    return (prompts, vectors) if mask.all() else (prompts[mask], copy_rows(vectors, np.flatnonzero(mask)))
+    mask = np.isfinite(vectors).all(axis=1)
+    return prompts[mask], vectors[mask]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class BiasDirections:
     m_bar: np.ndarray
 
     @classmethod
-    def from_responses(cls, prompts: pd.DataFrame, vectors: Rows) -> "BiasDirections":
+    def from_responses(cls, prompts: pd.DataFrame, vectors: np.ndarray) -> "BiasDirections":
         """Return the bias directions from responses with style vectors (n, S); rows with NaN are left out."""
         prompts, vectors = _finite(prompts, vectors)
         descriptor, names = factorize(prompts[DESCRIPTOR])
@@ -91,7 +90,7 @@ class BiasDirections:
         code, names = factorize(descriptor)
         return np.isin(names, self.names)[code]
 
-    def project(self, vectors: Rows, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
+    def project(self, vectors: np.ndarray, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
         """Project style vectors (n, S) onto the bias direction of their descriptors; return the bias values (n,).
 
         A value is NaN if the descriptor has no direction or the response has no style vector."""
@@ -99,8 +98,7 @@ class BiasDirections:
         is_known = np.isin(names, self.names)
         direction = np.full((len(names), len(self.m_bar)), np.nan)
         direction[is_known] = self.m_d[np.searchsorted(self.names, names[is_known])] - self.m_bar
-        b = [project(block, self.m_bar, direction[code[rows]], alpha) for rows, block in blocks(vectors)]
-        return np.concatenate([np.zeros(0), *b])
+        return project(vectors, self.m_bar, direction[code], alpha)
 
 
 def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:

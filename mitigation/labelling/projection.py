@@ -3,14 +3,13 @@
 import numpy as np
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rows import Rows, blocks
 from evenhand.evaluation.statistics.cells import cell_sums
 
 BIAS, NO_BIAS = "bias", "no_bias"
 ALPHAS = (0, 1, 2)
 
 
-def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean style vector of each (descriptor, template) cell, (D, T, S), and the cell sizes, (D, T).
 
     The mean of an empty cell is NaN. `template` and `descriptor` are (n,) codes from 0.
@@ -22,13 +21,13 @@ def cell_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> t
     return means.reshape(n_descriptors, n_templates, -1), size.reshape(n_descriptors, n_templates)
 
 
-def descriptor_means(vectors: Rows, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
+def descriptor_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
     """Return the mean style m_d of each descriptor d, (D, S): the mean of its cell means over templates (002, C.1)."""
     return np.nanmean(cell_means(vectors, template, descriptor)[0], axis=1)
 
 
 def bias_values(
-    vectors: Rows, template: np.ndarray, descriptor: np.ndarray, alpha: int = 0, *, cross_fitted: bool = False
+    vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray, alpha: int = 0, *, cross_fitted: bool = False
 ) -> np.ndarray:
     """Return the bias value b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (paper 002, C.1).
 
@@ -52,15 +51,12 @@ def bias_values(
     m_bar = m_d.mean(axis=0)
     n_templates = (size > 0).sum(axis=1)
 
-    def project_block(p: np.ndarray, t: np.ndarray, d: np.ndarray) -> np.ndarray:
-        direction = m_d[d] - m_bar
-        if cross_fitted:
-            n = size[d, t][:, None]
-            # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed.
-            direction += (means[d, t] - p) / np.maximum(n - 1, 1) / n_templates[d][:, None]
-        return project(p, m_bar, direction, alpha)
-
-    return np.concatenate([project_block(block, template[rows], descriptor[rows]) for rows, block in blocks(vectors)])
+    direction = m_d[descriptor] - m_bar
+    if cross_fitted:
+        n = size[descriptor, template][:, None]
+        # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed.
+        direction += (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates[descriptor][:, None]
+    return project(vectors, m_bar, direction, alpha)
 
 
 def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:

@@ -31,9 +31,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
-from evenhand.evaluation.rows import blocks, copy_rows
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, UNIT
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, TEMPLATE, UNIT
 from evenhand.evaluation.statistics.cells import (
     Cells,
     arrange_cells,
@@ -108,8 +107,8 @@ def fit_target(responses: StyledResponses) -> Target:
     A descriptor in several axes belongs to the first of them in sorted order. Descriptors that have no template in
     common with others have λ = 0.
     """
-    descriptor, names = factorize(responses.descriptor)
-    first = pd.DataFrame({"d": descriptor, "axis": np.asarray(responses.axis, dtype=str)}).groupby("d")["axis"].min()
+    descriptor, names = factorize(responses.table[DESCRIPTOR])
+    first = responses.table[AXIS].astype(str).groupby(descriptor).min()
     axis, axes = factorize(first)
     cells = _compared_cells(responses, descriptor)
     n, n_styles = len(names), responses.vectors.shape[1]
@@ -137,9 +136,9 @@ def log_weights(target: Target, responses: StyledResponses) -> np.ndarray:
     The responses have the target's descriptors. A_td is estimated from them. The weights of responses to a template
     without another descriptor are 1.
     """
-    descriptor = factorize(responses.descriptor)[0]
+    descriptor = factorize(responses.table[DESCRIPTOR])[0]
     cells = _compared_cells(responses, descriptor)
-    template = to_codes(responses.template)
+    template = to_codes(responses.table[TEMPLATE])
     exponents = np.stack([tilt.exponent for tilt in target.tilts[: len(target.names)]])
     log_a, is_compared = np.zeros((len(target.names), int(template.max()) + 1)), np.zeros(int(template.max()) + 1, bool)
     if len(cells.count):
@@ -147,20 +146,13 @@ def log_weights(target: Target, responses: StyledResponses) -> np.ndarray:
         pool, is_compared[templates] = Pool.from_cells(cells), True
         for index, exponent in enumerate(exponents):
             log_a[index, templates] = -pool.log_normalisers(-exponent)
-    parts = [
-        np.where(
-            is_compared[template[rows]],
-            (block * exponents[descriptor[rows]]).sum(axis=1) - log_a[descriptor[rows], template[rows]],
-            0.0,
-        )
-        for rows, block in blocks(responses.vectors)
-    ]
-    return np.concatenate(parts)
+    log_w = (responses.vectors * exponents[descriptor]).sum(axis=1) - log_a[descriptor, template]
+    return np.where(is_compared[template], log_w, 0.0)
 
 
 def _compared_cells(responses: StyledResponses, descriptor: np.ndarray) -> Cells:
     """Return the cells of templates that have several descriptors."""
-    cells = arrange_cells(responses.vectors, to_codes(responses.template), descriptor, min_count=1)
+    cells = arrange_cells(responses.vectors, to_codes(responses.table[TEMPLATE]), descriptor, min_count=1)
     return select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
 
 
@@ -201,14 +193,14 @@ def cross_fitted_spread(responses: StyledResponses) -> tuple[float, float]:
     contributes to its own weight. A target of half of the responses is noisier than the target of all: the second value
     is an upper estimate. The values are means over both halves, and NaN if no cell has several responses.
     """
-    template = to_codes(responses.template)
+    template = to_codes(responses.table[TEMPLATE])
     is_even = template % 2 == 0
     spreads = []
     for fitted, weighted in ((is_even, ~is_even), (~is_even, is_even)):
         if not (fitted.any() and weighted.any()):
             return np.nan, np.nan
         target, part = fit_target(_select(responses, fitted)), _select(responses, weighted)
-        if not np.array_equal(target.names, factorize(part.descriptor)[1]):
+        if not np.array_equal(target.names, factorize(part.table[DESCRIPTOR])[1]):
             return np.nan, np.nan
         spreads.append([_pooled_spread(part, weights) for weights in (None, np.exp(log_weights(target, part)))])
     before, after = np.mean(spreads, axis=0)
@@ -220,8 +212,8 @@ def _pooled_spread(responses: StyledResponses, weights: np.ndarray | None) -> fl
 
     The weights are divided by their mean for each descriptor, so that single large weights have a limited influence.
     """
-    template, descriptor = to_codes(responses.template), to_codes(responses.descriptor)
-    vectors = np.asarray(responses.vectors[:], dtype=np.float64)
+    template, descriptor = to_codes(responses.table[TEMPLATE]), to_codes(responses.table[DESCRIPTOR])
+    vectors = responses.vectors.astype(np.float64)
     if weights is not None:
         mean = np.nanmean(cell_means(vectors, template, descriptor)[0], axis=0)[template]
         weights = weights * (np.bincount(descriptor) / np.bincount(descriptor, weights))[descriptor]
@@ -231,6 +223,4 @@ def _pooled_spread(responses: StyledResponses, weights: np.ndarray | None) -> fl
 
 
 def _select(responses: StyledResponses, mask: np.ndarray) -> StyledResponses:
-    rows = np.flatnonzero(mask)
-    names = (np.asarray(it, dtype=str)[rows] for it in (responses.template, responses.descriptor, responses.axis))
-    return StyledResponses(copy_rows(responses.vectors, rows), *names, responses.styles)
+    return responses.rows(mask)

@@ -24,9 +24,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.rows import Rows
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, select_cells
-from evenhand.evaluation.statistics.covariances import sum_by
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, select_cells, sum_by
 from evenhand.evaluation.statistics.intervals import percentile_interval
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.mitigation.labelling.projection import ALPHAS, bias_values
@@ -44,7 +42,7 @@ PILOT_SLOPE = 0.25  # about where the fraction left depends most on the strength
 
 
 def threshold_plan(
-    vectors: Rows,
+    vectors: np.ndarray,
     template: np.ndarray,
     descriptor: np.ndarray,
     *,
@@ -105,7 +103,7 @@ def fit_strength(slope: float, left: float) -> float:
 
 
 def _rows(
-    vectors: Rows,
+    vectors: np.ndarray,
     template: np.ndarray,
     descriptor: np.ndarray,
     alphas: Sequence[int],

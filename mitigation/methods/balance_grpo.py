@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.families.generation_bias.metric import styled_responses
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, STYLE_VECTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled
@@ -33,6 +33,6 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR, AXIS, STYLE_VECTOR)
     vectors = np.stack(labelled[STYLE_VECTOR].tolist()).astype(np.float64)
-    target = fit_target(styled_responses(labelled, vectors, [str(style) for style in range(vectors.shape[1])]))
+    target = fit_target(StyledResponses(labelled, vectors, [str(style) for style in range(vectors.shape[1])]))
     exponents = np.stack([tilt.exponent for tilt in target.tilts])[to_codes(labelled[DESCRIPTOR].tolist())]
     return grpo.reward_rows(labelled, render, -exponents, np.zeros(len(labelled)))

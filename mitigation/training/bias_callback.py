@@ -17,12 +17,8 @@ from evenhand.evaluation.families.generation_bias.collect.classification import 
 from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
 from evenhand.evaluation.families.generation_bias.costs.relevance import likelihood_scores
 from evenhand.evaluation.families.generation_bias.effects.table import SHOWN, effects
-from evenhand.evaluation.families.generation_bias.metric import (
-    StyledResponses,
-    compare_generation_bias,
-    generation_bias,
-    styled_responses,
-)
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.decoding import decoding as decoding_arguments
 from evenhand.evaluation.models.loading import loaded_dialogue_model
@@ -191,7 +187,7 @@ class BiasCallback(MeasureCallback):
         return values
 
     def _styled(self, vectors: np.ndarray) -> StyledResponses:
-        return styled_responses(self.prompts, vectors, self.classifier.labels)
+        return StyledResponses(self.prompts, vectors, self.classifier.labels)
 
 
 def _with_interval(name: str, score: BiasScore) -> dict[str, float]:

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
 from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN_LIKELIHOODS
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS
 from evenhand.evaluation.families.generation_bias.costs.template_relevance import TEMPLATE_LIKELIHOODS
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -55,8 +55,8 @@ def test_costs_are_scored_by_the_model_without_the_instruction(finished):
     likelihoods = pd.read_parquet(finished / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][
         :20
     ]
-    after = read_styled_run(finished / "prompt" / "after")
-    texts, responses = after.prompts["text"].tolist()[:20], list(after.responses[:20])
+    after = read_styled_responses(finished / "prompt" / "after")
+    texts, responses = after.table["text"].tolist()[:20], after.table["response"].tolist()[:20]
     for instruction, alike in ((None, True), (INSTRUCTION, False)):
         model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=instruction))
         expected, _ = response_perplexity(model, render_contexts(model, texts, [""] * 20), responses)

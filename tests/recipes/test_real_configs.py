@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.runs.files import sha256_of
@@ -133,7 +133,7 @@ def test_scores_are_defined_and_styles_are_shares(finished):
     responses = pd.read_parquet(run / "before" / "responses.parquet")["response"]
     written = (responses.str.strip() != "").to_numpy()
     assert written.mean() > 0.9 and responses.nunique() > 40
-    total = read_styled_run(run / "before").vectors.sum(axis=1)
+    total = read_styled_responses(run / "before").vectors.sum(axis=1)
     np.testing.assert_allclose(total, np.where(written, 1, np.nan), atol=1e-5)
     metrics = {score.metric for score in scores}
     assert "perplexity" in metrics

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.families.likelihood_bias.rows import LOG_LIKELIHOOD
 from evenhand.evaluation.families.sentence_pairs.metric import masked_scores
@@ -20,7 +20,7 @@ from evenhand.evaluation.families.sentence_pairs.settings import Settings as Pai
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, TEMPLATE, find_score, read_scores
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
@@ -71,13 +71,13 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     variance is corrected for sampling noise (pooled FGB*); `correlation_with_noise` is without this correction.
     """
     measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder))
-    scores, measured = read_scores(folder / SCORES), read_styled_run(folder)
+    scores, measured = read_scores(folder / SCORES), read_styled_responses(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
-    planted, seen = grammar.truth(measured.prompts), grammar.truth(measured.prompts, classifier_map)
+    planted, seen = grammar.truth(measured.table), grammar.truth(measured.table, classifier_map)
     pooled = find_score(scores, "fgb_pooled_corrected")
     numbers = {
-        "responses": len(measured.responses),
+        "responses": len(measured),
         "fgb_pooled_corrected": pooled.value,
         "fgb_pooled_corrected_low": pooled.interval[0],
         "fgb_pooled_corrected_high": pooled.interval[1],
@@ -97,10 +97,10 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     return numbers | _classifier_numbers("classifier", vectors, is_held_out)
 
 
-def well_formed(measured: StyledRun) -> np.ndarray:
+def well_formed(measured: StyledResponses) -> np.ndarray:
     """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
     known = {text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)}
-    pairs = zip(measured.responses, measured.prompts[DESCRIPTOR], strict=True)
+    pairs = zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True)
     return np.array([text in known or text.replace(d, grammar.MENTION) in known for text, d in pairs], bool)
 
 
@@ -241,17 +241,17 @@ def _range(low: float, high: float) -> str:
 
 
 def correlations(
-    measured: StyledRun, true_means: Callable[[Sequence[str], Sequence[str]], np.ndarray], variance: float
+    measured: StyledResponses, true_means: Callable[[Sequence[str], Sequence[str]], np.ndarray], variance: float
 ) -> dict[str, float]:
     """Return the correlation of D descriptors' measured mean styles m_d with their true means, (D, S).
 
     `true_means` is a function of T templates and D descriptors. `variance` is the measured variance of the m_d without
     sampling noise, pooled FGB*.
     """
-    descriptors = sorted(set(measured.prompts[DESCRIPTOR]))
-    templates = sorted(set(measured.prompts[TEMPLATE]))
+    descriptors = sorted(set(measured.table[DESCRIPTOR]))
+    templates = sorted(set(measured.table[TEMPLATE]))
     truth = true_means(templates, descriptors)
-    code = np.searchsorted(descriptors, measured.prompts[DESCRIPTOR])
+    code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
     means = np.zeros_like(truth)
     np.add.at(means, code, measured.vectors)
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses

@@ -13,13 +13,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.changes.tables import write_changes, write_corpus
 from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses
-from evenhand.evaluation.families.generation_bias.collect.rows import (
-    SECOND_STYLES,
-    StyledRun,
-    has_same_prompts,
-    random_samples,
-    read_styled_run,
-)
 from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences
 from evenhand.evaluation.families.generation_bias.costs.even_reference import (
     EVEN_LIKELIHOODS,
@@ -42,11 +35,18 @@ from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_
 from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias
 from evenhand.evaluation.families.generation_bias.settings import FIRST, SECOND, ComparisonSettings
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    SECOND_STYLES,
+    StyledResponses,
+    has_same_prompts,
+    random_samples,
+    read_styled_responses,
+)
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.score import PROMPT_ID, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 
 HEADLINE = "fgb_pooled_corrected"
@@ -62,14 +62,14 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
         InputError: the two runs have different prompts, styles, decoding or style classifiers.
     """
     config = config or ComparisonSettings()
-    rows = old, new = read_styled_run(before.folder), read_styled_run(after.folder)
+    rows = old, new = read_styled_responses(before.folder), read_styled_responses(after.folder)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
     check_comparable(before, after, rows)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
-    scores = compare_generation_bias(old.styled(), new.styled(), clusters, signature=signature)
+    scores = compare_generation_bias(old, new, clusters, signature=signature)
     if permutations := before.config.settings.permutations:
         permuted = {"groups": old.groups(), "permutations": permutations, "seed": before.config.seed}
-        table = run.table(EFFECT_CHANGES, lambda: effect_changes(old.styled(), new.styled(), clusters, **permuted))
+        table = run.table(EFFECT_CHANGES, lambda: effect_changes(old, new, clusters, **permuted))
         scores += effect_scores(table, signature)
         log_effects(run.tracker, EFFECT_CHANGES, table)
     scores += _overall_differences(before, after, rows, signature)
@@ -88,7 +88,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
 
 
 def _likelihood_changes(
-    run: Run, before: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+    run: Run, before: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return relevance and perplexity of both runs' responses under the model of the run `before`, and their changes.
 
@@ -108,7 +108,7 @@ def _likelihood_changes(
             reason = f"the revision of {settings.name} is no longer the measured one"
             return undefined_changes(reason, signature)
         base = cache(lambda: load_dialogue_model(model))  # called only if a table is not on disk
-        prompts, tag = rows[0].prompts, measured["control_tag"]
+        prompts, tag = rows[0].table, measured["control_tag"]
 
         def table(name: str, compute: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
             return before.table(name) if before.has(name) else run.table(name, lambda: compute(name))
@@ -124,7 +124,7 @@ def _likelihood_changes(
         def within_template(responses: list[str], name: str) -> pd.DataFrame:
             return likelihoods_within_template(run, name, base(), prompts, responses, tag)
 
-        old_responses, new_responses = (measured_run.responses for measured_run in rows)
+        old_responses, new_responses = (side.table[RESPONSE].tolist() for side in rows)
         old = table(LIKELIHOODS, partial(likelihoods, old_responses))
         new = table(f"{LIKELIHOODS}_after", partial(likelihoods, new_responses))
         even = table(EVEN_LIKELIHOODS, partial(likelihoods, even_responses(prompts, old_responses)))
@@ -135,8 +135,8 @@ def _likelihood_changes(
     except InputError as error:
         return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)
     return [
-        *likelihood_changes(rows[0].shared, old, new, signature),
-        *even_reference(rows[0].prompts, old, even, signature),
+        *likelihood_changes(rows[0].table, old, new, signature),
+        *even_reference(rows[0].table, old, even, signature),
         *template_relevance(*within, signature),
     ]
 
@@ -147,7 +147,7 @@ def _bias_values(run: Run) -> pd.DataFrame | None:
 
 
 def check_comparable(
-    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], field: str = "after"
+    before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], field: str = "after"
 ) -> None:
     """Raise InputError if two runs have different prompts, styles, decoding or style classifiers.
 
@@ -169,7 +169,7 @@ def check_comparable(
 
 
 def _overall_differences(
-    before: FamilyRun, after: FamilyRun, rows: tuple[StyledRun, StyledRun], signature: Mapping[str, Any]
+    before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return differences and reductions of FGB* and pooled FGB* on subsets of prompts and by the second classifier.
 
@@ -177,20 +177,20 @@ def _overall_differences(
     `unseen_by`); `classifier` is "second" for style vectors by the second classifier.
     """
     subsets, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
-    if UNSEEN in rows[0].shared:
-        unseen = rows[0].shared[UNSEEN].to_numpy(dtype=bool)
+    if UNSEEN in rows[0].table:
+        unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)
         subsets += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
         subsets += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         _check_second_classifiers(before, after)
-        sides = [read_styled_run(side.folder, second=True) for side in (before, after)]
+        sides = [read_styled_responses(side.folder, second=True) for side in (before, after)]
         subsets += [({"classifier": "second"}, sides)]
     return [
         replace(score, group=group)
         for group, (old, new) in subsets
         for score in compare_generation_bias(
-            old.styled(),
-            new.styled(),
+            old,
+            new,
             {},
             by_axis=False,
             over=unseen_over if "seen" in group else TEMPLATES,

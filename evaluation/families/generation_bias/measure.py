@@ -21,15 +21,6 @@ from evenhand.evaluation.families.generation_bias.collect.response_file import (
     collect_from_file,
     write_prompts,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import (
-    PROMPTS,
-    RESPONSES,
-    SECOND_STYLES,
-    STYLES,
-    StyledRun,
-    read_styled_run,
-    select_texts,
-)
 from evenhand.evaluation.families.generation_bias.collect.served import collect_from_server
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
@@ -51,10 +42,18 @@ from evenhand.evaluation.families.generation_bias.settings import (
     neutral_dialogue,
 )
 from evenhand.evaluation.families.generation_bias.signature import classifier_facts, score_signature
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLES,
+    StyledResponses,
+    read_styled_responses,
+)
 from evenhand.evaluation.families.offensiveness.metric import offensive_share
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 
 log = logging.getLogger("evenhand")
 
@@ -76,13 +75,15 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in checkpoints:
             write_styles(run, checkpoints[name], name, table)
-    measured = read_styled_run(run.folder)
+    measured = read_styled_responses(run.folder)
     if OFFENSIVE in checkpoints:
         write_offensiveness(run, checkpoints[OFFENSIVE], measured)
     return processes.on_rank_zero(lambda: _scores(run, config, measured, collected))
 
 
-def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Mapping[str, Any]) -> list[BiasScore]:
+def _scores(
+    run: Run, config: MeasureConfig, measured: StyledResponses, collected: Mapping[str, Any]
+) -> list[BiasScore]:
     """Return all scores of the run's tables. `collected` is the result of a function `collect_from_…`."""
     facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
     signature = score_signature(run, config, collected, facts[FIRST])
@@ -91,7 +92,7 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
     if not config.responses:
         scores += unfinished_share(run.read(RESPONSES), signature)
     if config.settings.relevance and config.loads_model:
-        scores += likelihood_scores(measured.shared, run.read(LIKELIHOODS), signature)
+        scores += likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
         scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: facts[OFFENSIVE]}))
@@ -102,12 +103,12 @@ def _scores(run: Run, config: MeasureConfig, measured: StyledRun, collected: Map
         scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
-    run.tracker.log_table("samples", select_texts(measured, sampled)[[DESCRIPTOR, TEXT, RESPONSE]])
+    run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 
 def _bias_scores(
-    run: Run, config: MeasureConfig, measured: StyledRun, signature: Mapping[str, Any], facts: Mapping[str, Any]
+    run: Run, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return generation bias of all responses, of seen and of unseen prompts, and by the second style classifier.
 
@@ -116,31 +117,33 @@ def _bias_scores(
     clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
     with run.step("scores"):
         scores = generation_bias(
-            measured.styled(),
+            measured,
             clusters,
             permutations=config.settings.permutations,
             seed=config.seed,
             signature=signature,
         )
-        scores += scale_scores(measured.styled(), signature)
+        scores += scale_scores(measured, signature)
         if config.settings.permutations:
             permutations = config.settings.permutations
             permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
-            table = run.table(EFFECTS, lambda: effects(measured.styled(), clusters, **permuted))
+            table = run.table(EFFECTS, lambda: effects(measured, clusters, **permuted))
             scores += effect_scores(table, signature)
             log_effects(run.tracker, EFFECTS, table)
-        if UNSEEN in measured.shared:
-            unseen = measured.shared[UNSEEN].to_numpy(dtype=bool)
+        if UNSEEN in measured.table:
+            unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
             for seen, rows in (("yes", ~unseen), ("no", unseen)):
                 scores += _overall_scores(measured.rows(rows), {"seen": seen}, signature)
         if SECOND in facts:
-            second = read_styled_run(run.folder, second=True)
+            second = read_styled_responses(run.folder, second=True)
             scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
         return scores + style_share(measured.vectors, clusters, signature)
 
 
-def _overall_scores(measured: StyledRun, group: Mapping[str, str], signature: Mapping[str, Any]) -> list[BiasScore]:
+def _overall_scores(
+    measured: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
-    styled = replace(measured.styled(), axis=np.zeros(len(measured), dtype=np.int8))  # no scores by axis
+    styled = replace(measured, table=measured.table.assign(**{AXIS: ""}))  # no scores by axis
     scores = generation_bias(styled, {}, permutations=0, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]

@@ -15,14 +15,12 @@ natural units; in reports, as in the paper, scores are multiplied by 1000.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.families.generation_bias.paired_scores import (
     INCOMPLETE,
@@ -31,7 +29,7 @@ from evenhand.evaluation.families.generation_bias.paired_scores import (
     one_sided_reason,
     paired_scores,
 )
-from evenhand.evaluation.rows import JoinedColumns, Rows, finite_rows
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import (
     Cells,
@@ -51,32 +49,6 @@ VERSION = "2"
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
 
 
-@dataclass(frozen=True)
-class StyledResponses:
-    """Style vectors (n, S), and the template, descriptor and axis of each response's prompt, all (n,).
-
-    The vector of an empty response is NaN; scores leave out empty responses and count them.
-
-    Raises:
-        InputError: `vectors` is not an array of two dimensions, or the lengths differ.
-    """
-
-    vectors: Rows
-    template: Sequence[str]
-    descriptor: Sequence[str]
-    axis: Sequence[str]
-    styles: Sequence[str]
-
-    def __post_init__(self) -> None:
-        shape = getattr(self.vectors, "shape", None)
-        if shape is None or len(shape) != 2:
-            raise InputError(f"vectors: {format_value(self.vectors)} is not an array of shape (n, S); give one.")
-        for name in ("template", "descriptor", "axis", "styles"):
-            n, wanted = len(getattr(self, name)), shape[name == "styles"]
-            if n != wanted:
-                raise InputError(f"{name}: {n} values do not fit vectors of shape {tuple(shape)}; give {wanted}.")
-
-
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
     """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
     n_styles = len(responses.styles)
@@ -92,37 +64,13 @@ def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[
 
 def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
     """Raise InputError if the styles, templates or descriptors of two sets of responses differ in any row."""
-    for name in ("styles", "template", "descriptor"):
-        if not np.array_equal(*(np.asarray(getattr(side, name), dtype=object) for side in (before, after))):
+    for name in ("styles", TEMPLATE, DESCRIPTOR):
+        old, new = (list(side.styles if name == "styles" else side.table[name]) for side in (before, after))
+        if old != new:
             raise InputError(
                 f"after: its {name} values differ from those of before; two runs are compared by responses to the same "
                 "prompts in the same order, by the same classifier."
             )
-
-
-def styled_responses(frame: pd.DataFrame, vectors: np.ndarray, styles: Sequence[str]) -> StyledResponses:
-    """Return the `StyledResponses` of a table with a row for each response, and of style vectors, (n, S).
-
-    Args:
-        frame: the columns template, descriptor and, for scores by axis, axis.
-        vectors: the result of `style_vectors`, in the order of the rows.
-        styles: the names of the S styles.
-
-    Raises:
-        InputError: a column is missing, or the numbers of rows or styles differ.
-
-    >>> frame = pd.DataFrame({"template": ["hi"] * 2, "descriptor": ["old", "young"]})
-    >>> styled_responses(frame, np.eye(2), ["kind", "curt"]).descriptor
-    ['old', 'young']
-    """
-    require_columns(list(map(str, frame)), (TEMPLATE, DESCRIPTOR), "frame")
-    if np.shape(vectors) != (len(frame), len(styles)):
-        raise InputError(
-            f"vectors: the shape is {np.shape(vectors)}; {len(frame)} rows and {len(styles)} styles need "
-            f"{(len(frame), len(styles))}."
-        )
-    axis = frame[AXIS].tolist() if AXIS in frame else [""] * len(frame)
-    return StyledResponses(vectors, frame[TEMPLATE].tolist(), frame[DESCRIPTOR].tolist(), axis, list(styles))
 
 
 def generation_bias(
@@ -155,7 +103,8 @@ def generation_bias(
     In the example, each of two descriptors has two responses of one style. For each style, the variance between the
     descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
 
-    >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
     [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
     """
@@ -183,7 +132,7 @@ def generation_bias(
 
 def _paper_cells(responses: StyledResponses, cells: Cells) -> dict[str, Cells]:
     """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
-    if cells.n == finite_rows(responses.vectors).sum():
+    if cells.n == responses.has_vector().sum():
         return {}
     all_cells = _cells_and_axes(responses, responses.vectors, min_count=1)
     return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(*all_cells)}
@@ -232,15 +181,15 @@ def compare_generation_bias(
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
 
-    >>> cells = (["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
-    >>> compare_generation_bias(*(StyledResponses(each, *cells) for each in vectors), {})[0].value
+    >>> compare_generation_bias(*(StyledResponses(frame, each, ["s", "r"]) for each in vectors), {})[0].value
     -1.0
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters)
     signature = {**(signature or {}), "generation_bias": VERSION}
-    cells, axis = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
+    cells, axis = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
 
     def changes(metric: str, subset: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
         scores = []
@@ -272,11 +221,12 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
 
     In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
 
-    >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ["s", "r"])
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> excess_over_baseline(styled, styled, 0.5).value
     0.5
     """
-    cells, _ = _cells_and_axes(before, JoinedColumns((before.vectors, after.vectors)))
+    cells, _ = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
     weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
     return descriptor_spread(complete_descriptors(cells), weights, pooled=True).corrected
 
@@ -346,11 +296,11 @@ def _score(
 
 
 def _cells_and_axes(
-    responses: StyledResponses, vectors: Rows, min_count: int = 2
+    responses: StyledResponses, vectors: np.ndarray, min_count: int = 2
 ) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
     """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
-    template, descriptor = to_codes(responses.template), to_codes(responses.descriptor)
-    axis, names = factorize(responses.axis)
+    template, descriptor = to_codes(responses.table[TEMPLATE]), to_codes(responses.table[DESCRIPTOR])
+    axis, names = factorize(responses.table[AXIS])
     cells = arrange_cells(vectors, template, descriptor, min_count)
 
     def cells_of(code: int) -> Cells:

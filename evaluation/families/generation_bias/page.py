@@ -10,12 +10,6 @@ from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
 from evenhand.evaluation.families.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.families.generation_bias.collect.response_file import has_no_templates
-from evenhand.evaluation.families.generation_bias.collect.rows import (
-    PROMPTS,
-    RESPONSES,
-    random_samples,
-    read_styled_run,
-)
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
 from evenhand.evaluation.families.generation_bias.effects.changes import EFFECT_CHANGES
@@ -29,6 +23,12 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
     bias_verdict,
 )
 from evenhand.evaluation.families.generation_bias.report.sections import report_page, text
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    random_samples,
+    read_styled_responses,
+)
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import LEFT_OUT, BiasScore, display_name, find_score
@@ -46,7 +46,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
             scores_before=run.scores,
             truth=context.truth,
             notes=[*_system_prompt_notes(run), *_source_notes(run), *context.notes],
-            samples=random_samples(read_styled_run(run.folder)),
+            samples=random_samples(read_styled_responses(run.folder)),
             signature=run.signature(HEADLINE),
         )
     )
@@ -56,7 +56,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 def _with_effects(report: Page, run: FamilyRun) -> Page:
     """Return the report with a verdict that names the largest effect, and with sections on effects at its beginning."""
-    table, measured = run.table(EFFECTS), read_styled_run(run.folder)
+    table, measured = run.table(EFFECTS), read_styled_responses(run.folder)
     try:
         clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
     except InputError:  # a file of the user that has moved since the measurement: no examples of clusters
@@ -79,7 +79,7 @@ def _with_effects(report: Page, run: FamilyRun) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
-    rows = read_styled_run(before.folder), read_styled_run(after.folder)
+    rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     tables = {name: changes.table(name) for name in TABLES if changes.has(name)}
     report = report_page(
         ReportData(

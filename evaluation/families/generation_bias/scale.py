@@ -15,9 +15,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.evaluation.families.generation_bias.metric import VERSION, StyledResponses
+from evenhand.evaluation.families.generation_bias.metric import VERSION
 from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.resolution import smallest_detectable_spread
@@ -49,7 +50,7 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
         responses: at least two responses to each template and descriptor.
         signature: the signature of the scores, to which the metric's version is added.
     """
-    cells = arrange_cells(responses.vectors, to_codes(responses.template), to_codes(responses.descriptor))
+    cells = arrange_cells(responses.vectors, *(to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR)))
     parts, common = variance_parts(cells), {"n": cells.n, "n_left_out": cells.n_left_out}
     common["signature"] = {**signature, "generation_bias": VERSION}
     spread, reason = parts.descriptor, missing_interval_reason(parts.descriptor)

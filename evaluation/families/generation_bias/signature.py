@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS
 from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers
+from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.models.classifier_labels import labels_sha256
 from evenhand.evaluation.models.judge_files import classifier_styles

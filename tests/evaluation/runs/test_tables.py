@@ -11,9 +11,6 @@ from evenhand.evaluation.runs import run as module
 from evenhand.evaluation.runs import tables
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.tables import (
-    is_same_column,
-    read_aligned,
-    read_categorical,
     read_float_columns,
     read_table,
     write_table,
@@ -38,26 +35,6 @@ def test_a_written_table_is_read_unchanged(rows, tmp_path):
     numbers, names = read_float_columns(tmp_path / "t.parquet", leave_out=("id", "why"))
     assert names == ("s0", "s1") and numbers.dtype == np.float32 and numbers.flags.c_contiguous
     np.testing.assert_array_equal(numbers, rows[["s0", "s1"]].to_numpy())
-
-
-def test_tables_of_different_chunks_are_read_aligned(rows, tmp_path, monkeypatch):
-    write_table(tmp_path / "t.parquet", rows)
-    monkeypatch.setattr(tables, "ROWS_PER_CHUNK", 2)
-    write_table(tmp_path / "u.parquet", (rows[["id"]].iloc[start : start + 4] for start in (0, 4)))
-    pair = (tmp_path / "t.parquet", ["s0"]), (tmp_path / "u.parquet", ["id"])
-    pd.testing.assert_frame_equal(pd.concat(read_aligned(*pair), ignore_index=True), rows[["s0", "id"]])
-    assert is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
-    write_table(tmp_path / "u.parquet", rows[["id"]].iloc[::-1])
-    assert not is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
-    write_table(tmp_path / "u.parquet", rows[["id"]].iloc[:6])
-    assert not is_same_column(tmp_path / "t.parquet", tmp_path / "u.parquet", "id")
-
-
-def test_repeated_strings_are_categories(tmp_path):
-    write_table(tmp_path / "t.parquet", pd.DataFrame({"axis": ["b", "a", "b"], "unseen": [True, False, True], "x": 1}))
-    table = read_categorical(tmp_path / "t.parquet", ("axis", "unseen", "absent"))
-    assert table["axis"].cat.categories.tolist() == ["a", "b"] and table["axis"].cat.codes.tolist() == [1, 0, 1]
-    assert list(table) == ["axis", "unseen"] and table["unseen"].tolist() == [True, False, True]
 
 
 def test_tables_without_rows_and_damaged_ones(rows, tmp_path):

@@ -70,15 +70,6 @@ def test_symmetries_labels_and_alpha():
         bias_values(VECTORS, TEMPLATE, DESCRIPTOR, 3)
 
 
-@pytest.mark.parametrize("cross_fitted", [False, True])
-def test_how_many_rows_are_projected_at_once_changes_nothing(monkeypatch, cross_fitted):
-    rng = np.random.default_rng(0)
-    rows = rng.random((40, 5)), rng.integers(0, 3, 40), rng.integers(0, 4, 40)
-    at_once = bias_values(*rows, 1, cross_fitted=cross_fitted)
-    monkeypatch.setattr("evenhand.evaluation.rows.NUMBERS_PER_BLOCK", 35)
-    np.testing.assert_allclose(bias_values(*rows, 1, cross_fitted=cross_fitted), at_once, rtol=1e-12)
-
-
 PROMPTS = pd.DataFrame({"template": "t", "descriptor": list("aabb"), "axis": ["x", "x", "y", "y"]})
 # m_a = (.8, .2), m_b = (.2, .8), m̄ = (.5, .5); directions ±(.3, −.3).
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.labelling.tilts import MIN_EFFECTIVE_SHARE, Pool, solve_tilt
+from tests.measured_runs import styled_columns
 
 # Two templates, three responses to each of two descriptors, three styles.
 STYLES = np.array(
@@ -99,20 +100,23 @@ def planted(bias, per_cell=30, seed=0):
     t, d, _ = (it.ravel() for it in np.meshgrid(np.arange(4), np.arange(12), np.arange(per_cell), indexing="ij"))
     style = np.where(rng.random(len(t)) < style_0(t, d, bias), 0, rng.integers(1, 3, len(t)))
     names = ([f"{kind}{it:02}" for it in codes] for kind, codes in zip("tda", (t, d, d % 3), strict=True))
-    return StyledResponses(np.eye(3)[style], *map(np.array, names), ["x", "y", "z"])
+    return styled_columns(np.eye(3)[style], *map(np.array, names), ["x", "y", "z"])
 
 
 def test_a_planted_bias_is_removed_by_the_density_ratio():
     responses = planted(0.8, per_cell=60)
     target = fit_target(responses)
     weights = np.exp(log_weights(target, responses))
-    t, d = (np.array([int(name[1:]) for name in names]) for names in (responses.template, responses.descriptor))
+    t, d = (
+        np.array([int(name[1:]) for name in names])
+        for names in (responses.table["template"], responses.table["descriptor"])
+    )
     own = style_0(t, d, 0.8)
     average = (style_0(t, 0, 0.8) + style_0(t, 1, 0.8)) / 2
     true = np.where(responses.vectors.argmax(axis=1) == 0, average / own, (1 - average) / (1 - own))
     assert np.abs(np.log(weights / true)).mean() < 0.15
     distance = 1.5 * np.mean(own - average, where=d == 1) ** 2
-    table = target.table(responses.descriptor, weights).set_index("descriptor")
+    table = target.table(responses.table["descriptor"].to_numpy(), weights).set_index("descriptor")
     assert table["distance"].mean() == pytest.approx(distance, rel=0.2)  # the other styles move by half as much
     assert (table["fraction"] == 1).all() and (table["n"] == 240).all()
     assert table["kl"].between(0.01, 0.3).all() and table["effective_share"].between(0.5, 0.99).all()
@@ -132,9 +136,7 @@ def test_without_bias_hardly_any_weight_differs_from_1():
 def test_the_order_of_the_responses_does_not_matter():
     responses = planted(0.5, per_cell=3)
     order = np.random.default_rng(1).permutation(len(responses.vectors))
-    shuffled = StyledResponses(
-        responses.vectors[order], responses.template[order], responses.descriptor[order], responses.axis[order], "xyz"
-    )
+    shuffled = StyledResponses(responses.table.iloc[order], responses.vectors[order], "xyz")
     weights = [log_weights(fit_target(it), it) for it in (responses, shuffled)]
     assert weights[1] == pytest.approx(weights[0][order], abs=1e-6)
 
@@ -150,7 +152,7 @@ def test_axes_and_descriptors_have_exponents():
 
 
 def test_descriptors_without_a_common_template_have_no_target():
-    responses = StyledResponses(np.eye(2)[[0, 1, 0, 1]], ["s", "s", "t", "t"], ["a", "a", "b", "b"], ["x"] * 4, "xy")
+    responses = styled_columns(np.eye(2)[[0, 1, 0, 1]], ["s", "s", "t", "t"], ["a", "a", "b", "b"], ["x"] * 4, "xy")
     target = fit_target(responses)
     assert not target.exponents("xy")[["x", "y"]].to_numpy().any()
     assert log_weights(target, responses).tolist() == [0] * 4
@@ -167,7 +169,7 @@ def test_a_few_repeated_cells_do_not_switch_the_shrinkage_off(n_repeated):
         for codes in (template, name)
     )
     vectors = rng.dirichlet(np.ones(4), len(template))
-    target = fit_target(StyledResponses(vectors, template, name.astype(str), np.repeat("a", len(name)), list("pqrs")))
+    target = fit_target(styled_columns(vectors, template, name.astype(str), np.repeat("a", len(name)), list("pqrs")))
     assert (target.effects[:n_names] ** 2).sum(axis=1).mean() < 0.002
 
 
@@ -181,7 +183,7 @@ def test_responses_that_are_alike_in_each_template_have_no_exponent():
     rows += [(8, name, "x", 0.9) for name in "ab" for _ in range(4)]
     template, name, axis, share = zip(*rows, strict=True)
     vectors = np.column_stack([share, 1 - np.array(share)])
-    responses = StyledResponses(vectors, np.array(template), np.array(name), np.array(axis), ["p", "q"])
+    responses = styled_columns(vectors, np.array(template), np.array(name), np.array(axis), ["p", "q"])
     target = fit_target(responses)
     assert target.effects[0].any() and not target.tilts[0].exponent.any() and target.tilts[0].fraction == 0
     assert np.isfinite(log_weights(target, responses)).all()

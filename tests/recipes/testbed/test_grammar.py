@@ -13,7 +13,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -243,7 +243,8 @@ def test_only_the_grammars_sentences_are_well_formed(tmp_path):
     plain = next(text for text in utterances if grammar.MENTION not in text)
     mention = next(text for text in utterances if grammar.MENTION in text)
     responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
-    run = read_styled_run(write_measured(tmp_path / "run", np.full((4, 3), 1 / 3), responses))
+    folder = write_measured(tmp_path / "run", np.full((4, 3), 1 / 3), responses)
+    run = read_styled_responses(folder)
     assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
-    write_table(run.folder / "prompts.parquet", run.prompts.assign(descriptor="left-handed"))
-    assert well_formed(read_styled_run(run.folder)).tolist() == [True, True, False, False]
+    write_table(folder / "prompts.parquet", run.table.assign(descriptor="left-handed"))
+    assert well_formed(read_styled_responses(folder)).tolist() == [True, True, False, False]

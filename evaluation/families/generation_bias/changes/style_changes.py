@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import TOO_FEW, StyledResponses
-from evenhand.evaluation.rows import JoinedColumns
-from evenhand.evaluation.score import AXIS, DESCRIPTOR
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, copy_columns, to_codes
-from evenhand.evaluation.statistics.covariances import sum_by
+from evenhand.evaluation.families.generation_bias.metric import TOO_FEW
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, sum_by, to_codes
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
 
 # Table 15 has 16 styles. An interval needs a pass over all pairs of responses, minutes for 217 styles.
@@ -58,8 +57,8 @@ def style_changes(before: StyledResponses, after: StyledResponses, *, n_interval
 
 
 def _paired_cells(before: StyledResponses, after: StyledResponses) -> Cells:
-    vectors = JoinedColumns((before.vectors, after.vectors))
-    return arrange_cells(vectors, to_codes(before.template), to_codes(before.descriptor))
+    vectors = np.hstack([before.vectors, after.vectors])
+    return arrange_cells(vectors, *(to_codes(before.table[name]) for name in (TEMPLATE, DESCRIPTOR)))
 
 
 def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
@@ -73,14 +72,14 @@ def descriptor_moments(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
         return np.empty((0, c)), np.empty((0, c))
     unit, n, squares = np.unique(cells.descriptor, return_inverse=True)[1], cells.count[:, None], np.zeros((k, c))
     for block in cells.blocks():
-        squares[block.cells] += block.sum_by_cell(block.deviations**2)
+        squares[block.cells] = block.sum_by_cell(block.deviations**2)
     size = np.bincount(unit)[:, None]
     return sum_by(unit, cells.mean) / size, sum_by(unit, squares / (n * (n - 1))) / size**2
 
 
 def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
     """Return intervals of one style's variance before and after and of its change, and the p-value of no change."""
-    of_style = copy_columns(cells, [style, n_styles + style])
+    of_style = cells.select_columns([style, n_styles + style])
 
     def spread(w_before: float, w_after: float) -> Estimate:
         return descriptor_spread(of_style, np.array([w_before, w_after]), pooled=True).corrected
@@ -97,9 +96,9 @@ def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
     This is m_d of paper 002, C.1. The index is (descriptor, axis); the columns are the styles. Responses without a
     style vector are left out.
     """
-    descriptor, axis = (pd.factorize(pd.Series(values)) for values in (responses.descriptor, responses.axis))
+    descriptor, axis = (pd.factorize(responses.table[name]) for name in (DESCRIPTOR, AXIS))
     pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
-    cells = arrange_cells(responses.vectors, to_codes(responses.template), pair, min_count=1)
+    cells = arrange_cells(responses.vectors, to_codes(responses.table[TEMPLATE]), pair, min_count=1)
     present = np.unique(cells.descriptor)
     means = (
         sum_by(np.searchsorted(present, cells.descriptor), cells.mean) / np.bincount(cells.descriptor)[present, None]

@@ -16,12 +16,12 @@ from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     moved_descriptors,
     style_changes,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, paired_samples
-from evenhand.evaluation.families.generation_bias.costs.scores import both_nonempty, select_pairs
+from evenhand.evaluation.families.generation_bias.costs.scores import both_nonempty
 from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeat_prompts
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, paired_samples
 from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
 
@@ -32,8 +32,8 @@ N_DESCRIPTORS, N_SAMPLES = 2, 12  # descriptors with samples, as in Tables 16 an
 
 def write_changes(
     run: Run,
-    before: StyledRun,
-    after: StyledRun,
+    before: StyledResponses,
+    after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     phrases: Mapping[str, PhraseGroup],
     bias_values: pd.DataFrame | None,
@@ -49,8 +49,8 @@ def write_changes(
         bias_values: descriptor, axis and before (mean bias value b); None leaves out phrases and rank correlation.
         signature: the signature of the scores.
     """
-    run.table("style_changes", lambda: style_changes(before.styled(), after.styled()))
-    styles = [descriptor_styles(side.styled()) for side in (before, after)]
+    run.table("style_changes", lambda: style_changes(before, after))
+    styles = [descriptor_styles(side) for side in (before, after)]
     run.table("moved_descriptors", lambda: moved_descriptors(*styles, before.styles))
     parroting = run.table("parroting", lambda: _parroting(before, after, bias_values))
     if bias_values is None:
@@ -62,17 +62,17 @@ def write_changes(
 
 
 def _phrases(
-    before: StyledRun, after: StyledRun, groups: Mapping[str, PhraseGroup], bias_values: pd.DataFrame
+    before: StyledResponses, after: StyledResponses, groups: Mapping[str, PhraseGroup], bias_values: pd.DataFrame
 ) -> pd.DataFrame:
     sets = {name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()}
     phrases = {name: group.phrases for name, group in groups.items()}
-    return phrase_changes(before.responses, after.responses, before.shared[DESCRIPTOR].tolist(), phrases, sets)
+    return phrase_changes(before.table[RESPONSE], after.table[RESPONSE], before.table[DESCRIPTOR], phrases, sets)
 
 
-def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | None) -> pd.DataFrame:
+def _parroting(before: StyledResponses, after: StyledResponses, bias_values: pd.DataFrame | None) -> pd.DataFrame:
     nonempty = both_nonempty(before, after)
-    (old, prompts), (new, _) = (select_pairs(run, nonempty) for run in (before, after))
-    descriptor, axis = (before.shared[name][nonempty].tolist() for name in (DESCRIPTOR, AXIS))
+    old, new = (run.table[RESPONSE][nonempty].tolist() for run in (before, after))
+    prompts, descriptor, axis = (before.table[name][nonempty].tolist() for name in (TEXT, DESCRIPTOR, AXIS))
     table = parroting_by_descriptor(descriptor, axis, repeat_prompts(old, prompts), repeat_prompts(new, prompts))
     if bias_values is None:
         return table.assign(mean_b=np.nan)
@@ -82,8 +82,8 @@ def _parroting(before: StyledRun, after: StyledRun, bias_values: pd.DataFrame | 
 
 def write_corpus(
     run: Run,
-    before: StyledRun,
-    after: StyledRun,
+    before: StyledResponses,
+    after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     settings: CorpusSettings,
     signature: Mapping[str, Any],
@@ -93,7 +93,7 @@ def write_corpus(
     Paper 002, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run` ("before" or
     "after").
     """
-    sides = [descriptor_clusters(descriptor_styles(side.styled()), clusters) for side in (before, after)]
+    sides = [descriptor_clusters(descriptor_styles(side), clusters) for side in (before, after)]
     descriptors = sorted({*sides[0].index.get_level_values(DESCRIPTOR)})
     counts = run.table("corpus_counts", lambda: _counts(settings, descriptors))
     table = run.table("corpus", lambda: _frequencies(*sides, counts))
@@ -137,12 +137,12 @@ def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFram
     return rows.assign(examples=counts.n_examples, examples_left_out=counts.n_left_out, corpus=settings.path)
 
 
-def chosen_samples(bias_values: pd.DataFrame, before: StyledRun, after: StyledRun) -> pd.DataFrame:
+def chosen_samples(bias_values: pd.DataFrame, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
     """Return random responses of both runs to the descriptors with the highest mean bias value (002, Tables 16, 17)."""
     rng = np.random.default_rng(0)
     ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
     rows = [np.empty(0, dtype=int)]
     for descriptor in ranked[DESCRIPTOR].head(N_DESCRIPTORS):
-        of_descriptor = np.flatnonzero(before.shared[DESCRIPTOR] == descriptor)
+        of_descriptor = np.flatnonzero(before.table[DESCRIPTOR] == descriptor)
         rows.append(np.sort(rng.permutation(of_descriptor)[:N_SAMPLES]))
     return paired_samples(np.concatenate(rows), before, after)

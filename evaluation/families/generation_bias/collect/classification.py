@@ -7,8 +7,13 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import clean_response
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES, StyledRun, style_tables
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    StyledResponses,
+    style_table,
+)
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import (
@@ -19,7 +24,6 @@ from evenhand.evaluation.models.styles import (
     to_style_vectors,
     warn_truncated,
 )
-from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
@@ -41,7 +45,7 @@ def classify_responses(classifier: StyleClassifier, responses: Sequence[str], de
 
 def classify_in_parts(
     run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
-) -> tuple[Rows, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
     Finished batches are saved in the run's folder.
@@ -55,7 +59,9 @@ def classify_in_parts(
     truncated = table.pop("cut").to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     warn_truncated(classifier, int(truncated.sum()), len(texts))
-    n_undefined = len(texts) - int(finite_rows(probabilities).sum()) - sum(not text.strip() for text in texts)
+    n_undefined = (
+        len(texts) - int(np.isfinite(probabilities).all(axis=1).sum()) - sum(not text.strip() for text in texts)
+    )
     if n_undefined:  # only of a judge
         log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
@@ -65,21 +71,19 @@ def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str
     """Write the style vectors of all responses by the classifier `name`, unless their table is on disk."""
     if not run.has(table):
         with run.step(table):
-            run.write(table, _style_tables(run, checkpoint, name, table))
+            run.write(table, _style_table(run, checkpoint, name, table))
     free_gpu_memory()
 
 
-def _style_tables(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> Iterator[pd.DataFrame]:
-    """Yield tables of style vectors, which together contain all responses in their order."""
+def _style_table(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> pd.DataFrame:
     prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
     classifier = load_style_classifier(checkpoint, name)
     texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
     vectors, truncated = classify_in_parts(run, table, classifier, texts)
-    parts = ((rows, to_style_vectors(classifier, block)) for rows, block in blocks(vectors))
-    return style_tables(prompts[PROMPT_ID], parts, classifier.labels, truncated)
+    return style_table(prompts[PROMPT_ID], to_style_vectors(classifier, vectors), classifier.labels, truncated)
 
 
-def write_offensiveness(run: Run, settings: ClassifierSettings, measured: StyledRun) -> None:
+def write_offensiveness(run: Run, settings: ClassifierSettings, measured: StyledResponses) -> None:
     """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
 
     As in paper 002, descriptors are not removed from the responses.
@@ -89,7 +93,6 @@ def write_offensiveness(run: Run, settings: ClassifierSettings, measured: Styled
     with run.step(OFFENSIVENESS):
         classifier = load_style_classifier(settings, OFFENSIVE)
         label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
-        probabilities, _ = classify_in_parts(run, OFFENSIVENESS, classifier, measured.responses)
-        of_label = np.concatenate([block[:, label] for _, block in blocks(probabilities)])
-        table = pd.DataFrame({PROMPT_ID: measured.prompts[PROMPT_ID], OFFENSIVENESS: of_label})
+        probabilities, _ = classify_in_parts(run, OFFENSIVENESS, classifier, measured.table[RESPONSE].tolist())
+        table = pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
         run.write(OFFENSIVENESS, table)

@@ -18,7 +18,6 @@ from evenhand.evaluation.families.generation_bias.collect.responses import (
     respond,
     response_likelihoods,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
 from evenhand.evaluation.families.generation_bias.costs.capability import CAPABILITIES
 from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN_LIKELIHOODS, even_responses
 from evenhand.evaluation.families.generation_bias.costs.relevance import LIKELIHOODS, sample_prompts
@@ -27,6 +26,7 @@ from evenhand.evaluation.families.generation_bias.costs.template_relevance impor
     likelihoods_within_template,
 )
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import prompt_format

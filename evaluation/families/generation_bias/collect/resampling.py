@@ -61,9 +61,7 @@ def resample(
         run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
     candidates = run.read(CANDIDATES)
     texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])
-    vectors = to_style_vectors(
-        classifier, np.asarray(classify_in_parts(run, "candidate_styles", classifier, texts)[0][:])
-    )
+    vectors = to_style_vectors(classifier, classify_in_parts(run, "candidate_styles", classifier, texts)[0])
     free_gpu_memory()
     scores = np.full((len(prompts), k), np.nan)
     scores[row, number] = candidate_scores(vectors, exponents[row], k)

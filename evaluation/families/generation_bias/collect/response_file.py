@@ -31,7 +31,7 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import (
     measurement_prompts,
     prompts_fingerprint,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
+from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.models.server import build_requests, request_arguments
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import sha256_of

@@ -16,7 +16,7 @@ from evenhand.evaluation.families.generation_bias.collect.responses import (
     check_repeated_prompts,
     response_table,
 )
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, RESPONSES
+from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import load_control_tag

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun
 from evenhand.evaluation.families.generation_bias.costs.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.families.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.families.generation_bias.costs.text_quality import (
@@ -21,9 +20,9 @@ from evenhand.evaluation.families.generation_bias.costs.text_quality import (
     word_counts,
 )
 from evenhand.evaluation.families.generation_bias.settings import OFFENSIVE
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.families.offensiveness.metric import offensiveness_changes
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.rows import Rows, column_sums, finite_rows
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
 from evenhand.evaluation.statistics.paired_change import NO_PAIRS, mean_change, share_change
@@ -31,7 +30,7 @@ from evenhand.evaluation.statistics.paired_change import NO_PAIRS, mean_change, 
 N_RESAMPLES = 2000
 
 
-def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
 
     `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
@@ -39,8 +38,8 @@ def text_scores(measured: StyledRun, signature: Mapping[str, Any]) -> list[BiasS
     `distinct_2` and `mean_length` have no ideal. The interval of `distinct_responses` is by the jackknife.
     """
     total = len(measured)
-    responses, prompts = select_pairs(measured, measured.is_nonempty())
-    n = len(responses)
+    nonempty = measured.table[measured.is_nonempty()]
+    responses, prompts, n = nonempty[RESPONSE].tolist(), nonempty[TEXT].tolist(), len(nonempty)
     empty, repeats = total - n, int(repeat_prompts(responses, prompts).sum())
     common = {"n": n, "n_left_out": empty, "signature": signature}
     share = (0.0, 1.0)
@@ -100,7 +99,7 @@ def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[flo
 
 
 def style_share(
-    vectors: Rows, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
+    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
     """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
 
@@ -120,9 +119,11 @@ def style_share(
     >>> round(float(share.value), 6), share.group  # (0.3 + 0.7) / 2
     (0.5, {'cluster': 'HATE'})
     """
-    usable = finite_rows(vectors)
+    usable = np.isfinite(vectors).all(axis=1)
     return [
-        _mean_share(column_sums(vectors, styles)[usable], {"cluster": name}, ~usable, signature or {})
+        _mean_share(
+            vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64), {"cluster": name}, ~usable, signature or {}
+        )
         for name, styles in clusters.items()
     ]
 
@@ -149,7 +150,7 @@ def _mean_share(
 def cost_differences(
     before: FamilyRun,
     after: FamilyRun,
-    rows: tuple[StyledRun, StyledRun],
+    rows: tuple[StyledResponses, StyledResponses],
     clusters: Mapping[str, Sequence[int]],
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
@@ -166,9 +167,10 @@ def cost_differences(
         signature: the signature of the scores.
     """
     nonempty = both_nonempty(*rows)
-    (old, prompts), (new, _) = (select_pairs(run, nonempty) for run in rows)
+    old, new = (run.table[RESPONSE][nonempty].tolist() for run in rows)
+    prompts = rows[0].table[TEXT][nonempty].tolist()
     repeats = repeat_prompts(old, prompts), repeat_prompts(new, prompts)
-    left_out, cells = int((~nonempty).sum()), cell_codes(rows[0].shared)
+    left_out, cells = int((~nonempty).sum()), cell_codes(rows[0].table)
     return [
         *_perplexity_difference(before, after, signature),
         share_change("parroting_difference", *repeats, n_left_out=left_out, signature=signature),
@@ -181,17 +183,7 @@ def cost_differences(
     ]
 
 
-def select_pairs(run: StyledRun, mask: np.ndarray) -> tuple[list[str], list[str]]:
-    """Return the responses and the prompts for which the mask, (n,) bool, is true."""
-    parts, start = [], 0
-    for part in run.texts(TEXT):
-        parts.append(part[mask[start : start + len(part)]])
-        start += len(part)
-    table = pd.concat(parts)
-    return table[RESPONSE].tolist(), table[TEXT].tolist()
-
-
-def both_nonempty(before: StyledRun, after: StyledRun) -> np.ndarray:
+def both_nonempty(before: StyledResponses, after: StyledResponses) -> np.ndarray:
     """Return whether each prompt has a nonempty response in both runs, (n,) bool."""
     return before.is_nonempty() & after.is_nonempty()
 
@@ -272,13 +264,13 @@ def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: M
 
 
 def _style_share_differences(
-    before: StyledRun, after: StyledRun, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any]
+    before: StyledResponses, after: StyledResponses, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return the change of `style_share` for each style cluster, paired by prompt, in [−1, 1]."""
     usable = before.has_vector() & after.has_vector()
     scores = []
     for name, styles in clusters.items():
-        old, new = (column_sums(run.vectors, styles)[usable] for run in (before, after))
+        old, new = (run.vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64) for run in (before, after))
         common = {"group": {"cluster": name}, "n_left_out": int((~usable).sum()), "signature": signature}
         scores.append(mean_change("style_share_difference", old, new, **common))
     return scores

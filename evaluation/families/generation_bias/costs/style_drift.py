@@ -2,12 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.rows import Rows, blocks, finite_rows
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.paired_change import NO_PAIRS
@@ -16,7 +14,9 @@ from evenhand.evaluation.statistics.strata import mean_covariance
 N_FOLDS = 2
 
 
-def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping[str, Any] | None = None) -> BiasScore:
+def style_drift(
+    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Mapping[str, Any] | None = None
+) -> BiasScore:
     """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
 
     The drift is the total variation distance of the mean styles, in [0, 1], ideal 0; noise may make the estimate
@@ -41,13 +41,13 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
     >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
     0.1
     """
-    usable = finite_rows(before) & finite_rows(after)
+    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
     n = int(usable.sum())
     common: dict[str, Any] = {"n": n, "n_left_out": len(usable) - n, "signature": signature or {}}
     if n < 2:
         reason = "only one prompt has a response in both runs" if n else NO_PAIRS
         return BiasScore("style_drift", math.nan, 0.0, (-1.0, 1.0), reason=reason, **common)
-    change = _Change(before, after, np.flatnonzero(usable))
+    change = after[usable].astype(np.float64) - before[usable]
     fold_sums = _fold_sums(change, np.random.default_rng(0).permutation(n) % N_FOLDS)
     mean = fold_sums.sum(axis=0) / n
     covariance, freedom = mean_covariance(change, cells[usable])
@@ -62,32 +62,9 @@ def style_drift(before: Rows, after: Rows, cells: np.ndarray, signature: Mapping
     return BiasScore("style_drift", min(max(value, low), high), 0.0, (-1.0, 1.0), interval=(low, high), **common)
 
 
-@dataclass(frozen=True)
-class _Change:
-    """The changes of the style vectors at some positions, (n, S) float64, computed when they are read."""
-
-    before: Rows
-    after: Rows
-    positions: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.positions), self.before.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return self.after[self.positions[rows]].astype(np.float64) - self.before[self.positions[rows]]
-
-
-def _fold_sums(change: _Change, fold: np.ndarray) -> np.ndarray:
+def _fold_sums(change: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Return the sum of the changes in each of the N_FOLDS parts of the prompts, (N_FOLDS, S)."""
-    sums = np.zeros((N_FOLDS, change.shape[1]))
-    for rows, block in blocks(change):
-        for number in range(N_FOLDS):
-            sums[number] += block[fold[rows] == number].sum(axis=0)
-    return sums
+    return np.stack([change[fold == number].sum(axis=0) for number in range(N_FOLDS)])
 
 
 def _cross_fitted(fold_sums: np.ndarray, n: int) -> float:

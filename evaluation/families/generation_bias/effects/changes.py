@@ -14,12 +14,8 @@ from evenhand.evaluation.families.generation_bias.effects.table import (
     outcomes,
     sort_effects,
 )
-from evenhand.evaluation.families.generation_bias.metric import (
-    StyledResponses,
-    check_arguments,
-    check_same_prompts,
-)
-from evenhand.evaluation.rows import JoinedColumns
+from evenhand.evaluation.families.generation_bias.metric import check_arguments, check_same_prompts
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics import effect_changes as statistics
 from evenhand.evaluation.statistics.effects import descriptor_effects
 
@@ -80,9 +76,9 @@ def effect_changes(
 
     In the example, the effect of descriptor a on style s falls from 0.5 to 0, too few data for a shown change.
 
-    >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> sides = [
-    ...     StyledResponses(vectors, *frame.values(), ["s", "r"])
+    ...     StyledResponses(frame, vectors, ["s", "r"])
     ...     for vectors in (np.eye(2)[[0, 0, 1, 1]], np.eye(2)[[0, 1, 0, 1]])
     ... ]
     >>> row = effect_changes(*sides, {}, permutations=9).query("unit == 'a' and name == 's'").iloc[0]
@@ -91,7 +87,7 @@ def effect_changes(
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
-    units = arrange_units(JoinedColumns((before.vectors, after.vectors)), before, groups)
+    units = arrange_units(np.hstack([before.vectors, after.vectors]), before, groups)
     if units is None:
         return pd.DataFrame(columns=list(COLUMNS))
     indicator = cluster_indicator(before.styles, clusters)

@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.collect.rows import PROMPTS, StyledRun, select_texts
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.page import Example
-from evenhand.evaluation.rows import blocks
-from evenhand.evaluation.runs.tables import read_categorical
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import to_codes
 
@@ -26,7 +23,7 @@ class EffectExamples:
     """Selection of example responses for the effects of one run."""
 
     def __init__(
-        self, run: StyledRun, columns: dict[tuple[str, str], Sequence[int]], offensive: Sequence[bool] | None
+        self, run: StyledResponses, columns: dict[tuple[str, str], Sequence[int]], offensive: Sequence[bool] | None
     ) -> None:
         """Read the prompts of the run.
 
@@ -36,14 +33,11 @@ class EffectExamples:
             offensive: whether each response is offensive, (n,) bool; None without an offensiveness classifier.
         """
         self._run, self._offensive = run, offensive
-        self._units = {DESCRIPTOR: run.shared[DESCRIPTOR].astype(str), **run.groups()}
-        template, nouns = to_codes(run.shared[TEMPLATE]), read_categorical(run.folder / f"{PROMPTS}.parquet", [NOUN])
-        noun = to_codes(nouns[NOUN].astype(str)) if NOUN in nouns else np.zeros_like(template)
+        self._units = {DESCRIPTOR: run.table[DESCRIPTOR].astype(str), **run.groups()}
+        template = to_codes(run.table[TEMPLATE])
+        noun = to_codes(run.table[NOUN]) if NOUN in run.table else np.zeros_like(template)
         self._places = [_Places(template.astype(np.int64) * (noun.max(initial=0) + 1) + noun), _Places(template)]
-        self._probability = {name: np.empty(len(run), dtype=np.float32) for name in columns}
-        for index, block in blocks(run.vectors):
-            for name, styles in columns.items():
-                self._probability[name][index] = block[:, list(styles)].sum(axis=1)
+        self._probability = {name: run.vectors[:, list(styles)].sum(axis=1) for name, styles in columns.items()}
 
     def pairs(self, effect: Mapping[str, Any], most: int) -> list[tuple[int, int]]:
         """Return at most `most` pairs of positions: a response that carries the effect, and one of the other side.
@@ -65,7 +59,7 @@ class EffectExamples:
         rows = rows[np.argsort(-p[rows], kind="stable")][: most * CANDIDATES]
         if not len(rows):
             return []
-        is_new = ~select_texts(self._run, rows)[RESPONSE].duplicated().to_numpy()
+        is_new = ~self._run.table[RESPONSE].iloc[rows].duplicated().to_numpy()
         return [(row, self._draw(row, others)) for row in rows[is_new][:most].tolist()]
 
     def _draw(self, row: int, allowed: np.ndarray) -> int:
@@ -76,7 +70,7 @@ class EffectExamples:
         """Return at most `most` pairs of responses, each response under its prompt. Offensive responses are hidden."""
         pairs = self.pairs(effect, most)
         rows = np.array([row for pair in pairs for row in pair], dtype=int)
-        texts = select_texts(self._run, rows) if pairs else pd.DataFrame(columns=[TEXT, RESPONSE])
+        texts = self._run.table.iloc[rows]
         prompts, responses = texts[TEXT].tolist(), texts[RESPONSE].tolist()
         hidden = [False] * len(rows) if self._offensive is None else np.asarray(self._offensive)[rows]
         return [

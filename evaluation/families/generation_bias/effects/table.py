@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses, check_arguments
-from evenhand.evaluation.rows import Rows
+from evenhand.evaluation.families.generation_bias.metric import check_arguments
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells, factorize, select_cells, to_codes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
 
@@ -55,8 +56,8 @@ def effects(
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
 
-    >>> frame = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
-    >>> styled = StyledResponses(np.eye(2).repeat(2, axis=0), *frame.values(), ["s", "r"])
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
@@ -88,7 +89,7 @@ class Units:
 
 
 def arrange_units(
-    vectors: Rows, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
+    vectors: np.ndarray, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
 ) -> Units | None:
     """Return the responses as cells with the units of `effects`; None if no two descriptors have a common template.
 
@@ -97,8 +98,8 @@ def arrange_units(
         responses: template, descriptor and axis of each row.
         groups: as in `effects`.
     """
-    descriptor, names = factorize(responses.descriptor)
-    cells = arrange_cells(vectors, to_codes(responses.template), descriptor, min_count=1)
+    descriptor, names = factorize(responses.table[DESCRIPTOR])
+    cells = arrange_cells(vectors, to_codes(responses.table[TEMPLATE]), descriptor, min_count=1)
     cells = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)  # compared with other descriptors
     present = np.unique(cells.descriptor)
     if len(present) < 2:
@@ -106,11 +107,11 @@ def arrange_units(
     if len(present) < len(names):  # the others have no style vector, or lack a template
         cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
     n = np.bincount(cells.descriptor, cells.count)
-    axis = _first_group(responses.descriptor, responses.axis).reindex(names)
+    axis = _first_group(responses.table[DESCRIPTOR], responses.table[AXIS]).reindex(names)
     tables = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
     memberships, seen = [np.zeros((0, len(names)))], set()
-    for kind, values in (groups or {"axis": responses.axis}).items():
-        group = _first_group(responses.descriptor, values).reindex(names)
+    for kind, values in (groups or {"axis": responses.table[AXIS]}).items():
+        group = _first_group(responses.table[DESCRIPTOR], values).reindex(names)
         members = pd.get_dummies(group, dtype=float).T
         members = members[[_is_new(tuple(np.flatnonzero(row)), seen) for row in members.to_numpy()]]
         memberships.append((members.div(members.sum(axis=1), axis=0)).to_numpy())

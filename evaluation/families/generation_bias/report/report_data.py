@@ -94,7 +94,7 @@ class ReportData:
         truth: exact scores of a testbed model, with the same metrics and groups.
         notes: sentences for the top of the report.
         tables: tables of the comparison by name (`page.TABLES`).
-        samples, chosen_samples: results of `collect.rows.paired_samples`; chosen samples are responses to the
+        samples, chosen_samples: results of `styled_responses.paired_samples`; chosen samples are responses to the
             descriptors with the highest mean bias value b.
         unseen_by: kind of values that tuning did not use: "descriptor", "axis" or "template".
         decoding: description of the decoding of the responses.

@@ -19,9 +19,9 @@ from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     moved_descriptors,
     style_changes,
 )
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from tests.measured_runs import styled_columns
 
 
 def responses(probability, n, templates=2, seed=0):
@@ -32,7 +32,7 @@ def responses(probability, n, templates=2, seed=0):
     hit = rng.random(len(d)) < np.asarray(probability)[d]
     vectors = np.stack([hit, ~hit], axis=1).astype(np.float32)
     names = [f"d{i:02d}" for i in d]
-    return StyledResponses(vectors, [f"t{i}" for i in t], names, ["axis"] * len(d), ("Kind", "Rude"))
+    return styled_columns(vectors, [f"t{i}" for i in t], names, ["axis"] * len(d), ("Kind", "Rude"))
 
 
 def with_vectors(styled, vectors):
@@ -42,7 +42,7 @@ def with_vectors(styled, vectors):
 def test_by_hand_and_corrected_for_noise():
     # Two descriptors, one template, two equal responses each: no noise. Means of Kind 0.2 and 0.6 before: variance
     # (ddof 1) 0.08; 0.4 and 0.4 after: 0.
-    frame = StyledResponses(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
+    frame = styled_columns(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
     before = with_vectors(frame, [[0.2, 0.8], [0.2, 0.8], [0.6, 0.4], [0.6, 0.4]])
     after = with_vectors(frame, [[0.4, 0.6]] * 4)
     table = style_changes(before, after).set_index("style")
@@ -52,7 +52,7 @@ def test_by_hand_and_corrected_for_noise():
     assert np.isnan(table.loc["Kind", "change_low"])  # two responses to a cell: no interval
     assert table.loc["Kind", "reason"] == ""
     # Two responses at 0 and 1 to each of two descriptors: means 1/2, within-cell variance 1/2, so 0 − (1/2)/2 = −1/4.
-    frame = StyledResponses(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
+    frame = styled_columns(np.zeros((4, 2)), ["t"] * 4, ["a", "a", "b", "b"], ["x"] * 4, ("Kind", "Rude"))
     noisy = with_vectors(frame, [[0, 1], [1, 0], [0, 1], [1, 0]])
     assert style_changes(noisy, noisy)["before"].tolist() == pytest.approx([-0.25, -0.25])
 
@@ -60,7 +60,9 @@ def test_by_hand_and_corrected_for_noise():
 def test_scores_equal_pooled_fgb_of_one_style():
     before, after = responses([0.1, 0.5, 0.9, 0.4], 5), responses([0.4, 0.5, 0.6, 0.4], 5, seed=1)
     table = style_changes(before, after, n_intervals=1).set_index("style")
-    template, descriptor = (np.unique(names, return_inverse=True)[1] for names in (before.template, before.descriptor))
+    template, descriptor = (
+        np.unique(names, return_inverse=True)[1] for names in (before.table["template"], before.table["descriptor"])
+    )
     cells = complete_descriptors(
         arrange_cells(np.concatenate([before.vectors, after.vectors], axis=1), template, descriptor)
     )
@@ -89,11 +91,10 @@ def test_only_a_planted_change_is_significant():
 
 def test_the_order_of_rows_does_not_matter_and_an_empty_response_is_counted():
     before, after = responses([0.1, 0.9, 0.5], 8), responses([0.5, 0.5, 0.5], 8, seed=1)
-    order = np.random.default_rng(0).permutation(len(before.template))
+    order = np.random.default_rng(0).permutation(len(before))
 
     def shuffled(styled):
-        columns = {name: [getattr(styled, name)[i] for i in order] for name in ("template", "descriptor", "axis")}
-        return replace(styled, vectors=styled.vectors[order], **columns)
+        return replace(styled, table=styled.table.iloc[order].reset_index(drop=True), vectors=styled.vectors[order])
 
     one, other = style_changes(before, after), style_changes(shuffled(before), shuffled(after))
     for name in ("change", "change_low", "before_high"):
@@ -107,7 +108,7 @@ def test_one_descriptor_is_undefined_and_means_are_over_templates():
     table = style_changes(responses([0.5], 4), responses([0.5], 4))
     assert table["change"].isna().all() and table["reason"].str.contains("no template has two").all()
     # Descriptor a has three responses to t0 (Kind 0) and one to t1 (Kind 1): its mean over templates is 1/2, not 1/4.
-    styled = StyledResponses(
+    styled = styled_columns(
         np.array([[0, 1], [0, 1], [0, 1], [1, 0], [np.nan, np.nan]]),
         ["t0", "t0", "t0", "t1", "t1"],
         ["a"] * 5,

@@ -10,7 +10,6 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun, MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias.changes.tables import chosen_samples
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.compare import differences
 from evenhand.evaluation.families.generation_bias.costs.scores import cost_differences
 from evenhand.evaluation.families.generation_bias.page import comparison_page
@@ -21,6 +20,7 @@ from evenhand.evaluation.families.generation_bias.settings import (
     Settings,
     comparison_inputs,
 )
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.runs.run import Run
@@ -186,7 +186,7 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
 
 
 def costs(runs):
-    rows = tuple(read_styled_run(run.folder) for run in runs)
+    rows = tuple(read_styled_responses(run.folder) for run in runs)
     return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
 
 
@@ -203,7 +203,7 @@ def test_the_costs_by_hand_and_samples_of_the_highest_b(runs):
     assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
     assert offensive.signature["offensiveness_classifier"] == "first"
     assert not [score for score in compared if score.metric == "perplexity_difference"]
-    before, after = (read_styled_run(run.folder) for run in runs)
+    before, after = (read_styled_responses(run.folder) for run in runs)
     samples = chosen_samples(BIAS_VALUES, before, after)
     assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
     assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}

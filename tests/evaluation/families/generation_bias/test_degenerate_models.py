@@ -11,9 +11,13 @@ import pytest
 from evenhand.evaluation.families import FamilyRun, MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
 from evenhand.evaluation.families.generation_bias.collect.responses import respond
-from evenhand.evaluation.families.generation_bias.collect.rows import StyledRun, read_styled_run, style_table
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    StyledResponses,
+    read_styled_responses,
+    style_table,
+)
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.runs.tables import write_table
@@ -46,36 +50,36 @@ class Compared:
         return find_score(self.changes, metric, **group)
 
 
-def shuffled(run: StyledRun, rng) -> list[str]:
-    return [run.responses[row] for row in rng.permutation(len(run.responses))]
+def shuffled(run: StyledResponses, rng) -> list[str]:
+    return [run.table["response"][row] for row in rng.permutation(len(run.table["response"]))]
 
 
-def constant(run: StyledRun, rng) -> list[str]:
-    return [pd.Series(run.responses).mode()[0]] * len(run.responses)
+def constant(run: StyledResponses, rng) -> list[str]:
+    return [pd.Series(run.table["response"]).mode()[0]] * len(run.table["response"])
 
 
-def word_salad(run: StyledRun, rng) -> list[str]:
-    words = " ".join(run.responses).split()
-    return [" ".join(rng.choice(words, len(response.split()))) for response in run.responses]
+def word_salad(run: StyledResponses, rng) -> list[str]:
+    words = " ".join(run.table["response"]).split()
+    return [" ".join(rng.choice(words, len(response.split()))) for response in run.table["response"]]
 
 
-def quoting(run: StyledRun, rng) -> list[str]:
-    return run.prompts["text"].tolist()
+def quoting(run: StyledResponses, rng) -> list[str]:
+    return run.table["text"].tolist()
 
 
-def half_replaced(run: StyledRun, rng) -> list[str]:
+def half_replaced(run: StyledResponses, rng) -> list[str]:
     one = constant(run, rng)[0]
     return [
         one if half else response
-        for response, half in zip(run.responses, rng.random(len(run.responses)) < 0.5, strict=True)
+        for response, half in zip(run.table["response"], rng.random(len(run.table["response"])) < 0.5, strict=True)
     ]
 
 
-def mean_response(run: StyledRun, rng) -> list[str]:
+def mean_response(run: StyledResponses, rng) -> list[str]:
     """Sampled from the 5 % of the responses with the styles nearest to the mean style."""
     distance = ((run.vectors - run.vectors.mean(axis=0)) ** 2).sum(axis=1)
     near = np.argsort(distance)[: len(distance) // 20]
-    return [run.responses[row] for row in rng.choice(near, len(distance))]
+    return [run.table["response"][row] for row in rng.choice(near, len(distance))]
 
 
 NEW_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
@@ -106,8 +110,8 @@ def compare_responses(tmp_path_factory, base):
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
-        run = read_styled_run(folder)
-        scores = generation_bias(run.styled(), {}, permutations=0, signature=signature) + text_scores(run, signature)
+        run = read_styled_responses(folder)
+        scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
         write_scores(folder / "scores.json", scores)
         after = FamilyRun(folder, base.config)
         changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)
@@ -118,7 +122,7 @@ def compare_responses(tmp_path_factory, base):
 
 @pytest.fixture(scope="module")
 def compared(base, compare_responses):
-    run = read_styled_run(base.folder)
+    run = read_styled_responses(base.folder)
     return {
         degenerate.__name__: compare_responses(degenerate(run, np.random.default_rng(0))) for degenerate in DEGENERATE
     }

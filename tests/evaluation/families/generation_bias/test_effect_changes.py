@@ -1,5 +1,7 @@
 """Changed effects: the numbers of both sides, what each effect became, and the sentences of the report."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.effects.change_section import effect_change_section
 from evenhand.evaluation.families.generation_bias.effects.changes import COLUMNS, effect_changes, transitions
 from evenhand.evaluation.families.generation_bias.effects.table import effects
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
+from tests.measured_runs import styled_columns
 
 
 def sides():
@@ -18,7 +20,7 @@ def sides():
     odd = [0.6 if cell == name else 0.15 for name in "bh" for cell in descriptor]
     vectors = np.eye(2)[(rng.random((2, n)) < np.reshape(odd, (2, n))).astype(int)]
     return [
-        StyledResponses(each, template.tolist(), descriptor.tolist(), ["x"] * n, ["kind", "odd"]) for each in vectors
+        styled_columns(each, template.tolist(), descriptor.tolist(), ["x"] * n, ["kind", "odd"]) for each in vectors
     ]
 
 
@@ -46,7 +48,7 @@ def test_transitions():
 
 def test_other_prompts_are_an_error():
     before, after = sides()
-    other = StyledResponses(after.vectors, after.template[::-1], after.descriptor, after.axis, after.styles)
+    other = replace(after, table=after.table.assign(template=after.table["template"].to_numpy()[::-1]))
     with pytest.raises(InputError, match="template values differ"):
         effect_changes(before, other, {})
 

@@ -9,8 +9,8 @@ from evenhand.evaluation.families.generation_bias.effects.changes import effect_
 from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
 from evenhand.evaluation.families.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.families.generation_bias.effects.table import effects
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.evaluation.score import read_scores, write_scores
+from tests.measured_runs import styled_columns
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def tables():
     kind = rng.random(n) < 0.9
     odd = np.where(descriptor == "f", rng.random(n) < 0.2, kind)
     sides = (
-        StyledResponses(np.eye(2)[1 - is_kind.astype(int)], template, descriptor, ["x"] * n, ["kind", "odd"])
+        styled_columns(np.eye(2)[1 - is_kind.astype(int)], template, descriptor, ["x"] * n, ["kind", "odd"])
         for is_kind in (odd, kind)
     )
     before, after = sides

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, effects
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses
 from evenhand.recipes.testbed import grammar
+from tests.measured_runs import styled_columns
 from tools.testbed.corpus import all_prompts
 
 
 def styled(vectors, descriptor, axis, templates=1):
     n = len(vectors) // templates
     template = [f"t{number}" for number in range(templates) for _ in range(n)]
-    return StyledResponses(vectors, template, descriptor, axis, ["kind", "curt", "odd"])
+    return styled_columns(vectors, template, descriptor, axis, ["kind", "curt", "odd"])
 
 
 def test_units_have_their_means_groups_and_counts():
@@ -36,9 +36,9 @@ def test_rows_without_styles_or_common_templates_have_no_effect():
     assert set(table.query("kind == 'descriptor'")["unit"]) == {"a", "b"}
     empty = effects(styled(vectors[:1], ["a"], ["x"]), {}, permutations=9)
     assert len(empty) == 0 and tuple(empty.columns) == COLUMNS
-    responses = StyledResponses(np.eye(2)[[0, 1, 0, 1]], list("ttuu"), list("aabb"), ["x"] * 4, ["kind", "curt"])
+    responses = styled_columns(np.eye(2)[[0, 1, 0, 1]], list("ttuu"), list("aabb"), ["x"] * 4, ["kind", "curt"])
     assert len(effects(responses, {}, permutations=9)) == 0
-    mixed = StyledResponses(np.eye(2)[[0, 1, 0]], list("ttu"), list("abc"), ["x"] * 3, ["kind", "curt"])
+    mixed = styled_columns(np.eye(2)[[0, 1, 0]], list("ttu"), list("abc"), ["x"] * 3, ["kind", "curt"])
     assert set(effects(mixed, {}, permutations=9).query("kind == 'descriptor'")["unit"]) == {"a", "b"}
 
 
@@ -53,7 +53,7 @@ def responses_of_the_grammar(n_descriptors, seed):
     average = pd.DataFrame(p, index=prompts.index).groupby(prompts["template"]).transform("mean").to_numpy()
     truth = pd.DataFrame(p - average, columns=styles).groupby(prompts["descriptor"].to_numpy()).mean().stack()
     columns = (rows[name].tolist() for name in ("template", "descriptor", "axis"))
-    return StyledResponses(vectors, *columns, styles), truth
+    return styled_columns(vectors, *columns, styles), truth
 
 
 @pytest.mark.parametrize("seed", [0, 1])

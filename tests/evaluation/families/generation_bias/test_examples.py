@@ -4,9 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, select_texts, style_table
 from evenhand.evaluation.families.generation_bias.effects.examples import EffectExamples
 from evenhand.evaluation.families.generation_bias.effects.table import _first_group
+from evenhand.evaluation.families.generation_bias.styled_responses import (
+    read_styled_responses,
+    style_table,
+)
 
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
 RESPONSES = ["a", "same", "same", "b", "c", "d", "e", ""]
@@ -28,7 +31,7 @@ def run(tmp_path):
     pd.DataFrame({"prompt_id": ids, "response": RESPONSES}).to_parquet(tmp_path / "responses.parquet")
     vectors = np.array([[p, 1 - p] for p in WARM])
     style_table(ids, vectors, ("Warm", "Cold")).to_parquet(tmp_path / "styles.parquet")
-    return read_styled_run(tmp_path)
+    return read_styled_responses(tmp_path)
 
 
 def chosen(run, offensive=None, **effect):
@@ -65,11 +68,6 @@ def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
     assert example.texts[0] == ("I'm a deaf man.", (("same", False),)) and example.hidden == {0}
     choice, effect = chosen(run, unit="nobody")
     assert choice.examples(effect, 2) == []
-
-
-def test_texts_are_in_the_order_of_the_positions_also_of_repeated_ones(run):
-    rows = np.array([5, 1, 6, 1, 0])
-    assert select_texts(run, rows)["response"].tolist() == [RESPONSES[row] for row in rows]
 
 
 def test_a_missing_group_is_no_group():

@@ -13,11 +13,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.generation_bias.collect import classification, loaded_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.rows import read_styled_run, style_tables
 from evenhand.evaluation.families.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.settings import classifiers, inputs, neutral_dialogue
+from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
@@ -136,15 +136,15 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
 
 
 def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
-    second = read_styled_run(measured.folder, second=True)
+    second = read_styled_responses(measured.folder, second=True)
     classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
-    cleaned = [clean_response(*pair) for pair in zip(second.responses, second.prompts["descriptor"], strict=True)]
+    cleaned = [clean_response(*pair) for pair in zip(second.table["response"], second.table["descriptor"], strict=True)]
     np.testing.assert_allclose(second.vectors, style_vectors(classifier, cleaned), atol=1e-5)
     assert second.styles == classifier.labels
-    assert not np.allclose(second.vectors, read_styled_run(measured.folder).vectors, atol=0.1)
+    assert not np.allclose(second.vectors, read_styled_responses(measured.folder).vectors, atol=0.1)
 
     scores = measured.scores
-    expected = generation_bias(second.styled(), {}, permutations=0)
+    expected = generation_bias(second, {}, permutations=0)
     for metric in FORMS:
         score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
         assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
@@ -155,12 +155,12 @@ def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
 
 
 def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
-    run = read_styled_run(measured.folder)
+    run = read_styled_responses(measured.folder)
     scores = measured.scores
-    unseen = run.prompts["unseen"].to_numpy()
+    unseen = run.table["unseen"].to_numpy()
     parts = {"yes": run.rows(~unseen), "no": run.rows(unseen)}
     for part, rows in parts.items():
-        expected = generation_bias(rows.styled(), {}, permutations=0)
+        expected = generation_bias(rows, {}, permutations=0)
         for metric in FORMS:
             score = find_score(scores, metric, seen=part)
             assert (score.value, score.interval) == (
@@ -171,15 +171,16 @@ def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
 
 def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_share(measured):
     rows = measured.table("offensiveness")
-    run = read_styled_run(measured.folder)
+    run = read_styled_responses(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
-    assert rows["prompt_id"].tolist() == run.prompts["prompt_id"].tolist()
+    assert rows["prompt_id"].tolist() == run.table["prompt_id"].tolist()
     classifier = load_style_classifier(measured.config.settings.offensiveness.name)
-    np.testing.assert_allclose(rows["offensiveness"], style_vectors(classifier, run.responses)[:, 1], atol=1e-5)
+    vectors = style_vectors(classifier, run.table["response"].tolist())
+    np.testing.assert_allclose(rows["offensiveness"], vectors[:, 1], atol=1e-5)
     score = find_score(measured.scores, "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
     assert score.signature["offensiveness_classifier"]["label"] == "offensive"
-    run = read_styled_run(measured.folder)
+    run = read_styled_responses(measured.folder)
     scores = measured.scores
     hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
     assert find_score(scores, "style_share", cluster="HATE").value == pytest.approx(
@@ -205,17 +206,16 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
 def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
-    run = read_styled_run(measured.folder)
+    run = read_styled_responses(measured.folder)
     cut = np.arange(len(run)) < 3
-    halves = [(part, run.vectors[part]) for part in (slice(0, 2), slice(2, len(run)))]
-    write_table(tmp_path / "styles.parquet", style_tables(run.prompts["prompt_id"], halves, run.styles, cut))
-    again = read_styled_run(tmp_path)
+    write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.vectors, run.styles, cut))
+    again = read_styled_responses(tmp_path)
     assert again.styles == run.styles and (run.n_truncated, again.n_truncated) == (0, 3)
     shares = {score.metric: score for score in text_scores(again, {})}
     assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
     assert "cut_share" not in {score.metric for score in text_scores(run, {})}
-    uncut = style_tables(run.prompts["prompt_id"], halves, run.styles, cut & False)
-    assert not any("cut_by_classifier" in table for table in uncut)
+    uncut = style_table(run.table["prompt_id"], run.vectors, run.styles, cut & False)
+    assert "cut_by_classifier" not in uncut
 
 
 def test_the_page_shows_the_headline_and_samples(measured):

@@ -1,15 +1,18 @@
 """Generation bias scores: the paper's formulas by hand, the cuts, and the paired comparison."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.metric import (
-    StyledResponses,
     compare_generation_bias,
     generation_bias,
 )
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
+from tests.measured_runs import styled_columns
 
 STYLES = ("Sympathetic", "Empathetic", "Curious")
 CLUSTERS = {"SYMPATHY": [0, 1]}
@@ -20,7 +23,7 @@ def responses(cells, axes=None):
     rows = [(vector, template, descriptor) for (template, descriptor), vs in cells.items() for vector in vs]
     vectors, template, descriptor = zip(*rows, strict=True)
     axis = [(axes or {}).get(name, "ability") for name in descriptor]
-    return StyledResponses(np.array(vectors, dtype=np.float32), template, descriptor, axis, STYLES)
+    return styled_columns(np.array(vectors, dtype=np.float32), template, descriptor, axis, STYLES)
 
 
 def random_responses(seed, tilt=0.5, descriptors=12, templates=3, per_cell=4):
@@ -76,8 +79,8 @@ def test_cells_of_one_response_change_only_the_papers_forms():
     fewer = np.setdiff1d(kept, [8, 9, 10])
 
     def scores_of(index):
-        columns = (np.array(it)[index] for it in (whole.template, whole.descriptor, whole.axis))
-        return generation_bias(StyledResponses(whole.vectors[index], *columns, STYLES), CLUSTERS)
+        part = StyledResponses(whole.table.iloc[index], whole.vectors[index], STYLES)
+        return generation_bias(part, CLUSTERS)
 
     without = np.setdiff1d(fewer, [11])
     for one, other in zip(scores_of(fewer), scores_of(without), strict=True):
@@ -88,9 +91,8 @@ def test_cells_of_one_response_change_only_the_papers_forms():
     # Where each cell has two or more, the paper's form is what it was, to rounding.
     for score in scores_of(kept):
         if score.metric == "fgb" and not score.group:
-            table = pd.DataFrame(whole.vectors[kept]).groupby(
-                [np.array(whole.template)[kept], np.array(whole.descriptor)[kept]]
-            )
+            columns = [whole.table[name].to_numpy()[kept] for name in ("template", "descriptor")]
+            table = pd.DataFrame(whole.vectors[kept]).groupby(columns)
             means = table.mean().groupby(level=0)
             assert score.value == pytest.approx(means.var(ddof=0).sum(axis=1).mean(), rel=1e-6)
             assert score.interval is not None
@@ -106,12 +108,7 @@ def test_synonyms_and_sums_of_styles_and_axes_alone():
     for metric in ("fgb", "fgb_corrected"):
         parts = sum(find_score(scores, metric, style=style).value for style in STYLES)
         assert parts == pytest.approx(find_score(scores, metric).value)
-    of_age = np.array(all_of_it.axis) == "age"
-    alone = StyledResponses(
-        all_of_it.vectors[of_age],
-        *(np.array(column)[of_age] for column in (all_of_it.template, all_of_it.descriptor, all_of_it.axis)),
-        STYLES,
-    )
+    alone = all_of_it.rows((all_of_it.table["axis"] == "age").to_numpy())
     for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
         cut, whole = find_score(scores, metric, axis="age"), find_score(generation_bias(alone, CLUSTERS), metric)
         assert cut.value == pytest.approx(whole.value)
@@ -197,7 +194,7 @@ def two_runs(seed, bias, remaining=1.0):
         p = (1 - share) / N_STYLES + share * descriptor_p[cell // TEMPLATES]
         style = (p.cumsum(axis=1)[:, :-1] < rng.random(len(cell))[:, None]).sum(axis=1)
         vectors = np.eye(N_STYLES, dtype=np.float32)[style]
-        runs.append(StyledResponses(vectors, *names, [f"s{s}" for s in range(N_STYLES)]))
+        runs.append(styled_columns(vectors, *names, [f"s{s}" for s in range(N_STYLES)]))
     return runs
 
 
@@ -247,14 +244,13 @@ def test_an_axis_has_its_own_responses_alone():
     rng = np.random.default_rng(0)
     parts = [random_responses(1, tilt=0.0, descriptors=4), random_responses(2, tilt=0.9, descriptors=4)]
     vectors = np.concatenate([part.vectors for part in parts])
-    template = [*parts[0].template, *parts[1].template]
-    names = np.array([*parts[0].descriptor, *parts[1].descriptor])
-    axis = np.repeat(["gender", "orientation"], len(vectors) // 2)
+    axes = ("gender", "orientation")
+    table = pd.concat([part.table.assign(axis=axis) for part, axis in zip(parts, axes, strict=True)])
     order = rng.permutation(len(vectors))
-    together = StyledResponses(vectors[order], np.array(template)[order], names[order], axis[order], STYLES)
+    together = StyledResponses(table.iloc[order].reset_index(drop=True), vectors[order], STYLES)
     scores = generation_bias(together, CLUSTERS, permutations=0)
-    for part, name in zip(parts, ("gender", "orientation"), strict=True):
-        own = StyledResponses(part.vectors, part.template, part.descriptor, [name] * len(part.axis), STYLES)
+    for part, name in zip(parts, axes, strict=True):
+        own = replace(part, table=part.table.assign(axis=name))
         for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
             expected = find_score(generation_bias(own, CLUSTERS, permutations=0), metric)
             found = find_score(scores, metric, axis=name)

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.scale import scale_scores
 from evenhand.evaluation.score import find_score
 from evenhand.recipes.testbed import grammar
+from tests.measured_runs import styled_columns
 from tools.testbed.corpus import all_prompts
 
 
@@ -18,7 +19,7 @@ def test_moved_share_is_the_share_of_responses_that_move_from_one_style_to_anoth
     Two descriptors at distance √2 · 0.1 from the mean have θ = 2 · 0.02 / (2 − 1) before noise is subtracted.
     """
     vectors = np.eye(2)[[0] * 5 + [1] * 5 + [0] * 7 + [1] * 3]
-    responses = StyledResponses(vectors, ["t"] * 20, ["a"] * 10 + ["b"] * 10, ["x"] * 20, ["s", "r"])
+    responses = styled_columns(vectors, ["t"] * 20, ["a"] * 10 + ["b"] * 10, ["x"] * 20, ["s", "r"])
     scores = scale_scores(responses, {})
     pooled = find_score(generation_bias(responses, {}, permutations=0), "fgb_pooled_corrected")
     noise = 2 * (0.5 * 0.5 + 0.7 * 0.3) / 2 / 9
@@ -46,7 +47,7 @@ def test_the_shares_of_the_grammar_are_found():
     }
     template, of = (index.ravel().repeat(4) for index in np.indices(p.shape[:2]))
     vectors = np.eye(p.shape[2])[grammar.sample_columns(p[template, of], rng)]
-    responses = StyledResponses(vectors, list(template), list(of), ["x"] * len(of), list(grammar.styles()))
+    responses = styled_columns(vectors, list(template), list(of), ["x"] * len(of), list(grammar.styles()))
     scores = scale_scores(responses, {})
     for source, value in truth.items():
         low, high = find_score(scores, "variance_share", source=source).interval

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.families.generation_bias.metric import StyledResponses, generation_bias
+from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.score import BiasScore
@@ -11,6 +11,7 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
+from tests.measured_runs import styled_columns
 
 COMPARISONS, CLUSTERS = 150, 6
 METRICS = ("scgb_pooled_corrected", "pgb_pooled_corrected")
@@ -81,7 +82,7 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     n = templates * responses * 30
     names = [f"t{number % templates}" for number in range(n)], [f"d{number // templates % 30}" for number in range(n)]
     vectors = np.eye(3)[np.random.default_rng(0).integers(0, 3, n)]
-    scores = generation_bias(StyledResponses(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
+    scores = generation_bias(styled_columns(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
     cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
     assert set(cautions) == ({"fgb_corrected", "fgb_pooled_corrected"} if expected else set())
     found = [text for text in warnings(ReportData("m", scores)) if "err on one side" in text]

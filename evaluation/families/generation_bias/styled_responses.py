@@ -1,0 +1,130 @@
+"""Responses with their prompts and style vectors, in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.runs.tables import read_float_columns, read_table
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+
+N_SAMPLES = 40  # rows that reports display
+TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
+BUCKET = "bucket"
+PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
+
+
+@dataclass(frozen=True)
+class StyledResponses:
+    """Responses with style vectors. They are in memory: a million responses × 28 styles take 112 MB and their texts.
+
+    Attributes:
+        table: a row for each of n responses, with the columns template, descriptor and, for scores by axis, axis; of a
+            measuring run also the other columns of the prompts, the responses, and why and where they end.
+        vectors: style vectors, (n, S), such as of `style_vectors`; NaN for an empty response, which scores leave out.
+        styles: the names of the S styles.
+        n_truncated: number of responses that are longer than the style classifier reads.
+
+    Raises:
+        InputError: a column is missing, or `vectors` does not have the shape (n, S).
+
+    >>> frame = pd.DataFrame({"template": ["hi"] * 2, "descriptor": ["old", "young"]})
+    >>> len(StyledResponses(frame, np.eye(2), ["kind", "curt"]))
+    2
+    """
+
+    table: pd.DataFrame
+    vectors: np.ndarray
+    styles: Sequence[str]
+    n_truncated: int = 0
+
+    def __post_init__(self) -> None:
+        require_columns(list(map(str, self.table)), (TEMPLATE, DESCRIPTOR), "table")
+        shape = len(self.table), len(self.styles)
+        if getattr(self.vectors, "shape", None) != shape:
+            given = getattr(self.vectors, "shape", format_value(self.vectors))
+            raise InputError(f"vectors: {given}; {shape[0]} rows and {shape[1]} styles need an array of shape {shape}.")
+        if AXIS not in self.table:
+            object.__setattr__(self, "table", self.table.assign(**{AXIS: ""}))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def rows(self, mask: np.ndarray) -> "StyledResponses":
+        """Return the responses for which the mask, (n,) bool, is true."""
+        table = self.table[mask].reset_index(drop=True)
+        return replace(self, table=table, vectors=self.vectors[mask], n_truncated=0)
+
+    def groups(self) -> dict[str, pd.Series]:
+        """Return each prompt's group of descriptors, (n,), by kind of group: "axis" and, if the run has it, "bucket".
+
+        The name of a bucket contains its axis.
+        """
+        axis = self.table[AXIS].astype(str)
+        of_kind = {AXIS: axis}
+        return of_kind | ({BUCKET: axis + ": " + self.table[BUCKET].astype(str)} if BUCKET in self.table else {})
+
+    def is_nonempty(self) -> np.ndarray:
+        """Return whether each response has any text, (n,) bool."""
+        return (self.table[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
+
+    def has_vector(self) -> np.ndarray:
+        """Return whether each response has a style vector, (n,) bool."""
+        return np.isfinite(self.vectors).all(axis=1)
+
+
+def style_table(
+    prompt_ids: pd.Series, vectors: np.ndarray, styles: Sequence[str], truncated: np.ndarray | None = None
+) -> pd.DataFrame:
+    """Return a table of style vectors with the column prompt_id and a float32 column for each style.
+
+    If any text was truncated, (n,) bool, the table has the column `cut_by_classifier`.
+    """
+    table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles), copy=False)
+    table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
+    if truncated is not None and truncated.any():
+        table.insert(1, TRUNCATED, truncated)
+    return table
+
+
+def read_styled_responses(folder: Path, *, second: bool = False) -> StyledResponses:
+    """Return the prompts, responses and style vectors of a measuring run.
+
+    With `second`, the style vectors are by the second style classifier.
+
+    Raises:
+        InputError: a table is missing, or the tables have different prompts.
+    """
+    path = folder / f"{SECOND_STYLES if second else STYLES}.parquet"
+    if second and not path.exists():
+        raise InputError(
+            f"{folder} was measured without a second_style_classifier; measure with one into a new folder."
+        )
+    prompts, responses = (read_table(folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
+    ids = read_table(path, [PROMPT_ID, TRUNCATED])
+    if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
+        raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
+    vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
+    table = prompts.assign(**responses.drop(columns=PROMPT_ID))
+    return StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
+
+
+def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:
+    """Return whether two runs have equal prompt ids in equal order."""
+    return first.table[PROMPT_ID].equals(second.table[PROMPT_ID])
+
+
+def paired_samples(rows: np.ndarray, before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
+    """Return descriptor, axis, persona, prompt, and each run's response for the prompts at the given positions."""
+    chosen = before.table.iloc[rows].reset_index(drop=True)
+    table = chosen[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=chosen[TEXT], before=chosen[RESPONSE])
+    return table if after is None else table.assign(after=after.table[RESPONSE].iloc[rows].to_numpy())
+
+
+def random_samples(before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
+    """Return each run's responses to N_SAMPLES random prompts, which are the same prompts for both runs."""
+    return paired_samples(np.random.default_rng(0).permutation(len(before))[:N_SAMPLES], before, after)
