@@ -136,8 +136,6 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("measure_responses", [FRAME], {**NAMED, "model": ""}, "model: '' cannot be used; give"),
         ("load_style_classifier", [5], {}, "model: 5 is not a name; give"),
         ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),
-        ("styled_responses", [FRAME[["text"]], VECTORS, "sr"], {}, "frame: columns 'template', 'descriptor' are"),
-        ("styled_responses", [FRAME, [[0, 1]], "sr"], {}, r"vectors: the shape is \(1, 2\); 4 rows"),
         ("StyledResponses", [FRAME, np.eye(2), "sr"], {}, r"vectors: \(2, 2\); 4 rows"),
         ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
         ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
