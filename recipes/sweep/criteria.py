@@ -145,31 +145,17 @@ def evaluate_settings(summary: pd.DataFrame, criteria: Criteria) -> pd.DataFrame
     return summary.assign(**{name: [row[name] for row in rows] for name in names})
 
 
-def settings_that_meet(
-    settings: Sequence[Mapping[str, Any]],
-) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the rows that meet all criteria, and the rows with unmeasured criteria that meet all other criteria."""
-    met = [row for row in settings if row["met"]]
-    return [row for row in met if not row["unmeasured"]], [row for row in met if row["unmeasured"]]
-
-
 def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the setting for the headline of the report; None if a guard rejected all points.
 
-    Settings that meet all criteria come first, then settings that meet all measured criteria; then settings with fewer
-    missed criteria, then with fewer inconclusive criteria. Among equal settings, the largest reduction wins.
+    Settings with fewer missed criteria come first, then with fewer inconclusive, then with fewer unmeasured criteria;
+    among equal settings, the largest reduction wins.
     """
-    candidates = next(filter(None, settings_that_meet(settings)), [row for row in settings if row["seeds"]])
-    return min(
-        candidates, key=lambda row: (len(row["missed"]), len(row["inconclusive"]), -_reduction(row)), default=None
-    )
 
+    def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        reductions = (row[name] for name in ("reduction", "reduction_seen"))
+        reduction = next((value for value in reductions if math.isfinite(value)), -math.inf)
+        doubts = len(row["missed"]), len(row["inconclusive"])
+        return not row["met"], *doubts, bool(row["met"] and row["unmeasured"]), -reduction
 
-def inconclusive_settings(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the settings that miss no criterion, and for which at least one criterion is inconclusive."""
-    return [row for row in settings if row["seeds"] and row["inconclusive"] and not row["missed"]]
-
-
-def _reduction(setting: Mapping[str, Any]) -> float:
-    values = (setting[name] for name in ("reduction", "reduction_seen"))
-    return next((value for value in values if math.isfinite(value)), -math.inf)
+    return min((row for row in settings if row["seeds"]), key=rank, default=None)

@@ -17,7 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
-from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.report.numbers import number, sanitize, score_text
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.files import write_json, write_text
 from evenhand.evaluation.runs.tables import read_table, write_table
@@ -27,7 +27,7 @@ from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE
-from evenhand.recipes.sweep.page import base_note, page
+from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
 
 REDUCTION_GROUPS = {
@@ -183,7 +183,8 @@ def write_report(
         scores = read_scores(before / SCORES)
         quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
         bias = score_text(find_score(scores, HEADLINE))
-        notes.append(base_note(config.seed, config.decoding.title(), bias, [*filter(None, quality)]))
+        named = f"Base model, seed {config.seed}, decoding {sanitize(config.decoding.title(), 160)}: pooled FGB* {bias}"
+        notes.append(", ".join([named, *(f"{it.metric} {number(it.value, 4)}" for it in quality if it)]) + ".")
     links = {}
     for row in table[table["failed"] == ""].to_dict("records"):
         links[f"{row['folder']}/{REPORT}.html"] = setting_label(row, table, swept), row["seed"]

@@ -1,4 +1,4 @@
-"""Summaries of a sweep: means over seeds, the Pareto front, and the agreement with the threshold plan's predictions.
+"""Summaries of a sweep: means over seeds, and the Pareto front.
 
 A *point* is one tuned model, measured on the same prompts as its base model. A *setting* is all points that differ only
 in the seed. Criteria, charts and rankings compare settings, because seeds of one setting are not independent evidence.
@@ -16,11 +16,8 @@ import pandas as pd
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 from evenhand.evaluation.statistics.multiple_testing import risen
-from evenhand.evaluation.statistics.rank_correlation import rank_correlation
-from evenhand.mitigation.labelling.threshold_plan import PILOT_SLOPE, fit_strength, fraction_left
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
@@ -35,16 +32,14 @@ RESPONSE_QUALITY = (
 )
 WITH_INTERVALS = (*REDUCTIONS, *RESPONSE_QUALITY, *CHANGES)
 MEASURES = (*WITH_INTERVALS, "ratio_without_tag", "minutes")
-PREDICTION = ("slope", "predicted_left", "predicted_low", "predicted_high", "predicted_drift")
 COLUMNS = (
     *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
     *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", *PREDICTION, *EVEN_REFERENCE, "folder", "failed"),
+    *("worst_cluster", "worst_cluster_change", "cluster_changes", *EVEN_REFERENCE, "folder", "failed"),
 )
 # Costs with a Pareto front, in the order of the figure's panels.
 COSTS = (*RESPONSE_QUALITY[:2], "response_perplexity_change", "perplexity_change", "style_drift", "length_change")
-MAX_DISTANCE, MAX_FACTOR = 0.1, 2.0  # a prediction is right within 0.1 of the base's pooled FGB*, or a factor of two
 
 
 @dataclass(frozen=True)
@@ -122,8 +117,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
           0);
         - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
-        - EVEN_REFERENCE: means;
-        - PREDICTION: means, also of the ends of the plan's interval, which does not include variation over seeds.
+        - EVEN_REFERENCE: means.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same settings.
@@ -181,81 +175,6 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
     return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Agreement of n predictions with the measured values.
-
-    `n_near` predictions differ by at most MAX_DISTANCE, `n_within_factor` by at most a factor of MAX_FACTOR.
-    `correlation` is Spearman's ρ.
-    """
-
-    name: str
-    n: int
-    n_near: int
-    n_within_factor: int
-    correlation: BiasScore
-
-
-def has_several_predictions(points: pd.DataFrame) -> bool:
-    """Return whether points of one seed have different predictions, so that a ranking is possible."""
-    return bool((points.groupby(SEED)["predicted_left"].nunique() > 1).any())
-
-
-def predicted_settings(settings: pd.DataFrame) -> pd.DataFrame:
-    """Return the settings that have a prediction and a measured reduction.
-
-    The result also contains the measured fraction left, `left` = 1 − `reduction`, with `left_low` and `left_high`, and
-    the columns of `calibrate_by_pilot`.
-    """
-    rows = settings[np.isfinite(settings["predicted_left"]) & np.isfinite(settings["reduction"])]
-    return calibrate_by_pilot(
-        rows.assign(
-            left=1 - rows["reduction"], left_low=1 - rows["reduction_high"], left_high=1 - rows["reduction_low"]
-        )
-    )
-
-
-def calibrate_by_pilot(rows: pd.DataFrame, candidates: pd.Series | bool = True) -> pd.DataFrame:
-    """Return the rows with predictions of the fraction left, calibrated by one tuned model of each method, its pilot.
-
-    The column `pilot` is whether a row is its method's pilot, `calibrated_left` the prediction with the pilot's
-    strength, NaN for the pilot and for methods without a pilot. The pilot is the row whose slope is nearest to
-    PILOT_SLOPE, which is known before tuning.
-
-    Args:
-        rows: columns method, slope and left.
-        candidates: whether each row may be a pilot, (n,) bool; True for all.
-    """
-    strength = pd.Series(map(fit_strength, rows["slope"], rows["left"]), rows.index, float)
-    distance = (rows["slope"] - PILOT_SLOPE).abs().where(strength.notna() & candidates)
-    pilot = distance.groupby(rows[METHOD]).rank(method="first") == 1
-    pilot_strength = strength.where(pilot).groupby(rows[METHOD]).transform("first")  # "first" skips NaN
-    return rows.assign(pilot=pilot, calibrated_left=fraction_left(rows["slope"], pilot_strength).mask(pilot))
-
-
-def measure_agreement(rows: pd.DataFrame) -> list[Agreement]:
-    """Return the agreement of the plan's predictions with the rows of `predicted_settings`.
-
-    The first agreement is of predictions before any tuning, the second of predictions calibrated by pilots, without
-    pilots.
-    """
-    calibrated = rows[rows["calibrated_left"].notna()]
-    return [
-        _agreement("before any tuning", rows["predicted_left"], rows["left"]),
-        _agreement("calibrated by one pilot a method", calibrated["calibrated_left"], calibrated["left"]),
-    ]
-
-
-def _agreement(name: str, predicted: pd.Series, left: pd.Series) -> Agreement:
-    predicted, left = predicted.to_numpy(), left.to_numpy()
-    near = np.abs(left - predicted) <= MAX_DISTANCE + 1e-9
-    # False for values of different signs.
-    within_factor = (left * MAX_FACTOR >= predicted) & (left <= predicted * MAX_FACTOR)
-    names = ("the prediction", "the measured value")
-    correlation = rank_correlation("plan_rho", predicted, left, names=names, of="setting")
-    return Agreement(name, len(left), int(near.sum()), int(within_factor.sum()), correlation)
-
-
 def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     """Return the row of `summarise` for points that differ only in the seed."""
     done = group[group["failed"] == ""]
@@ -269,7 +188,7 @@ def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     row["folder"] = next(iter(done.sort_values(SEED)["folder"]), "")
     row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
     row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN counts as no bias
-    row |= {name: float(done[name].astype(float).mean()) for name in (*PREDICTION, *EVEN_REFERENCE)}
+    row |= {name: float(done[name].astype(float).mean()) for name in EVEN_REFERENCE}
     return row
 
 

@@ -23,9 +23,6 @@ def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **col
     row |= {"distinct_responses_change": -0.01, "folder": f"runs/{method}-{quantile}-{seed}"}
     for name in REDUCTIONS:
         row |= {name: reduction, f"{name}_low": reduction - 0.02, f"{name}_high": reduction + 0.02}
-    if not math.isnan(quantile):
-        row |= {"slope": quantile, "predicted_left": 0.05, "predicted_low": 0.03, "predicted_high": 0.08}
-        row |= {"predicted_drift": 0.03}
     row |= columns
     for name in (*RESPONSE_QUALITY, *CHANGES):  # so narrow that the value decides
         ends = {f"{name}_low": row[name] - 1e-6, f"{name}_high": row[name] + 1e-6}

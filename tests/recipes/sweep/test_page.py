@@ -13,7 +13,6 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.runs.files import write_json
 from evenhand.evaluation.runs.tables import write_table
-from evenhand.mitigation.labelling.threshold_plan import fit_strength, fraction_left
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.criteria import Criteria
 from evenhand.recipes.sweep.output import read_sweep
@@ -29,7 +28,7 @@ def wide():
     """Twelve thresholds with three seeds each, one of them refused, and three methods without a threshold."""
     quantiles = [0.4 + i / 20 for i in range(12)]
     rows = [
-        point(quantile=q, seed=seed, reduction=1.2 - q, predicted_left=q - 0.25, perplexity_change=0.05 - q / 20)
+        point(quantile=q, seed=seed, reduction=1.2 - q, perplexity_change=0.05 - q / 20)
         for q in quantiles
         for seed in range(3)
     ]
@@ -60,7 +59,7 @@ def hostile():
     rows = []
     for i, string in enumerate(strings):
         names = {"worst_cluster": string, "cluster_changes": increased(string), "folder": string, "name": string}
-        rows.append(point(string, quantile=i / 20, predicted_left=0.1 + i / 40, **names))
+        rows.append(point(string, quantile=i / 20, **names))
         rows.append(refused(string, method=string, seed=1, quantile=i / 20) | {"folder": string, "name": string})
     rows += [point("plain", seed=string) | {"name": string} for string in strings]
     sweep = sweep_of(*rows, swept=["label.quantile", "name"], notes=strings)
@@ -94,23 +93,19 @@ def texts_of(sweep) -> dict[str, str]:
 def test_refusals_and_verdicts_are_in_all_formats(wide):
     for name, text in texts_of(wide).items():
         assert "perplexity doubled" in text and "the tag is not learned" in text, name
-        assert "2 of 39 points (settings 2, 15)" in text, name
+        assert "2 of 39 points (2 settings (2, 15))" in text, name
         assert "refused by a guard" in text and "1 of 3 seeds refused" in text and "2 of 3" in text, name
         assert "exchange removes 98.0 % [96.0, 100.0] of pooled FGB*; costs: perplexity +2.0 %" in text, name
-        assert "93 % for descriptors tuned on" in text and "A tiny model." in text, name
-        assert "1 setting: HATE in setting 13." in text, name
+        assert "tuned on ≥ 93 %" in text and "A tiny model." in text, name
+        assert "1 setting (13): HATE in setting 13." in text, name
         assert "misses: perplexity +90.0 %, higher: HATE" in text, name
         assert "Student’s t over the seeds" in text, name
-        # before tuning, every prediction is 0.05 too low; calibrated ones rise faster than the measured, in their order
-        assert "the plan did not predict the size" in text, name
-        assert "before any tuning, 12 of 12 measured values within 0.1" in text, name
-        assert "Spearman ρ = 1.00, p" in text, name
 
 
 def test_numbers_of_a_setting(wide):
     report = page(wide)
-    captions = "Pooled FGB* removed", "Quality of the responses", "Further costs", "Two checks", "Pooled FGB* left"
-    reductions, quality, costs, checks, plan = (table_named(report, caption) for caption in captions)
+    captions = "Pooled FGB* removed", "Quality of the responses", "Further costs", "Two checks"
+    reductions, quality, costs, checks = (table_named(report, caption) for caption in captions)
     # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
     first = reductions.rows[0]
     assert first.label == "1 control_tags · quantile 0.4"
@@ -123,11 +118,6 @@ def test_numbers_of_a_setting(wide):
     assert texts(quality)["14 exchange"] == ["95.0", "50.0", "4.0", "+2.0", "−1.0"]
     assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.0000", "CARE −0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
-    # the slope is the quantile; the lowest, where 20 % were left, is the pilot
-    by_pilot = 100 * fraction_left(0.5, fit_strength(0.4, 0.2))
-    assert texts(plan)["1 control_tags · quantile 0.4"] == ["0.40", "15.0", "the pilot", "20.0", "3.0", "4.0"]
-    assert texts(plan)["3 control_tags · quantile 0.5"][2] == f"{by_pilot:.1f}"
-    assert [cell.interval for cell in plan.rows[0].cells[1:4]] == ["[3.0, 8.0]", "", "[20.0, 20.0]"]
 
 
 @pytest.mark.parametrize("rows", [[], [refused("no")]])
@@ -142,7 +132,7 @@ def test_a_sweep_without_numbers_is_still_shown(rows):
 def panels(sweep):
     """Return the settings of a sweep, and the panels of its chart by title."""
     settings = settings_of(*sweep.points.to_dict("records"), swept=sweep.swept)
-    chart = sweep_plots.cost_chart(settings, sweep.swept, Criteria())
+    chart = sweep_plots.cost_chart(settings, Criteria())
     return settings, {axes.get_title(loc="left"): axes for axes in chart.axes if axes.get_visible()}
 
 
@@ -160,13 +150,13 @@ def lines_in(axes, **wanted):
 
 def test_every_measured_setting_is_plotted_once_and_filled_if_it_meets_the_criteria(wide):
     summary, charts = panels(wide)
-    assert len(charts) == len(sweep_plots.text.costs) == 6
+    assert len(charts) == len(sweep_plots.TITLES) == 6
     for axes in charts.values():
         dots, labels = dots_and_labels(axes)
         assert list(dots) == [str(it) for it in summary["number"] if it != 15]  # the refused one has no position
         assert [name for name, dot in dots.items() if dot.get_markerfacecolor() == INK] == ["14"]
     _, labels = dots_and_labels(charts["perplexity of ordinary dialogue"])
-    assert "13 → 90 %" in labels  # far beyond the others' costs
+    assert "13 90 %" in labels  # far beyond the others' costs
     for text in (texts_of(wide)[name] for name in ("html", "markdown")):  # the terminal has the first screen only
         assert "perplexity of ordinary dialogue: 5–12, 14; style drift: 14;" in text
 
@@ -185,7 +175,6 @@ def test_dots_lie_at_their_numbers():
     assert positions == {"1": (0.03, 0.5), "2": (-0.01, 0.25), "3": (0.02, 0.75), "4": (0, 1)}
     assert sorted(labels) == ["1", "2", "3", "4"]
     assert lines_in(axes, color=BEFORE)[0][0] == [0.03, 0.03]  # the maximum increase of perplexity
-    assert lines_in(axes, linestyle=":") == [[[0.03, 0.02, -0.01], [0.5, 0.75, 0.25]]]  # by the quantile
     [(across, up)] = lines_in(axes, color=AFTER)
     assert (across[:2], up) == ([-0.01, 0.0], [0.25, 1.0, 1.0]) and across[2] == axes.get_xlim()[1]
     dots, _ = dots_and_labels(charts["relevance lost"])

@@ -6,17 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.mitigation.labelling.threshold_plan import fraction_left
-from evenhand.recipes.sweep.summary import (
-    calibrate_by_pilot,
-    cost_rows,
-    has_several_predictions,
-    measure_agreement,
-    pareto_front,
-    predicted_settings,
-    summarise,
-)
-from evenhand.recipes.sweep.tables import text as sentences
+from evenhand.recipes.sweep.page import setting_verdict
+from evenhand.recipes.sweep.summary import cost_rows, pareto_front, summarise
 
 from .sweep_points import SWEPT, increased, point, refused, settings_of, without_reductions
 
@@ -121,49 +112,6 @@ def test_fronts_by_hand_and_by_brute_force():
     assert list(by_cost["length_change"]["loss"]) == [0.02, 0.01]
 
 
-def plan_points():
-    """Measured left: 0.10, 0.20, 0.45, 0.90 and −0.02."""
-    return [
-        point(quantile=0.6, reduction=0.90, predicted_left=0.05),  # off by 0.05, twice as much
-        point(quantile=0.7, reduction=0.80, predicted_left=0.15),  # both
-        point(quantile=0.8, reduction=0.55, predicted_left=0.30),  # off by 0.15, but within a factor of two
-        point(quantile=0.5, reduction=0.10, predicted_left=0.20, slope=0.99),  # neither
-        point(quantile=0.4, reduction=1.02, predicted_left=0.03),  # near; a negative has no factor
-    ]
-
-
-def test_the_agreement_of_the_plan_is_over_settings():
-    rows = predicted_settings(summary_of(*plan_points(), point("exchange"), refused("no", quantile=0.3)))
-    assert list(rows["left"]) == pytest.approx([0.10, 0.20, 0.45, 0.90, -0.02])
-    assert (rows["left_low"].iloc[0], rows["left_high"].iloc[0]) == pytest.approx((0.08, 0.12))
-    before, calibrated = measure_agreement(rows)
-    assert (before.n, before.n_near, before.n_within_factor) == (5, 3, 3)
-    # ranks of the predictions 2 3 5 4 1, of the measured shares 2 3 4 5 1: Σd² = 2, ρ = 1 − 12/120
-    assert before.correlation.value == pytest.approx(0.9)
-    assert calibrated.n == 4
-    rows = [it | {"seed": seed} for it in plan_points() for seed in range(3)]
-    assert measure_agreement(predicted_settings(summary_of(*rows)))[0].correlation.n == 5
-    assert has_several_predictions(pd.DataFrame(plan_points()))
-    assert not has_several_predictions(pd.DataFrame([point(quantile=0.7), point("exchange")]))
-    # another seed labels other responses: another prediction, but the same threshold
-    assert not has_several_predictions(
-        pd.DataFrame([point(quantile=0.7), point(quantile=0.7, seed=1, predicted_left=0.06)])
-    )
-
-
-def test_the_pilot_is_chosen_by_its_slope_and_predicts_the_others_of_its_method():
-    whole, half, less = (fraction_left(slope, 4.0) for slope in (1.0, 0.5, -0.5))
-    rows = pd.DataFrame(
-        [("a", 1, whole), ("a", 0.5, half), ("a", -0.5, less), ("b", 1, 0.3), ("c", 0.4, 0.2), ("c", 0.2, math.nan)],
-        columns=["method", "slope", "left"],
-    )
-    calibrated = calibrate_by_pilot(rows)
-    assert list(calibrated["pilot"]) == [False, True, False, False, True, False]  # b's slope is too large
-    assert list(calibrated["calibrated_left"][:3]) == pytest.approx([whole, NAN, less], nan_ok=True)
-    assert list(calibrated["calibrated_left"].isna()) == [False, True, False, True, True, False]
-    assert list(calibrate_by_pilot(rows, rows["slope"] < 0.1)["pilot"]) == [False, False, True, False, False, False]
-
-
 def within(name, low, high):
     return {name: (low + high) / 2, f"{name}_low": low, f"{name}_high": high}
 
@@ -218,7 +166,7 @@ def test_seeds_without_bias_or_reduction_are_inconclusive():
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
     assert row["missed"] == [] and row["inconclusive"] == ["reduction_unseen"] and not row["met"]
-    assert "without an interval (undefined in a seed)" in sentences.inconclusive_criteria(row)
+    assert "not tuned on 96.0 % without an interval" in setting_verdict(row)
 
 
 def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
