@@ -31,24 +31,22 @@ def read_labelled_texts(
         InputError: the file cannot be read, a column or label is missing, a label has no name, or all labels are equal.
     """
     rows = _read_rows(path, columns)
-    for field, name in (("text_column", text_column), ("label_column", label_column)):
-        if rows and name not in rows[0]:
-            raise InputError(f"{field}: {path} has no column {name!r}, only {', '.join(map(str, rows[0]))}.")
+    if rows and (missing := [name for name in (text_column, label_column) if name not in rows[0]]):
+        listed = ", ".join(map(str, rows[0]))
+        raise InputError(f"text_column, label_column: {path} has no column {missing[0]!r}, only {listed}.")
     names = {str(value): name for value, name in labels.items()}
     texts, text_labels = [], []
     for number, row in enumerate(rows, start=1):
         text, cell = row.get(text_column), row.get(label_column)
-        values = [] if cell is None else str(cell).split(separator) if separator else [str(cell)]
-        if not all(value.strip() for value in values) or not values:
-            raise InputError(f"label_column: row {number} of {path} has no label; give one, or drop the row.")
-        if unknown := [value for value in values if names and value not in names]:
-            raise InputError(f"labels: row {number} has {unknown[0]!r}; give it a name, as for {', '.join(names)}.")
+        label = "" if cell is None else str(cell)
+        values = label.split(separator) if separator else [label]
+        if wrong := [value for value in values if not value.strip() or (names and value not in names)]:
+            raise InputError(f"labels: row {number} of {path} has {wrong[0]!r}; give a label ({', '.join(names)}).")
         if isinstance(text, str) and text.strip():
             texts.append(text)
             text_labels.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
-    distinct = {label for row_labels in text_labels for label in row_labels}
-    if len(distinct) < 2:
-        raise InputError(f"labels: all {len(texts)} texts have {distinct}; a classifier needs two labels.")
+    if len(set().union(*text_labels)) < 2:
+        raise InputError(f"labels: the {len(texts)} texts of {path} have fewer than two different labels.")
     return texts, text_labels, len(rows) - len(texts)
 
 
@@ -77,7 +75,5 @@ def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
     distinct, index = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
     chosen = np.random.default_rng(seed).random(len(distinct)) < share
     if chosen.all() or not chosen.any():
-        raise InputError(
-            f"test_fraction: {share} of {len(distinct)} different texts leaves a set empty; give more texts."
-        )
+        raise InputError(f"test_fraction: {share} of {len(distinct)} texts leaves a set empty; give more texts.")
     return chosen[index]

@@ -36,7 +36,7 @@ def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
     assert labels == [("pride", "joy"), ("fear",), ("joy",)]  # two values with one name are one label
     assert read_labelled_texts(path, "text", "label", {}, None, ["text", "label", "id"])[1][0] == ("2,0",)
     path.write_text("a\t2,,0\tid1\n", encoding="utf-8")
-    with pytest.raises(InputError, match="label_column: row 1"):
+    with pytest.raises(InputError, match="labels: row 1"):
         read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
 
 
@@ -44,9 +44,9 @@ def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
     ("rows", "columns", "message"),
     [
         ([["a", 0, 1]], ("tweet", "class", "class"), "'class'"),
-        ([["a", 0]], ("text", "class"), "text_column: .*'tweet', only text, class"),
-        ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 has '7'.* 0, 1"),
-        ([["a", ""]], ("tweet", "class"), "label_column: row 1"),
+        ([["a", 0]], ("text", "class"), "text_column, .*'tweet', only text, class"),
+        ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 .* '7'.*0, 1"),
+        ([["a", ""]], ("tweet", "class"), "labels: row 1"),
         ([["a", 0], ["b", 0]], ("tweet", "class"), "labels: .*two"),
     ],
 )
