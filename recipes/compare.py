@@ -1,6 +1,5 @@
 """The command `compare`: score differences between two runs over the same rows, with intervals, and their report."""
 
-import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,6 @@ from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import find_score
 from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
-from evenhand.mitigation.labelling.page import plan_section
-from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.measure import SCORES, write_results
@@ -133,11 +130,8 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
     report = page(before, after, changes, ReportContext(notes=[note] if note else []))
-    has_plan = settings.labels and _plan_applies(settings) and after.config.settings.resampling.exponents is None
     strength = after.config.model.adapter_strength
-    left = _remaining_share(settings, changes) if strength in (None, 1) else math.nan
-    sections = [plan_section(settings.labels, left)] if has_plan else []
-    sections += [training_section(settings.tuning)] if settings.tuning else []
+    sections = [training_section(settings.tuning)] if settings.tuning else []
     *first_sections, samples = report.sections
     part = "" if strength is None else f"strength {strength:g}"
     subtitle = ", ".join(filter(None, (report.subtitle, tuning_method(model), part)))
@@ -155,19 +149,3 @@ def _link(settings: CompareSettings, side: str) -> Link:
     """Return the link to the report of the run before or after tuning."""
     path = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
     return Link(f"{side} alone", f"{path}/{REPORT}.html")
-
-
-def _plan_applies(settings: CompareSettings) -> bool:
-    """Return whether the threshold plan applies to the method; True if the method is unknown."""
-    if settings.tuning is None:
-        return True
-    return load_method(read_run(settings.tuning, "tune", "tuning")[0]["method"]).THRESHOLD_PLAN_APPLIES
-
-
-def _remaining_share(settings: CompareSettings, changes: FamilyRun) -> float:
-    """Return the remaining share of pooled FGB*; NaN unless the model was tuned on exactly `settings.labels`."""
-    if settings.tuning is None:
-        return math.nan
-    labels = Path(read_run(settings.tuning, "tune", "tuning")[0]["labels"])
-    is_same = labels.resolve() == settings.labels.resolve()  # a second round of tuning has other labels
-    return 1 - find_score(changes.scores, f"{HEADLINE}_reduction").value if is_same else math.nan

@@ -15,9 +15,9 @@ from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
-from evenhand.mitigation.labelling.page import THRESHOLD
 from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts_table
 from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.sweep.output import HEADLINE, change_columns

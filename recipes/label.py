@@ -1,10 +1,9 @@
-"""The command `label`: bias values, labels `bias` and `no_bias`, the threshold plan, and weights of the even target."""
+"""The command `label`: bias values, labels `bias` and `no_bias`, and weights of the even target."""
 
 import logging
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 
 import numpy as np
 
@@ -21,22 +20,21 @@ from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
-from evenhand.mitigation.labelling.page import PLAN, THRESHOLD
 from evenhand.mitigation.labelling.projection import bias_values
 from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
-from evenhand.mitigation.labelling.threshold_plan import QUANTILES, threshold_plan
 from evenhand.recipes.finished_runs import read_settings, split_warnings
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
 
 LABELS, DESCRIPTORS, TARGET, EXPONENTS = "labels", "descriptors", "target", "exponents"
+THRESHOLD = "threshold.json"
 
 
 def label(settings: LabelSettings) -> None:
     """Write the labels of responses with a style vector, and their weights in the even target.
 
-    The other tables are the threshold, the threshold plan, the mean bias values, and the target of each descriptor.
+    The other tables are the threshold, the mean bias values, and the target of each descriptor.
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
     for warning in split_warnings(measured, settings.responses):
@@ -68,10 +66,7 @@ def label(settings: LabelSettings) -> None:
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
         by_descriptor = mean_bias_values(responses.table, b)
         run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
-        quantiles = sorted({*QUANTILES, threshold.quantile})
-        planned = partial(threshold_plan, responses.vectors, template, descriptor)
-        run.tracker.log_table(PLAN, run.table(PLAN, lambda: planned(quantiles=quantiles, seed=settings.seed)))
-        tables = (run.folder / f"{name}.parquet" for name in (LABELS, PLAN, DESCRIPTORS, TARGET, EXPONENTS))
+        tables = (run.folder / f"{name}.parquet" for name in (LABELS, DESCRIPTORS, TARGET, EXPONENTS))
         run.tracker.log_artifact("labels", "dataset", *tables)
         share = 100 * threshold.share_labelled_bias
         log.info(

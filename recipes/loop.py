@@ -122,7 +122,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
     else:
         train = measure("train", _labelled_measurement(loop), *(() if loop.allow_no_bias else needs), split="train")
-        labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train, seed=loop.seed)
+        labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train)
         needs = (labels,)
     if module.TRAINER:
         of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}

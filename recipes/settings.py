@@ -136,7 +136,6 @@ class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
     responses: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`", identity=CONTENT)
-    seed: Seed = option(0, "random seed of the threshold plan")
     output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR, identity=False)
 
 
@@ -169,7 +168,7 @@ class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tr
 
     before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model", identity=CONTENT)
     after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
-    labels: AnyPath | None = option(None, "finished run of `label`, for the threshold plan", identity=CONTENT)
+    labels: AnyPath | None = option(None, "finished run of `label`, for the bias values", identity=CONTENT)
     tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves", identity=CONTENT)
     after_without_tag: AnyPath | None = option(
         None, "finished run of `measure`, of the tuned model without its control tag", identity=CONTENT

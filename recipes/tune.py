@@ -37,8 +37,7 @@ from evenhand.evaluation.score import (
     WEIGHT,
 )
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
-from evenhand.mitigation.labelling.page import THRESHOLD
-from evenhand.mitigation.methods import RewardFunction, TrainedMethod, load_trained_method
+from evenhand.mitigation.methods import TrainedMethod, load_trained_method
 from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.training.data import TuningData, hold_out
@@ -48,7 +47,7 @@ from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.tune import TuningResult
 from evenhand.mitigation.training.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run, split_warnings
-from evenhand.recipes.label import LABELS
+from evenhand.recipes.label import LABELS, THRESHOLD
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
 
 log = logging.getLogger("evenhand")
@@ -91,10 +90,7 @@ def tune(settings: TuneSettings) -> None:
         responses = read_styled_responses(responses_folder)
         labelled = _labelled_responses(settings, responses)
         run.facts["share_cut"] = float(labelled[CUT].mean())
-        rewards: Sequence[RewardFunction] = ()
-        if method.rewards is not None:
-            rewards = method.rewards(base, _first_classifier(config), training.relevance_weight)
-        data = _tuning_data(settings, labelled, partial(render_contexts, base), method, training, rewards)
+        data = _tuning_data(settings, labelled, partial(render_contexts, base), method, training)
         callbacks = []
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
@@ -149,7 +145,6 @@ def _tuning_data(
     render: ContextRenderer,
     method: TrainedMethod,
     training: TuningSettings,
-    rewards: Sequence[RewardFunction] = (),
 ) -> TuningData:
     """Return the method's rows, split into training and validation rows."""
     with rejects_tuning():
@@ -162,7 +157,6 @@ def _tuning_data(
         trainer=method.TRAINER,
         control_tag=method.INFERENCE_TAG,
         tags=method.TAGS,
-        rewards=rewards,
     )
 
 

@@ -66,7 +66,7 @@ def test_the_method_of_the_page_passes_its_contract_and_tunes_a_model(tmp_path, 
     (tmp_path / "shortest.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
     method = methods.load_trained_method("shortest")
-    assert (method.TRAINER, method.DEFAULTS["max_rows"], method.rewards) == ("sft", 2000, None)
+    assert (method.TRAINER, method.DEFAULTS["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
     labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
     labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]

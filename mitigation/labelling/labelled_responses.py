@@ -9,7 +9,7 @@ from datasets import Dataset
 from evenhand.evaluation.data.mentions import replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, WEIGHT
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
 
 CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN
@@ -114,3 +114,45 @@ def exchange_responses(
     if CUT in donors:
         exchanged[CUT] = donors[CUT].to_numpy()
     return receivers, receivers.assign(**exchanged)
+
+
+def balanced_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return a sample of the labelled responses, drawn by weight, with the same number of rows.
+
+    Args:
+        labelled: columns prompt_id, text, persona, response, label and weight.
+
+    Raises:
+        InputError: see `check_labelled` and `check_weights`.
+    """
+    check_labelled(labelled, WEIGHT)
+    return labelled.iloc[draw_by_weight(check_weights(labelled), seed)]
+
+
+def check_weights(labelled: pd.DataFrame) -> np.ndarray:
+    """Return the weights of labelled responses, (n,).
+
+    Raises:
+        InputError: a weight is negative or not finite, or all are 0.
+    """
+    weights = labelled[WEIGHT].to_numpy(dtype=np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise InputError(f"{WEIGHT}: a weight is negative or not finite, or all are 0; run `evenhand label` again.")
+    return weights
+
+
+def draw_by_weight(weights: np.ndarray, seed: int) -> np.ndarray:
+    """Return n sorted rows drawn by n weights, by systematic sampling (Madow 1949): as few repetitions as possible.
+
+    A row of c times the mean weight is drawn ⌊c⌋ or ⌈c⌉ times, c times on average.
+
+    >>> draw_by_weight(np.array([1.0, 0.0, 2.0, 1.0]), seed=0).tolist()
+    [0, 2, 2, 3]
+    """
+    n = len(weights)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)  # neighbours, which share a prompt or template, would be drawn dependently
+    ends = np.cumsum(weights[order])
+    points = (np.arange(n) + rng.random()) * ends[-1] / n
+    drawn = np.minimum(np.searchsorted(ends, points, side="right"), n - 1)
+    return np.sort(order[drawn])

@@ -2,7 +2,7 @@
 
 import ast
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # these imports would delay the command line
 
     from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 
-RewardFunction = Callable[..., list[float]]  # (completions, **further columns of their rows) → rewards
-
 
 class Method(Protocol):
     """The attributes that every method's module must have. A module's functions have no parameter `self`.
@@ -27,15 +25,11 @@ class Method(Protocol):
     RESAMPLES: whether the model is measured with responses that are drawn from candidates by the labels' even target.
     INFERENCE_TAG: the control tag at the end of every context of the tuned model; "" for none.
     TAGS: all strings that get a meaning in training.
-    THRESHOLD_PLAN_APPLIES: whether the tuned model imitates the responses labelled `no_bias`, so that the threshold
-        plan predicts how much bias remains.
     USES_THRESHOLD: whether the rows depend on the labels. If not, the points of an ablation that differ only in their
         threshold are one point.
     DEFAULTS: values of `TuningSettings` that suit the testbed's model; they replace null.
     LARGE_MODEL_LEARNING_RATE: default for LoRA on models of more than 10 M parameters, if the method was measured on
         one; None: the default of the method's trainer.
-    rewards: a function (base model, style classifier, relevance weight) → reward functions, for trainers that sample
-        responses; None for other trainers.
     """
 
     TRAINER: str | None
@@ -43,11 +37,9 @@ class Method(Protocol):
     RESAMPLES: bool = False
     INFERENCE_TAG: str = ""
     TAGS: tuple[str, ...] = ()
-    THRESHOLD_PLAN_APPLIES: bool = False
     USES_THRESHOLD: bool = True
     DEFAULTS: Mapping[str, Any] = {}
     LARGE_MODEL_LEARNING_RATE: float | None = None
-    rewards: Callable[..., list[RewardFunction]] | None = None
 
 
 class TrainedMethod(Method, Protocol):

@@ -20,11 +20,11 @@ from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEMPLATE, WEIGHT
 from evenhand.mitigation.labelling.labelled_responses import (
     ContextRenderer,
     check_labelled,
+    check_weights,
     render_untagged_contexts,
     response_columns,
 )
 from evenhand.mitigation.methods import dpo
-from evenhand.mitigation.methods.balance import check_weights
 
 TRAINER = "dpo"
 DEFAULTS = {**dpo.DEFAULTS, "preference_beta": 1.0}
@@ -37,8 +37,8 @@ def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Data
         labelled: columns prompt_id, text, persona, response, label, template, descriptor and weight.
 
     Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled` and
-            `evenhand.mitigation.methods.balance.check_weights`; no cell has two responses of different weights.
+        InputError: see `check_labelled` and `check_weights` of `evenhand.mitigation.labelling.labelled_responses`; no
+            cell has two responses of different weights.
     """
     check_labelled(labelled, TEMPLATE, DESCRIPTOR, WEIGHT)
     weights = check_weights(labelled)

@@ -22,7 +22,6 @@ BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
 TRAINER = "sft"
 INFERENCE_TAG = NO_BIAS_TAG
 TAGS = (BIAS_TAG, NO_BIAS_TAG)
-THRESHOLD_PLAN_APPLIES = True
 DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 
 

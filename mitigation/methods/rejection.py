@@ -17,7 +17,7 @@ from evenhand.mitigation.labelling.labelled_responses import (
     untagged_rows,
 )
 
-TRAINER, THRESHOLD_PLAN_APPLIES = "sft", True
+TRAINER = "sft"
 DEFAULTS = {"learning_rate": 4e-3}
 
 

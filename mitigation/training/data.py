@@ -18,7 +18,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.labelling.labelled_responses import CUT_SUFFIX
-from evenhand.mitigation.methods import RewardFunction
 
 CONTEXT = "context"
 PROMPT, COMPLETION = "prompt", "completion"
@@ -33,7 +32,6 @@ class TuningData:
     control_tag: the tag at the end of every context of the tuned model; "" for none.
     tags: strings that get a meaning in training. LoRA does not train embeddings, except for the tokens of `tags`:
         with the base's embeddings, a tag is hard to distinguish from its former meaning.
-    rewards: TRL's `reward_funcs`, for trainers that sample responses.
     """
 
     method: str
@@ -42,7 +40,6 @@ class TuningData:
     trainer: str = "sft"
     control_tag: str = ""
     tags: Sequence[str] = ()
-    rewards: Sequence[RewardFunction] = ()
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:

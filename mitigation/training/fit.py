@@ -26,7 +26,6 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.files import write_json
-from evenhand.mitigation.methods import RewardFunction
 from evenhand.mitigation.training.adapter import prepare_network, share_weights
 from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import (
@@ -50,7 +49,6 @@ class Training:
     train, validation: rows that the trainer's `encode_rows` returned.
     arguments: the trainer's config.
     lora: the adapter's config; None trains all weights.
-    rewards: reward functions, if the trainer samples responses; otherwise empty.
     """
 
     base: DialogueModel
@@ -60,7 +58,6 @@ class Training:
     settings: TuningSettings
     arguments: TrainingArguments
     lora: LoraConfig | None = None
-    rewards: Sequence[RewardFunction] = ()
 
 
 def fit(training: Training, callbacks: Sequence[TrainerCallback], report_to: str) -> TrainerState:
@@ -100,10 +97,9 @@ def build_trainer(training: Training, callbacks: Sequence[TrainerCallback] = ())
     """Return a TRL trainer of the base model."""
     base = training.base
     model = prepare_network(base.model, training.settings)
-    optional: dict[str, Any] = {"reward_funcs": list(training.rewards)} if training.rewards else {}
     # With an adapter, the reference is the model without it.
-    if training.trainer.NEEDS_REFERENCE and training.lora is None:
-        optional["ref_model"] = share_weights(base.model).float()
+    needs_reference = training.trainer.NEEDS_REFERENCE and training.lora is None
+    optional = {"ref_model": share_weights(base.model).float()} if needs_reference else {}
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning

@@ -1,4 +1,4 @@
-"""A method's rows as files for other trainers: JSONL, `datasets` folders, a dataset card, and a config for each tool.
+"""A method's rows as files for other trainers: JSONL, `datasets` folders, a dataset card, and a script for TRL.
 
 Formats: TRL's, https://huggingface.co/docs/trl/dataset_formats. TRL's SFTTrainer uses rows with `input_ids` and
 `labels` as they are, https://huggingface.co/docs/trl/sft_trainer. TRL's trainers of preferences do not accept token
@@ -7,11 +7,14 @@ ids.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 from datasets import Dataset, DatasetDict
+from peft import LoraConfig
+from transformers import TrainingArguments
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
@@ -23,22 +26,23 @@ from evenhand.mitigation.training.adapter import atomic_write_folder, portable_n
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.card import table
 from evenhand.mitigation.training.data import COMPLETION, PROMPT, TuningData, rows_sha256, token_ids, trained_texts
-from evenhand.mitigation.training.row_configs import (
-    RESPONSES,
-    SPLITS,
-    TEXT,
-    TOKENIZED,
-    RowTraining,
-    axolotl_config,
-    llama_factory_config,
-    train_script,
-)
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.mitigation.training.trainers.dpo import CHOSEN, REJECTED
 from evenhand.mitigation.training.trainers.kto import LABEL
 
 Message = dict[str, str]  # role and content
+RESPONSES = {"sft": (COMPLETION,), "dpo": (CHOSEN, REJECTED), "kto": (COMPLETION,)}  # columns of responses, by trainer
 TYPES = {"sft": "prompt–completion", "dpo": "preference", "kto": "unpaired preference"}  # TRL's names
+TEXT, TOKENIZED, SPLITS = "dataset", "tokenized", ("train", "validation")  # folders of rows, and their splits
+# Fields of TRL's and PEFT's configs that `tune` sets; a trainer has some of them.
+FIELDS = (
+    *("num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"),
+    *("lr_scheduler_type", "warmup_steps", "weight_decay", "seed", "bf16", "gradient_checkpointing", "beta"),
+    *("desirable_weight", "undesirable_weight", "max_length", "eval_strategy", "eval_steps", "save_strategy"),
+    *("save_steps", "save_total_limit", "load_best_model_at_end"),
+)
+LORA_FIELDS = ("r", "lora_alpha", "target_modules", "fan_in_fan_out", "trainable_token_indices", "task_type")
 
 
 def write_rows(
@@ -50,7 +54,7 @@ def write_rows(
     *,
     seed: int = 0,
 ) -> None:
-    """Write the rows that `tune` would train on, with a card and with configs of other trainers, to a new folder.
+    """Write the rows that `tune` would train on, with a card and a script that trains on them, to a new folder.
 
     `train.jsonl`, `validation.jsonl` and `dataset` have the rows as text. For SFT, `tokenized` has the rows as token
     ids, which are exactly the rows of `tune`. `train.py` trains on them with TRL, without Evenhand.
@@ -65,14 +69,10 @@ def write_rows(
         InputError: other trainers cannot train on the rows or the model; the folder exists or cannot be written.
     """
     trainer, folder = load_trainer(data.trainer), folder.resolve()
-    if data.trainer not in RESPONSES:
+    if data.trainer not in RESPONSES or base.kind == "encoder_decoder":
         raise InputError(
-            f"write_rows: {data.method} has a trainer of Evenhand's, so other trainers cannot use the rows; give "
-            "another method."
-        )
-    if base.kind == "encoder_decoder":
-        raise InputError(
-            f"write_rows: the model is {base.kind}, so other trainers cannot use the rows; tune without write_rows."
+            f"write_rows: other trainers cannot use rows of {data.method} for a model of the kind {base.kind}; tune "
+            "without write_rows, or give another method."
         )
     if folder.exists():
         raise InputError(f"write_rows: {folder} exists; give another folder.")
@@ -81,18 +81,10 @@ def write_rows(
     encoded = {split: trainer.encode_rows(base, rows, settings, seed) for split, rows in rows_of.items()}
     names = [name for name in texts["train"].column_names if name.endswith(CUT_SUFFIX)]
     cut_columns = [name for name in names if any(any(rows[name]) for rows in texts.values())]
-    training = RowTraining(
-        portable_name(base.name, folder),
-        data.trainer,
-        base.kind == "chat",
-        trainer_arguments(trainer, settings, encoded["train"], base.model.device, seed=seed),
-        settings,
-        _lora_fields(base, data, settings) if settings.lora else {},
-        cut_columns,
-        max(map(_length, (row for rows in encoded.values() for row in rows))),
-    )
-    files = {"train.py": train_script(training), **axolotl_config(training), **llama_factory_config(training)}
-    files["README.md"] = _card(base, data, texts, encoded, cut_columns, seed)
+    arguments = trainer_arguments(trainer, settings, encoded["train"], base.model.device, seed=seed)
+    lora = lora_config(base.model, base.name, settings, token_ids(base, data.tags)) if settings.lora else None
+    script = train_script(portable_name(base.name, folder), data.trainer, arguments, settings, lora, cut_columns)
+    files = {"train.py": script, "README.md": _card(base, data, texts, encoded, cut_columns, seed)}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write_folder(folder) as temporary:
@@ -101,8 +93,7 @@ def write_rows(
                 (temporary / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
             DatasetDict(texts).save_to_disk(str(temporary / TEXT))
             if data.trainer == "sft":
-                masked = DatasetDict({split: _with_mask(rows) for split, rows in encoded.items()})
-                masked.save_to_disk(str(temporary / TOKENIZED))
+                DatasetDict(encoded).save_to_disk(str(temporary / TOKENIZED))
             for file, content in files.items():
                 (temporary / file).write_text(content, encoding="utf-8")
     except OSError as error:
@@ -113,48 +104,61 @@ def write_rows(
 def text_rows(base: DialogueModel, trainer: str, rows: Dataset, messages: Mapping[str, Sequence[Message]]) -> Dataset:
     """Return rows in TRL's standard format or, for a chat model, in its conversational format.
 
-    The columns are `prompt` and the responses; `{response}_cut`, if recorded; `label` for KTO. Rows of a
-    chat model also have `chat_template_kwargs`, which TRL gives to the chat template, and the columns of LLaMA-Factory:
-    `messages` for KTO, and the only message of each response, `{response}_message`, for DPO.
+    The columns are `prompt` and the responses; `{response}_cut`, if recorded; `label` for KTO. Rows of a chat model
+    also have `chat_template_kwargs`, which TRL gives to the chat template.
     """
     is_chat = base.kind == "chat"
     prompts = [list(messages[text]) for text in rows[PROMPT]] if is_chat else close_reasoning(list(rows[PROMPT]))
     columns: dict[str, list] = {PROMPT: prompts}
     for name in RESPONSES[trainer]:
         texts, is_cut = trained_texts(rows, name)
-        answers = [{"role": "assistant", "content": text} for text in texts]
-        columns[name] = [[answer] for answer in answers] if is_chat else texts
+        columns[name] = [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts
         if f"{name}{CUT_SUFFIX}" in rows.column_names:
             columns[f"{name}{CUT_SUFFIX}"] = is_cut
-        if is_chat and trainer == "dpo":
-            columns[f"{name}_message"] = answers
     if trainer == "kto":
         columns[LABEL] = list(rows[LABEL])
     if is_chat:
         fixed = {key: value for key, value in template_arguments(base.tokenizer).items() if key != "chat_template"}
         columns["chat_template_kwargs"] = [fixed] * len(rows)
-        if trainer == "kto":
-            columns["messages"] = [p + c for p, c in zip(prompts, columns[COMPLETION], strict=True)]
     return Dataset.from_dict(columns)
 
 
-def _with_mask(rows: Dataset) -> Dataset:
-    """Return encoded rows with the column `attention_mask`, which axolotl and LLaMA-Factory require."""
-    return rows.add_column("attention_mask", [[1] * len(ids) for ids in rows["input_ids"]])
+def train_script(
+    model: str,
+    trainer: str,
+    arguments: TrainingArguments,
+    settings: TuningSettings,
+    lora: LoraConfig | None,
+    cut_columns: Sequence[str],
+) -> str:
+    """Return a Python script that trains on the rows with TRL alone.
 
+    Args:
+        model: the model's name, or its path relative to the folder of the rows.
+        arguments, lora: the configs of the trainer and of the adapter in `tune`.
+        cut_columns: the columns that mark cut responses, if there are any.
+    """
 
-def _length(row: Mapping[str, Any]) -> int:
-    """Return the number of tokens of an encoded row; for a pair, with the longer response."""
-    if "input_ids" in row:
-        return len(row["input_ids"])
-    return len(row["prompt_ids"]) + max(len(ids) for name, ids in row.items() if name not in ("prompt_ids", LABEL))
+    def keywords(config: Any, names: Sequence[str], indent: int) -> str:
+        """Return the fields `names` of a config that differ from their defaults, one per line."""
+        lines = ""
+        for field in (field for name in dict.fromkeys(names) for field in fields(config) if field.name == name):
+            value = getattr(config, field.name)
+            value = sorted(value) if isinstance(value, set) else getattr(value, "value", value)
+            lines += "" if value == field.default else f"{' ' * indent}{field.name}={value!r},\n"
+        return lines
 
-
-def _lora_fields(base: DialogueModel, data: TuningData, settings: TuningSettings) -> dict[str, Any]:
-    lora = lora_config(base.model, base.name, settings, token_ids(base, data.tags))
-    names = ("r", "lora_alpha", "target_modules", "fan_in_fan_out", "trainable_token_indices", "task_type")
-    fields = {name: getattr(lora, name) for name in dict.fromkeys([*names, *settings.peft])}
-    return {name: sorted(value) if isinstance(value, set) else value for name, value in fields.items()}
+    is_sft = trainer == "sft"
+    adapter = "" if lora is None else keywords(lora, [*LORA_FIELDS, *settings.peft], 8)
+    return TRAIN.format(
+        kind=trainer.upper(),
+        peft="" if lora is None else "from peft import LoraConfig\n",
+        model=model,
+        folder=TOKENIZED if is_sft else TEXT,
+        leave_out="" if is_sft or not cut_columns else LEAVE_OUT.format(columns=list(cut_columns)),
+        arguments=keywords(arguments, [*FIELDS, *settings.trainer], 4),
+        adapter="" if lora is None else f"    peft_config=LoraConfig(\n{adapter}    ),\n",
+    )
 
 
 def _card(
@@ -185,9 +189,34 @@ def _card(
         cut=CUT[data.trainer == "sft"],
         exact=EXACT if data.trainer == "sft" else "",
         tags=TAGS.format(tag=data.control_tag) if data.tags else "",
-        axolotl="" if data.trainer != "kto" or base.kind != "chat" else NO_AXOLOTL,
     )
 
+
+TRAIN = '''"""Train on the rows in this folder with TRL, without Evenhand. In this folder: python train.py [MODEL]"""
+
+import sys
+
+from datasets import load_from_disk
+{peft}from trl import {kind}Config, {kind}Trainer
+
+model = sys.argv[1] if len(sys.argv) > 1 else {model!r}
+rows = load_from_disk({folder!r})
+{leave_out}arguments = {kind}Config(
+    output_dir="trained",
+{arguments})
+trainer = {kind}Trainer(
+    model=model,
+    args=arguments,
+    train_dataset=rows["train"],
+    eval_dataset=rows["validation"],
+{adapter})
+trainer.train()
+trainer.save_model()
+'''
+
+LEAVE_OUT = """# TRL would append the end-of-sequence token to cut responses, too.
+rows = rows.filter(lambda row: not any(row[name] for name in {columns}))
+"""
 
 CARD = """---
 {metadata}---
@@ -207,9 +236,6 @@ The hash is the one that `evenhand tune` records for the same rows (`rows` in ch
 - `train.jsonl`, `validation.jsonl`, and `dataset` for `datasets.load_from_disk`: rows in
   [TRL's format](https://huggingface.co/docs/trl/dataset_formats).
 {exact}- `train.py`: a script that trains with TRL, by the settings of `evenhand tune`. Run it in this folder.
-- `axolotl.yaml`, `llama_factory.yaml` (with `dataset_info.json` for rows as text): the same settings for
-  [axolotl](https://docs.axolotl.ai) and [LLaMA-Factory](https://github.com/hiyouga/LLaMA-Factory). They follow the
-  documentation of these tools and were not run with them.{axolotl}
 
 ## Responses that were cut
 
@@ -220,8 +246,8 @@ The hash is the one that `evenhand tune` records for the same rows (`rows` in ch
 model on prompts of the other split: `evenhand measure --model trained`.
 """
 
-EXACT = """- `tokenized`, for `datasets.load_from_disk`: the same rows as `input_ids`, `attention_mask` and `labels`
-  (−100 for no loss). `evenhand tune` trains on exactly these token ids; the scripts and configs here use them, too.
+EXACT = """- `tokenized`, for `datasets.load_from_disk`: the same rows as `input_ids` and `labels` (−100 for no loss).
+  `evenhand tune` and `train.py` train on exactly these token ids.
 """
 
 CUT = {
@@ -241,8 +267,5 @@ TAGS = """
 ## Control tag
 
 Every prompt ends in a tag. Put `{tag!r}` at the end of each prompt of the trained model. `tune` and `train.py` also
-train the embeddings of the tags' tokens (`trainable_token_indices`); the configs of axolotl and LLaMA-Factory do not.
+train the embeddings of the tags' tokens (`trainable_token_indices`).
 """
-
-NO_AXOLOTL = """ axolotl has no type for conversational
-  rows of KTO, so there is no `axolotl.yaml`."""

@@ -16,8 +16,8 @@ OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on t
 PREFERENCE_BETA = "preference_beta"
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
-# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO, DPO and GRPO a tenth of
-# the rate of SFT.
+# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO and DPO a tenth of the
+# rate of SFT.
 LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
 
@@ -29,7 +29,7 @@ class TuningSettings:
     A null setting has the method's default (DEFAULTS), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's LARGE_MODEL_LEARNING_RATE or
     LEARNING_RATE, and MAX_BATCH_SIZE.
-    `preference_learning_rate` is the learning rate of KTO, DPO and GRPO, so that one loop can run all methods.
+    `preference_learning_rate` is the learning rate of KTO and DPO, so that one loop can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -40,17 +40,10 @@ class TuningSettings:
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
     preference_learning_rate: Positive | None = Field(
-        None, description="peak learning rate of KTO, DPO and GRPO; null: learning_rate"
+        None, description="peak learning rate of KTO and DPO; null: learning_rate"
     )
     preference_beta: Positive | None = Field(
-        None, description="β of KTO, DPO and GRPO, the weight of the KL penalty; null: the method's default"
-    )
-    num_generations: Annotated[int, Field(ge=2)] | None = Field(
-        None, description="responses per context in GRPO; null: the method's default"
-    )
-    relevance_weight: NotNegative | None = Field(
-        None,
-        description="reward in GRPO for a nat of relevance, in standard deviations of b; null: the method's default",
+        None, description="β of KTO and DPO, the weight of the KL penalty; null: the method's default"
     )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
@@ -83,7 +76,7 @@ class TuningSettings:
         Args:
             n_parameters: the model's number of parameters; None: unknown, so that null settings OF_SIZE stay null.
         """
-        has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO, GRPO
+        has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO
         rate = self.preference_learning_rate if has_beta else None
         settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
         defaults = {**DEFAULTS, **method.DEFAULTS}

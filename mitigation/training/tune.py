@@ -63,7 +63,7 @@ class TuningResult:
 
     path: the folder of the tuned model.
     train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
-        token, in nats; KTO, DPO and GRPO have other losses. The first validation loss is the base's, at step 0.
+        token, in nats; KTO and DPO have other losses. The first validation loss is the base's, at step 0.
     measured: {metric: (step, value) pairs} that a `MeasureCallback` logged.
     best_step: the step of the saved weights.
     seconds: the duration of this call.
@@ -143,7 +143,7 @@ def tune(
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **inputs))
     check_same_inputs(checkpoints, **inputs)  # on every rank
-    training = Training(base, trainer_module, train, validation, settings, arguments, lora, data.rewards)
+    training = Training(base, trainer_module, train, validation, settings, arguments, lora)
     state = fit(training, callbacks, report_to)
 
     def save() -> TuningResult:

@@ -143,10 +143,8 @@ def test_rows_written_for_other_trainers_are_the_rows_of_the_tuning(finished, co
     assert "trainable_token_indices=[" in (tmp_path / "rows" / "train.py").read_text()
 
 
-def test_a_comparison_has_the_plan_the_training_and_what_the_model_does_without_its_tag(finished):
+def test_a_comparison_has_the_training_and_what_the_model_does_without_its_tag(finished):
     tagged, untagged = ((finished[0] / name / "compare" / "report.md").read_text() for name in (TAGGED, UNTAGGED))
-    assert "## The threshold plan" in tagged and "calibrated by the tuned model" in tagged
-    assert "threshold plan" not in untagged.lower()  # KTO does not answer as the kept responses do
     for text in (tagged, untagged):
         assert "## Training" in text
         assert text.index("## Training") < text.index("## Sample responses")

@@ -69,7 +69,7 @@ def test_the_reports_contain_the_instruction(finished):
     assert INSTRUCTION not in (finished / "before" / "report.md").read_text()
     point = pd.read_parquet(finished / "points.parquet").iloc[0]
     assert (point["method"], point["minutes"]) == ("prompt", 0)
-    assert pd.notna(point["reduction"]) and pd.isna(point["predicted_left"])
+    assert pd.notna(point["reduction"])
 
 
 def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finished, tmp_path):

@@ -1,9 +1,7 @@
-"""A comparison's warning about prompts that were tuned on, and its remaining share of bias."""
+"""A comparison's warning about prompts that were tuned on."""
 
 import json
-import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,9 +10,7 @@ import yaml
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.runs.files import json_sha256
 from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
-from evenhand.evaluation.score import BiasScore
 from evenhand.mitigation.training.page import tuned_on_warnings
-from evenhand.recipes.compare import _remaining_share
 
 
 @pytest.fixture
@@ -46,18 +42,3 @@ def test_prompts_that_were_tuned_on_are_counted(runs):
     assert warned(runs, model="microsoft/DialoGPT-medium") == []
     pd.DataFrame({"prompt_id": ["d"]}).to_parquet(runs / "label" / "labels.parquet")
     assert warned(runs, model=str(runs / "tune" / "adapter")) == []
-
-
-REDUCTION = BiasScore("fgb_pooled_corrected_reduction", 0.6, 1.0, (-math.inf, math.inf), 10)
-
-
-@pytest.mark.parametrize(("tuned_on", "remaining"), [("label", 0.4), ("round_2/label", math.nan)])
-def test_the_remaining_share_needs_a_model_tuned_on_the_labels(tmp_path, tuned_on, remaining):
-    tuning = tmp_path / "tune"
-    tuning.mkdir()
-    config = {"format": FORMAT, "command": "tune", "labels": f"../{tuned_on}"}
-    (tuning / "config.yaml").write_text(yaml.safe_dump(config))
-    write_manifest(tuning, {"fingerprint": "", "config": json_sha256(config), "files": {}})
-    settings = SimpleNamespace(labels=tmp_path / "label", tuning=tuning)
-    assert _remaining_share(settings, SimpleNamespace(scores=[REDUCTION])) == pytest.approx(remaining, nan_ok=True)
-    assert math.isnan(_remaining_share(SimpleNamespace(tuning=None), None))

@@ -8,8 +8,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation import methods
+from evenhand.mitigation.labelling.labelled_responses import balanced_responses
 from evenhand.mitigation.methods import (
-    balance,
     balance_dpo,
     control_tags,
     distill,
@@ -95,16 +95,12 @@ def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
     assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
 
 
-def test_balance_draws_own_responses_by_weight():
-    drawn = [balance.rows(labelled(), render, seed).to_dict() for seed in range(200)]
+def test_balanced_responses_are_drawn_by_weight():
+    drawn = [balanced_responses(labelled(), seed) for seed in range(200)]
     responses = labelled()["response"].tolist()
-    own = dict(zip(responses, [A, B, B, D], strict=True))
-    assert all(
-        own[response] == prompt
-        for rows in drawn
-        for prompt, response in zip(rows["prompt"], rows["completion"], strict=True)
-    )
-    counts = np.array([[rows["completion"].count(response) for response in responses] for rows in drawn])
+    own = dict(zip(responses, labelled()["text"], strict=True))
+    assert all(own[row.response] == row.text for rows in drawn for row in rows.itertuples())
+    counts = np.array([[rows["response"].tolist().count(response) for response in responses] for rows in drawn])
     assert (counts.sum(axis=1) == 4).all()
     assert (counts.min(axis=0).tolist(), counts.max(axis=0).tolist()) == ([0, 1, 0, 2], [1, 2, 0, 2])
     assert counts.mean(axis=0) == pytest.approx([0.5, 1.5, 0, 2], abs=0.1)
@@ -112,7 +108,8 @@ def test_balance_draws_own_responses_by_weight():
 
 def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt():
     rows = half_exchange.rows(labelled(), render, 3).to_dict()
-    exchanged, balanced = (method.rows(labelled(), render, 3).to_dict() for method in (exchange, balance))
+    exchanged = exchange.rows(labelled(), render, 3).to_dict()
+    balanced = self_chat.rows(balanced_responses(labelled(), 3), render).to_dict()
     assert rows == {name: exchanged[name] + balanced[name] for name in exchanged}
 
 
@@ -134,11 +131,11 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
 
 
 @pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
-def test_balance_needs_weights(weight):
+def test_half_exchange_needs_weights(weight):
     with pytest.raises(InputError, match="^weight: "):
-        balance.rows(labelled(weight=weight), render)
+        half_exchange.rows(labelled(weight=weight), render)
     with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
-        balance.rows(labelled().drop(columns="weight"), render)
+        half_exchange.rows(labelled().drop(columns="weight"), render)
 
 
 @pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
@@ -215,22 +212,20 @@ def write_module(tmp_path, monkeypatch):
 def test_methods_fulfil_their_contract(name):
     method = methods.load_method(name)
     assert method.TRAINER in (None, *trainers.names())
-    assert (method.rewards is not None) == (name in ("grpo", "balance_grpo"))
 
 
 def test_what_a_method_leaves_out_has_the_default_of_the_contract(write_module):
     write_module(methods, "TRAINER = 'sft'\ndef rows(labelled, render, seed=0): ...")
     method = methods.load_trained_method("candidate")
-    defaults = (method.INFERENCE_TAG, method.TAGS, method.THRESHOLD_PLAN_APPLIES, method.DEFAULTS, method.INSTRUCTION)
-    assert defaults == ("", (), False, {}, "")
-    assert method.rewards is None
+    defaults = (method.INFERENCE_TAG, method.TAGS, method.DEFAULTS, method.INSTRUCTION)
+    assert defaults == ("", (), {}, "")
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
         ("", ["TRAINER is missing", "rows(labelled, render, seed) is missing"]),
-        ("TRAINER = 'sft'\nTAGS = ' bias'\nDEFAULTS = []\nrewards = 1", ["TAGS", "DEFAULTS", "rewards", "rows"]),
+        ("TRAINER = 'sft'\nTAGS = ' bias'\nDEFAULTS = []", ["TAGS", "DEFAULTS", "rows"]),
         ("TRAINER = 'sft'\ndef rows(labelled): ...", ["rows"]),
         ("TRAINER = None", ["INSTRUCTION is missing"]),
     ],

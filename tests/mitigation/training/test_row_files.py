@@ -6,7 +6,6 @@ import runpy
 from dataclasses import replace
 
 import pytest
-import yaml
 from datasets import Dataset, load_dataset, load_from_disk
 from trl import SFTConfig, SFTTrainer
 
@@ -102,12 +101,8 @@ def test_text_rows_are_in_the_standard_format(base, tmp_path):
     assert rows["train"]["prompt"][:] == data.train["prompt"][:]
     pairs = set(zip(rows["train"]["completion"], rows["train"]["completion_cut"], strict=True))
     assert pairs == {("q r t", False), ("q r", True)}
-    for tool in ("axolotl", "llama_factory"):
-        config = yaml.safe_load((tmp_path / "rows" / f"{tool}.yaml").read_text())
-        assert config["output_dir"] == "trained"
-    assert config["tokenized_path"] == "tokenized"
     assert set(load_from_disk(str(tmp_path / "rows" / "tokenized"))["train"].column_names) == {
-        "input_ids", "attention_mask", "labels"
+        "input_ids", "labels"
     }  # fmt: skip
 
 
@@ -117,12 +112,6 @@ def test_preferences_become_the_token_ids_of_tune(base, tmp_path, monkeypatch, t
     columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]  # of a neighbouring row
     for theirs, ours in zip(trained_rows(tmp_path / "rows", monkeypatch), encoded, strict=True):
         assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, ours.select_columns(columns)))
-    info = json.loads((tmp_path / "rows" / "dataset_info.json").read_text())["rows_train"]
-    rows = [json.loads(line) for line in (tmp_path / "rows" / info["file_name"]).read_text().splitlines()]
-    assert set(info["columns"].values()) <= set(rows[0])
-    config = yaml.safe_load((tmp_path / "rows" / "axolotl.yaml").read_text())
-    fields = {name: value for name, value in config["datasets"][0]["type"].items() if name.startswith("field_")}
-    assert set(fields.values()) <= set(rows[0])
 
 
 def test_pairs_with_a_cut_response_are_left_out_by_the_script(base, tmp_path, monkeypatch):
@@ -140,7 +129,6 @@ def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tm
     response = rows[0]["chosen" if trainer == "dpo" else "completion"]
     assert [message["role"] for message in response] == ["assistant"]
     assert rows[0]["chat_template_kwargs"]["enable_thinking"] is False
-    assert (tmp_path / "rows" / "axolotl.yaml").exists() == (trainer != "kto")
     if trainer == "sft":  # train.py uses the token ids
         arguments = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
         theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
@@ -161,5 +149,5 @@ def test_a_folder_is_written_whole_or_not_at_all(base, tmp_path, monkeypatch):
     assert list((tmp_path / "parent").iterdir()) == []
     with pytest.raises(InputError, match="^write_rows: .* exists"):
         written(base, "sft", tmp_path)
-    with pytest.raises(InputError, match="^write_rows: the model is encoder_decoder"):
+    with pytest.raises(InputError, match="^write_rows: .* encoder_decoder"):
         written(replace(base, kind="encoder_decoder"), "sft", tmp_path / "other")
