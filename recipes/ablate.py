@@ -83,8 +83,8 @@ def distinct_points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
         given.append(point)
         point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
         method = load_method(point[METHOD])
-        unused = {*(() if method.USES_THRESHOLD else THRESHOLD_SETTINGS)}
-        unused |= {*(() if method.TRAINER else ("adapter_strength",))}
+        unused = {*(() if method.uses_threshold else THRESHOLD_SETTINGS)}
+        unused |= {*(() if method.trainer else ("adapter_strength",))}
         used = {name: value for name, value in point.items() if name not in unused}
         if used not in distinct:
             distinct.append(used)

@@ -57,7 +57,7 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
     scores = _scores(comparison) if comparison else None
-    rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).LOSS)
+    rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).loss)
     if exported.strength is not None:
         rows["strength"] = f"the adapter's change of the weights is multiplied by {exported.strength:g}"
     parts = [

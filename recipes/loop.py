@@ -117,20 +117,20 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     trust = {"trust_remote_code": bool(models_with_code(as_settings(loop.measure)))}  # then later stages trust it, too
     model, before, labels, tuning = loop.measure.model, measure_before("before", loop.measure), None, None
     needs = (before,)
-    if module.INSTRUCTION:
-        instruction = loop.instruction or module.INSTRUCTION
+    if module.instruction:
+        instruction = loop.instruction or module.instruction
         model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
     else:
         train = measure("train", _labelled_measurement(loop), *(() if loop.allow_no_bias else needs), split="train")
         labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train)
         needs = (labels,)
-    if module.TRAINER:
+    if module.trainer:
         of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}
         tuning = add(f"{method}/tune", "tune", TuneSettings, loop.tune, needs, **of_run)
         # The adapter's files name its base and the revision of the base.
         model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None)
         needs = (tuning,)
-        if loop.adapter_strength is not None and module.TAGS:
+        if loop.adapter_strength is not None and module.tags:
             raise InputError(
                 f"adapter_strength: {method} also changes embeddings, which have no strength; leave it out."
             )
@@ -139,14 +139,14 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
         unscored = replace(measurement.generation_bias, relevance=False)
-        if module.RESAMPLES:
+        if module.resamples:
             exponents = labels / f"{EXPONENTS}.parquet"
             unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
         # Other families use no system prompt, and no responses that could be resampled.
-        metrics = [FAMILY] if model.system_prompt or module.RESAMPLES else measurement.metrics
+        metrics = [FAMILY] if model.system_prompt or module.resamples else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
         after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
-        if module.INFERENCE_TAG and loop.measure_without_tag and not subfolder:
+        if module.inference_tag and loop.measure_without_tag and not subfolder:
             unscored = replace(unscored, control_tag="", permutations=0)
             alone = replace(tuned.with_metrics(FAMILY), generation_bias=unscored, capabilities=[])
             without_tag = measure(f"{method}/untagged", alone, *needs)
@@ -162,7 +162,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
     points, other = [compare("", before, loop.measure)], loop.second_decoding
-    if other is not None and module.RESAMPLES and not samples(other):
+    if other is not None and module.resamples and not samples(other):
         log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
     elif other is not None:
         measurement = replace(loop.measure, decoding=other, capabilities=[])

@@ -37,7 +37,7 @@ from evenhand.evaluation.score import (
     WEIGHT,
 )
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
-from evenhand.mitigation.methods import TrainedMethod, load_trained_method
+from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.training.data import TuningData, hold_out
@@ -63,7 +63,7 @@ def tune(settings: TuneSettings) -> None:
             fit the method.
     """
     if settings.method:
-        load_trained_method(settings.method)  # an unknown method is an error before any run is read
+        load_method(settings.method)  # an unknown method is an error before any run is read
     if settings.write_rows is not None and settings.write_rows.exists():
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
@@ -73,7 +73,7 @@ def tune(settings: TuneSettings) -> None:
     config = measure_config(measured, FAMILY)
     model = config.model
     name = settings.method or default_methods(model)[0]
-    method = load_trained_method(name)
+    method = load_method(name)
     training = with_defaults(model, method, settings.training)
     chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
     if chosen := {**({} if settings.method else {"method": name}), **chosen}:
@@ -95,7 +95,7 @@ def tune(settings: TuneSettings) -> None:
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
         elif settings.measure_every:
-            callbacks.append(_bias_callback(base, responses, method.INFERENCE_TAG, config, settings))
+            callbacks.append(_bias_callback(base, responses, method.inference_tag, config, settings))
         neutral = _neutral_dialogue(config)
         with run.step("training"):
             result = train(
@@ -143,7 +143,7 @@ def _tuning_data(
     settings: TuneSettings,
     labelled: pd.DataFrame,
     render: ContextRenderer,
-    method: TrainedMethod,
+    method: Method,
     training: TuningSettings,
 ) -> TuningData:
     """Return the method's rows, split into training and validation rows."""
@@ -154,14 +154,14 @@ def _tuning_data(
         method=settings.method,
         train=train_rows,
         validation=validation_rows,
-        trainer=method.TRAINER,
-        control_tag=method.INFERENCE_TAG,
-        tags=method.TAGS,
+        trainer=method.trainer,
+        control_tag=method.inference_tag,
+        tags=method.tags,
     )
 
 
 def _write_rows(
-    settings: TuneSettings, responses: Path, config: MeasureConfig, method: TrainedMethod, training: TuningSettings
+    settings: TuneSettings, responses: Path, config: MeasureConfig, method: Method, training: TuningSettings
 ) -> None:
     """Write the rows that `tune` would train on, for other trainers."""
     base = _load_base(settings, config)

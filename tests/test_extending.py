@@ -65,8 +65,8 @@ def test_the_method_of_the_page_passes_its_contract_and_tunes_a_model(tmp_path, 
     (code,) = re.findall(r"```python\n# (?:\w+/)+shortest\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     (tmp_path / "shortest.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
-    method = methods.load_trained_method("shortest")
-    assert (method.TRAINER, method.DEFAULTS["max_rows"]) == ("sft", 2000)
+    method = methods.load_method("shortest")
+    assert (method.trainer, method.defaults["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
     labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
     labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]
@@ -77,7 +77,7 @@ def test_the_method_of_the_page_passes_its_contract_and_tunes_a_model(tmp_path, 
     settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_increase=100.0)
     settings = settings.with_method_defaults(method)
     train, validation = hold_out(rows, 0.5, 0)
-    data = TuningData(method="shortest", train=train, validation=validation, trainer=method.TRAINER, tags=method.TAGS)
+    data = TuningData(method="shortest", train=train, validation=validation, trainer=method.trainer, tags=method.tags)
     result = tune(base, data, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()

@@ -24,41 +24,44 @@ from evenhand.mitigation.labelling.labelled_responses import (
     render_untagged_contexts,
     response_columns,
 )
-from evenhand.mitigation.methods import dpo
-
-TRAINER = "dpo"
-DEFAULTS = {**dpo.DEFAULTS, "preference_beta": 1.0}
+from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods.dpo import DPO
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a training row per pair: `prompt`, `context`, `chosen` and `rejected`; pairs are sampled by `seed`.
+class BalanceDPO(Method):
+    """DPO on the model's own responses: the larger weight is preferred."""
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template, descriptor and weight.
+    trainer = "dpo"
+    defaults = {**DPO.defaults, "preference_beta": 1.0}
 
-    Raises:
-        InputError: see `check_labelled` and `check_weights` of `evenhand.mitigation.labelling.labelled_responses`; no
-            cell has two responses of different weights.
-    """
-    check_labelled(labelled, TEMPLATE, DESCRIPTOR, WEIGHT)
-    weights = check_weights(labelled)
-    cells = labelled.groupby([TEMPLATE, DESCRIPTOR, PERSONA], sort=False, observed=True).indices.values()
-    pairs = np.array([pair for cell in cells for pair in combinations(cell, 2)], dtype=int).reshape(-1, 2)
-    first, second = weights[pairs].T
-    kept = np.random.default_rng(seed).random(len(pairs)) * (first + second) < np.abs(first - second)
-    if not kept.any():
-        raise InputError(
-            "labelled responses: no descriptor and template has two responses of different weights; label more "
-            "responses (--train_per_cell)."
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return a training row per pair: `prompt`, `context`, `chosen` and `rejected`; pairs are sampled by `seed`.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template, descriptor and weight.
+
+        Raises:
+            InputError: see `check_labelled` and `check_weights`; no cell has two responses of different weights.
+        """
+        check_labelled(labelled, TEMPLATE, DESCRIPTOR, WEIGHT)
+        weights = check_weights(labelled)
+        cells = labelled.groupby([TEMPLATE, DESCRIPTOR, PERSONA], sort=False, observed=True).indices.values()
+        pairs = np.array([pair for cell in cells for pair in combinations(cell, 2)], dtype=int).reshape(-1, 2)
+        first, second = weights[pairs].T
+        kept = np.random.default_rng(seed).random(len(pairs)) * (first + second) < np.abs(first - second)
+        if not kept.any():
+            raise InputError(
+                "labelled responses: no descriptor and template has two responses of different weights; label more "
+                "responses (--train_per_cell)."
+            )
+        is_first = (first > second)[kept]
+        chosen, rejected = (labelled.iloc[np.where(it, *pairs[kept].T)] for it in (is_first, ~is_first))
+        contexts = render_untagged_contexts(chosen, render)
+        return Dataset.from_dict(
+            {
+                "prompt": contexts,
+                **response_columns("chosen", chosen),
+                **response_columns("rejected", rejected),
+                "context": contexts,
+            }
         )
-    is_first = (first > second)[kept]
-    chosen, rejected = (labelled.iloc[np.where(it, *pairs[kept].T)] for it in (is_first, ~is_first))
-    contexts = render_untagged_contexts(chosen, render)
-    return Dataset.from_dict(
-        {
-            "prompt": contexts,
-            **response_columns("chosen", chosen),
-            **response_columns("rejected", rejected),
-            "context": contexts,
-        }
-    )

@@ -17,36 +17,41 @@ from evenhand.mitigation.labelling.labelled_responses import (
     response_columns,
 )
 from evenhand.mitigation.labelling.projection import BIAS, NO_BIAS
+from evenhand.mitigation.methods import Method
 
 BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
-TRAINER = "sft"
-INFERENCE_TAG = NO_BIAS_TAG
-TAGS = (BIAS_TAG, NO_BIAS_TAG)
-DEFAULTS = {"learning_rate": 4e-3, "epochs": 2}
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return one row per labelled response, in the same order.
+class ControlTags(Method):
+    """Fine-tune with the label at the end of the context (paper 002)."""
 
-    Columns: `prompt`, the context with the tag of the row's label; `completion`, the response; `context`, the context
-    without a tag.
+    trainer = "sft"
+    inference_tag = NO_BIAS_TAG
+    tags = (BIAS_TAG, NO_BIAS_TAG)
+    defaults = {"learning_rate": 4e-3, "epochs": 2}
 
-    Args:
-        labelled: columns prompt_id, text, persona ("" for none), response and label.
-        render: renders prompts and personas as contexts with a control tag.
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return one row per labelled response, in the same order.
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
-    """
-    check_labelled(labelled)
-    prompts = pd.Series("", index=range(len(labelled)))
-    for label, tag in ((BIAS, BIAS_TAG), (NO_BIAS, NO_BIAS_TAG)):
-        mask = (labelled[LABEL] == label).to_numpy()
-        prompts[mask] = render(labelled[TEXT][mask].tolist(), labelled[PERSONA][mask].tolist(), tag)
-    return Dataset.from_dict(
-        {
-            "prompt": prompts.tolist(),
-            **response_columns("completion", labelled),
-            "context": render_untagged_contexts(labelled, render),
-        }
-    )
+        Columns: `prompt`, the context with the tag of the row's label; `completion`, the response; `context`, the
+        context without a tag.
+
+        Args:
+            labelled: columns prompt_id, text, persona ("" for none), response and label.
+            render: renders prompts and personas as contexts with a control tag.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
+        """
+        check_labelled(labelled)
+        prompts = pd.Series("", index=range(len(labelled)))
+        for label, tag in ((BIAS, BIAS_TAG), (NO_BIAS, NO_BIAS_TAG)):
+            mask = (labelled[LABEL] == label).to_numpy()
+            prompts[mask] = render(labelled[TEXT][mask].tolist(), labelled[PERSONA][mask].tolist(), tag)
+        return Dataset.from_dict(
+            {
+                "prompt": prompts.tolist(),
+                **response_columns("completion", labelled),
+                "context": render_untagged_contexts(labelled, render),
+            }
+        )

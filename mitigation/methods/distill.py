@@ -22,34 +22,39 @@ from evenhand.mitigation.labelling.labelled_responses import (
     render_untagged_contexts,
     untagged_rows,
 )
+from evenhand.mitigation.methods import Method
 
-TRAINER = "distill"
-USES_THRESHOLD = False
 N_OTHERS = 7  # the own prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
-DEFAULTS = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
-LARGE_MODEL_LEARNING_RATE = 1e-3  # of all results on a real model (docs/results.md)
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
+class Distill(Method):
+    """Fine-tune on the base's mean prediction for different people."""
 
-    There is one row for each labelled response, except responses to a template that has only one descriptor.
+    trainer = "distill"
+    uses_threshold = False
+    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
+    large_model_learning_rate = 1e-3  # of all results on a real model (docs/results.md)
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template, descriptor and, if there are nouns, noun.
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; no template has two
-            descriptors.
-    """
-    check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-    others = several_people(labelled, N_OTHERS, seed)
-    kept = others[:, 0] >= 0
-    if not kept.any():
-        raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label responses to more descriptors.")
-    texts = labelled[TEXT].to_numpy()[others[kept].ravel()]
-    prompts = pd.DataFrame({TEXT: texts, PERSONA: labelled[PERSONA][kept].repeat(N_OTHERS).to_numpy()})
-    different = prompts.drop_duplicates()
-    different = different.assign(context=render_untagged_contexts(different, render))
-    contexts = prompts.merge(different, how="left", on=[TEXT, PERSONA])["context"].to_numpy(dtype=object)
-    return untagged_rows(labelled[kept], render).add_column("others", contexts.reshape(-1, N_OTHERS).tolist())
+        There is one row for each labelled response, except responses to a template that has only one descriptor.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template, descriptor and, if present, noun.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; no template has two
+                descriptors.
+        """
+        check_labelled(labelled, TEMPLATE, DESCRIPTOR)
+        others = several_people(labelled, N_OTHERS, seed)
+        kept = others[:, 0] >= 0
+        if not kept.any():
+            raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label more of them.")
+        texts = labelled[TEXT].to_numpy()[others[kept].ravel()]
+        prompts = pd.DataFrame({TEXT: texts, PERSONA: labelled[PERSONA][kept].repeat(N_OTHERS).to_numpy()})
+        different = prompts.drop_duplicates()
+        different = different.assign(context=render_untagged_contexts(different, render))
+        contexts = prompts.merge(different, how="left", on=[TEXT, PERSONA])["context"].to_numpy(dtype=object)
+        return untagged_rows(labelled[kept], render).add_column("others", contexts.reshape(-1, N_OTHERS).tolist())

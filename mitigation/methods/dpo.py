@@ -16,27 +16,31 @@ from evenhand.mitigation.labelling.labelled_responses import (
     render_untagged_contexts,
     response_columns,
 )
-
-TRAINER = "dpo"
-DEFAULTS = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a training row per pair: `prompt`, `context`, `chosen` (sampled by `seed`) and `rejected`.
+class DPO(Method):
+    """DPO on responses that are exchanged between descriptors."""
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+    trainer = "dpo"
+    defaults = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-    """
-    biased, chosen = exchange_responses(labelled, seed, biased_only=True)
-    contexts = render_untagged_contexts(biased, render)
-    return Dataset.from_dict(
-        {
-            "prompt": contexts,
-            **response_columns("chosen", chosen),
-            **response_columns("rejected", biased),
-            "context": contexts,
-        }
-    )
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return a training row per pair: `prompt`, `context`, `chosen` (sampled by `seed`) and `rejected`.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
+        """
+        biased, chosen = exchange_responses(labelled, seed, biased_only=True)
+        contexts = render_untagged_contexts(biased, render)
+        return Dataset.from_dict(
+            {
+                "prompt": contexts,
+                **response_columns("chosen", chosen),
+                **response_columns("rejected", biased),
+                "context": contexts,
+            }
+        )

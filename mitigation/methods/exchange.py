@@ -13,19 +13,23 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
-
-TRAINER = "sft"
-USES_THRESHOLD = False
-DEFAULTS = {"learning_rate": 4e-3}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a training row per prompt: `prompt`, `context`, and `completion`, a response sampled by `seed`.
+class Exchange(Method):
+    """Fine-tune on responses that are exchanged between descriptors."""
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+    trainer = "sft"
+    uses_threshold = False
+    defaults = {"learning_rate": 4e-3}
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-    """
-    return untagged_rows(exchange_responses(labelled, seed)[1], render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return a training row per prompt: `prompt`, `context`, and `completion`, a response sampled by `seed`.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
+        """
+        return untagged_rows(exchange_responses(labelled, seed)[1], render)

@@ -16,22 +16,26 @@ from evenhand.mitigation.labelling.labelled_responses import (
     exchange_responses,
     untagged_rows,
 )
-
-TRAINER = "sft"
-USES_THRESHOLD = False
-DEFAULTS = {"learning_rate": 4e-3}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return the rows of `exchange`, then a row for each of `balanced_responses`: `prompt`, `context` and `completion`.
+class HalfExchange(Method):
+    """Fine-tune on rows of `exchange` and own responses drawn by weight."""
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template, descriptor, weight and, if there are
-            nouns, noun.
+    trainer = "sft"
+    uses_threshold = False
+    defaults = {"learning_rate": 4e-3}
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses` and
-            `balanced_responses`.
-    """
-    exchanged, own = exchange_responses(labelled, seed)[1], balanced_responses(labelled, seed)
-    return untagged_rows(pd.concat([exchanged, own]), render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return the rows of `exchange`, then a row for each of `balanced_responses`, with the same columns.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template, descriptor, weight and, if there are
+                nouns, noun.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses` and
+                `balanced_responses`.
+        """
+        exchanged, own = exchange_responses(labelled, seed)[1], balanced_responses(labelled, seed)
+        return untagged_rows(pd.concat([exchanged, own]), render)

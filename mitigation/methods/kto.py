@@ -11,22 +11,26 @@ import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
-
-TRAINER = "kto"
-DEFAULTS = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return two training rows per response labelled `bias`: `prompt`, `context`, `completion` and `label`.
+class KTO(Method):
+    """KTO on responses that are exchanged between descriptors."""
 
-    The undesirable rows (`label` false) come first, then a desirable row for each prompt, sampled by `seed`.
+    trainer = "kto"
+    defaults = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
-    Args:
-        labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return two training rows per response labelled `bias`: `prompt`, `context`, `completion` and `label`.
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-    """
-    biased, exchanged = exchange_responses(labelled, seed, biased_only=True)
-    parts = (untagged_rows(biased, render), False), (untagged_rows(exchanged, render), True)
-    return concatenate_datasets([part.add_column("label", [desirable] * len(biased)) for part, desirable in parts])
+        The undesirable rows (`label` false) come first, then a desirable row for each prompt, sampled by `seed`.
+
+        Args:
+            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
+        """
+        biased, exchanged = exchange_responses(labelled, seed, biased_only=True)
+        parts = (untagged_rows(biased, render), False), (untagged_rows(exchanged, render), True)
+        return concatenate_datasets([part.add_column("label", [desirable] * len(biased)) for part, desirable in parts])

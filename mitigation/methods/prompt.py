@@ -6,9 +6,15 @@ the chat template has no system prompt. Large chat models stereotype less with s
 treats the instruction as one more line of the dialogue.
 """
 
-TRAINER = None
-USES_THRESHOLD = False
-INSTRUCTION = (
-    "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
-    "Respond to what is said, not to who says it."
-)
+from evenhand.mitigation.methods import Method
+
+
+class Prompt(Method):
+    """An instruction to answer everybody in the same way; no training."""
+
+    trainer = None
+    uses_threshold = False
+    instruction = (
+        "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
+        "Respond to what is said, not to who says it."
+    )

@@ -16,16 +16,20 @@ from evenhand.mitigation.labelling.labelled_responses import (
     no_bias_mask,
     untagged_rows,
 )
-
-TRAINER = "sft"
-DEFAULTS = {"learning_rate": 4e-3}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a training row per response labelled `no_bias`: `prompt`, `context` and `completion`.
+class Rejection(Method):
+    """Fine-tune on the responses labelled `no_bias` alone."""
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
-    """
-    check_labelled(labelled)
-    return untagged_rows(labelled[no_bias_mask(labelled)], render)
+    trainer = "sft"
+    defaults = {"learning_rate": 4e-3}
+
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return a training row per response labelled `no_bias`: `prompt`, `context` and `completion`.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
+        """
+        check_labelled(labelled)
+        return untagged_rows(labelled[no_bias_mask(labelled)], render)

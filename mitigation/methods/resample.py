@@ -6,7 +6,13 @@ labelled. With many candidates, responses are distributed as the target: the met
 at best. Generation takes as many times longer as there are candidates.
 """
 
-TRAINER = None
-INSTRUCTION = ""
-RESAMPLES = True
-USES_THRESHOLD = False
+from evenhand.mitigation.methods import Method
+
+
+class Resample(Method):
+    """Draw one of several candidates by its weight; no training."""
+
+    trainer = None
+    instruction = ""
+    resamples = True
+    uses_threshold = False

@@ -8,17 +8,21 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, check_labelled, untagged_rows
-
-TRAINER = "sft"
-USES_THRESHOLD = False
-DEFAULTS = {"learning_rate": 4e-3}
+from evenhand.mitigation.methods import Method
 
 
-def rows(labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-    """Return a training row per labelled response, in the same order: `prompt`, `context` and `completion`.
+class SelfChat(Method):
+    """Fine-tune on all responses: the ablation of control tags."""
 
-    Raises:
-        InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
-    """
-    check_labelled(labelled)
-    return untagged_rows(labelled, render)
+    trainer = "sft"
+    uses_threshold = False
+    defaults = {"learning_rate": 4e-3}
+
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
+        """Return a training row per labelled response, in the same order: `prompt`, `context` and `completion`.
+
+        Raises:
+            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
+        """
+        check_labelled(labelled)
+        return untagged_rows(labelled, render)

@@ -22,7 +22,7 @@ from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.callbacks import suppress_warnings
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers import TrainerModule
+from evenhand.mitigation.training.trainers import TrainingMethod
 
 LOGS_PER_EVALUATION = 5
 # Fields of TRL's and PEFT's configs whose setting has another name.
@@ -50,7 +50,7 @@ def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
 
 
 def trainer_arguments(
-    trainer: TrainerModule,
+    trainer: TrainingMethod,
     settings: TuningSettings,
     train: Dataset,
     device: torch.device,

@@ -14,7 +14,7 @@ from evenhand.evaluation.models.model_paths import is_gguf
 from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
 from evenhand.evaluation.score import LABEL
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.methods import TrainedMethod
+from evenhand.mitigation.methods import Method
 from evenhand.mitigation.training.arguments import lora_config, trainer_arguments
 from evenhand.mitigation.training.callbacks import suppress_warnings
 from evenhand.mitigation.training.guards import check_single_gpu
@@ -25,7 +25,7 @@ from evenhand.mitigation.training.trainers import load_trainer
 PLACEHOLDER_ROWS = Dataset.from_dict({LABEL: [True, False] * 500})
 
 
-def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSettings, rounds: int = 1) -> None:
+def check_tuning(model: ModelSettings, method: Method, settings: TuningSettings, rounds: int = 1) -> None:
     """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
 
     Args:
@@ -55,7 +55,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     device = resolve_device(model.device)
     has_device_map = model.device_map is not None or model.quantization is not None  # which is loaded by a device map
     check_single_gpu(device, has_device_map)
-    trainer_arguments(load_trainer(method.TRAINER), settings, PLACEHOLDER_ROWS, device)
+    trainer_arguments(load_trainer(method.trainer), settings, PLACEHOLDER_ROWS, device)
     if settings.lora:
         _check_adapter(model, config, settings)
 
@@ -73,7 +73,7 @@ def default_methods(model: ModelSettings) -> list[str]:
     return kinds[model_kind(model)]
 
 
-def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
+def with_defaults(model: ModelSettings, method: Method, settings: TuningSettings) -> TuningSettings:
     """Return the settings, with defaults for the method and for the model's size in place of null.
 
     Raises:
@@ -87,16 +87,16 @@ def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningS
 
 
 def _check_trainable(
-    model: ModelSettings, config: PreTrainedConfig, method: TrainedMethod, settings: TuningSettings, is_adapted: bool
+    model: ModelSettings, config: PreTrainedConfig, method: Method, settings: TuningSettings, is_adapted: bool
 ) -> None:
     """Raise InputError for a model that the method cannot tune, and for contradictory settings.
 
     `is_adapted` is whether the model is an adapter, or becomes an adapter before it is tuned again.
     """
-    name, trainer, module = model.name, method.TRAINER.upper(), load_trainer(method.TRAINER)
-    base_tag, tag = load_control_tag(name), method.INFERENCE_TAG
+    name, trainer, module = model.name, method.trainer.upper(), load_trainer(method.trainer)
+    base_tag, tag = load_control_tag(name), method.inference_tag
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
-    if config.is_encoder_decoder and not module.SUPPORTS_ENCODER_DECODER:
+    if config.is_encoder_decoder and not module.supports_encoder_decoder:
         raise InputError(
             f"model: {name} is an encoder-decoder model, which TRL's {trainer} trainer does not support; give "
             "another method."
@@ -110,7 +110,7 @@ def _check_trainable(
         raise InputError(
             f"training.peft: {settings.peft} needs training.lora, which is false; leave training.peft out."
         )
-    if module.NEEDS_LORA and not settings.lora:
+    if module.needs_lora and not settings.lora:
         raise InputError(
             f"training.lora: false; the {trainer} trainer compares the model with itself without the adapter: use "
             "LoRA, or another method."

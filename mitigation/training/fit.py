@@ -35,7 +35,7 @@ from evenhand.mitigation.training.callbacks import (
     tensorboard_callback,
 )
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers import TrainerModule
+from evenhand.mitigation.training.trainers import TrainingMethod
 
 log = logging.getLogger("evenhand")
 CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
@@ -52,7 +52,7 @@ class Training:
     """
 
     base: DialogueModel
-    trainer: TrainerModule
+    trainer: TrainingMethod
     train: Dataset
     validation: Dataset
     settings: TuningSettings
@@ -98,12 +98,12 @@ def build_trainer(training: Training, callbacks: Sequence[TrainerCallback] = ())
     base = training.base
     model = prepare_network(base.model, training.settings)
     # With an adapter, the reference is the model without it.
-    needs_reference = training.trainer.NEEDS_REFERENCE and training.lora is None
+    needs_reference = training.trainer.needs_reference and training.lora is None
     optional = {"ref_model": share_weights(base.model).float()} if needs_reference else {}
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
-    trainer = training.trainer.Trainer(
+    trainer = training.trainer.trainer(
         model,
         args=training.arguments,
         data_collator=training.trainer.data_collator(base, pad_token_id),

@@ -76,14 +76,14 @@ class TuningSettings:
         Args:
             n_parameters: the model's number of parameters; None: unknown, so that null settings OF_SIZE stay null.
         """
-        has_beta = PREFERENCE_BETA in method.DEFAULTS  # KTO, DPO
+        has_beta = PREFERENCE_BETA in method.defaults  # KTO, DPO
         rate = self.preference_learning_rate if has_beta else None
         settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
-        defaults = {**DEFAULTS, **method.DEFAULTS}
+        defaults = {**DEFAULTS, **method.defaults}
         if n_parameters is None:
             defaults |= dict.fromkeys(OF_SIZE)
         elif n_parameters > SMALL_MODEL:
-            large = method.LARGE_MODEL_LEARNING_RATE or LEARNING_RATE * (0.1 if has_beta else 1)
+            large = method.large_model_learning_rate or LEARNING_RATE * (0.1 if has_beta else 1)
             defaults["learning_rate"] = large * (1 if self.lora else 0.1)
             defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
         return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

@@ -52,7 +52,7 @@ from evenhand.mitigation.training.guards import (
     weights_sha256,
 )
 from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.trainers import TrainerModule, load_trainer
+from evenhand.mitigation.training.trainers import TrainingMethod, load_trainer
 
 log = logging.getLogger("evenhand")
 
@@ -122,15 +122,15 @@ def tune(
         TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
     start, base_sha256 = time.monotonic(), weights_sha256(base.model)
-    trainer_module, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
+    training_method, checkpoints = load_trainer(data.trainer), output_dir / CHECKPOINTS
     if report_to == "wandb" and processes.is_rank_zero():
         _check_tracker()
     recorded = {**asdict(settings), "seed": seed}
     train, validation = (
-        trainer_module.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation)
+        training_method.encode_rows(base, rows, settings, seed) for rows in (data.train, data.validation)
     )
     arguments = trainer_arguments(
-        trainer_module,
+        training_method,
         settings,
         train,
         base.model.device,
@@ -143,13 +143,13 @@ def tune(
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: check_same_inputs(checkpoints, **inputs))
     check_same_inputs(checkpoints, **inputs)  # on every rank
-    training = Training(base, trainer_module, train, validation, settings, arguments, lora)
+    training = Training(base, training_method, train, validation, settings, arguments, lora)
     state = fit(training, callbacks, report_to)
 
     def save() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(best_checkpoint(checkpoints, state), folder, base)
-            perplexities, change = _verify_saved_model(base, folder, trainer_module, data, settings, state, neutral)
+            perplexities, change = _verify_saved_model(base, folder, training_method, data, settings, state, neutral)
             check_base_unchanged(base, base_sha256)
             checks = {"trainable_parameters": trainable, "perplexity": perplexities, "change": change}
             seconds = time.monotonic() - start
@@ -158,7 +158,7 @@ def tune(
             )
             facts = _metadata(base, data, recorded, result, folder)
             write_metadata(folder, facts)
-            write_text(folder / "README.md", model_card(base, facts, card or {}, trainer_module.LOSS))
+            write_text(folder / "README.md", model_card(base, facts, card or {}, training_method.loss))
         return result
 
     result = processes.on_rank_zero(save)
@@ -177,7 +177,7 @@ def _check_tracker() -> None:
 def _verify_saved_model(
     base: DialogueModel,
     folder: Path,
-    trainer_module: TrainerModule,
+    training_method: TrainingMethod,
     data: TuningData,
     settings: TuningSettings,
     state: TrainerState,
@@ -188,7 +188,7 @@ def _verify_saved_model(
     merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
     unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
     if neutral is None:
-        pairs = [trainer_module.target_responses(data.validation)] * 2
+        pairs = [training_method.target_responses(data.validation)] * 2
     else:
         prompts, responses = neutral
         tags = base.control_tag, data.control_tag  # tags of the base and of the tuned model

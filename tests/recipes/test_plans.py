@@ -81,7 +81,7 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
     planned = plan(settings(tmp_path, measure={"metrics": metrics}), "prompt", tmp_path)
     assert names(planned.stages, tmp_path) == ["before", "prompt/after", "prompt/compare"]
     before, after, compare = planned.stages
-    assert (before.settings.model.system_prompt, after.settings.model.system_prompt) == (None, prompt.INSTRUCTION)
+    assert (before.settings.model.system_prompt, after.settings.model.system_prompt) == (None, prompt.instruction)
     assert (before.settings.metrics, after.settings.metrics) == (metrics, ["generation_bias"])
     assert after.settings.model.name == before.settings.model.name
     assert (compare.settings.labels, compare.settings.tuning) == (None, None)

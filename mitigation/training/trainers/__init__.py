@@ -1,12 +1,17 @@
-"""Trainers: each module of this package wraps a trainer of TRL. `TRAINER` of a method is the module's name."""
+"""Ways to train: each module of this package has one class around a trainer of TRL.
 
-from abc import abstractmethod
+`Method.trainer` is the name of the module.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
 import transformers
 
-from evenhand.evaluation.contracts import check_contract, load_module, module_names
+from evenhand.evaluation.errors import unknown_name
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -15,22 +20,23 @@ if TYPE_CHECKING:
     from evenhand.mitigation.training.settings import TuningSettings
 
 
-class TrainerModule(Protocol):
-    """The attributes of a module of this package. A module's functions have no parameter `self`.
+class TrainingMethod(ABC):
+    """How the rows of a method are encoded and trained on.
 
-    Trainer: a trainer of TRL, or a subclass, that takes encoded rows.
-    LOSS: the name or unit of the trainer's loss, for the model card.
-    NEEDS_REFERENCE: whether the loss compares the model with its base. With an adapter, the reference is the model
-        without the adapter; else a copy of the base.
-    NEEDS_LORA: whether training needs the model without its adapter, so that not all weights can be trained.
-    SUPPORTS_ENCODER_DECODER: whether the trainer supports encoder-decoder models.
+    Attributes:
+        trainer: a trainer of TRL, or a subclass, that takes encoded rows.
+        loss: the name or unit of the trainer's loss, for the model card.
+        needs_reference: whether the loss compares the model with its base. With an adapter, the reference is the model
+            without the adapter; else a copy of the base.
+        needs_lora: whether training needs the model without its adapter, so that not all weights can be trained.
+        supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
-    Trainer: type[transformers.Trainer]
-    LOSS: str
-    NEEDS_REFERENCE: bool = False
-    NEEDS_LORA: bool = False
-    SUPPORTS_ENCODER_DECODER: bool = False
+    trainer: type[transformers.Trainer]
+    loss: str
+    needs_reference: bool = False
+    needs_lora: bool = False
+    supports_encoder_decoder: bool = False
 
     @abstractmethod
     def encode_rows(self, base: "DialogueModel", rows: "Dataset", settings: "TuningSettings", seed: int) -> "Dataset":
@@ -62,13 +68,20 @@ class TrainerModule(Protocol):
 
 def names() -> list[str]:
     """Return the names of all trainers."""
-    return module_names(__name__)
+    return [module.name for module in iter_modules(__path__)]
 
 
-def load_trainer(name: str) -> TrainerModule:
-    """Return a trainer's module, checked against its contract.
+def load_trainer(name: str) -> TrainingMethod:
+    """Return the training method in the module `name`.
 
     Raises:
-        InputError: the trainer is unknown, or its module does not fulfil the contract.
+        InputError: the trainer is unknown.
     """
-    return check_contract(load_module(__name__, name, "trainer"), TrainerModule)
+    if name not in names():
+        raise unknown_name("trainer", name, names())
+    module = import_module(f"{__name__}.{name}")
+    return next(
+        value()
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, TrainingMethod) and value.__module__ == module.__name__
+    )

@@ -12,47 +12,9 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.data import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import sft
-from evenhand.mitigation.training.trainers.sft import IGNORE_INDEX, build_config, target_responses
+from evenhand.mitigation.training.trainers.sft import IGNORE_INDEX, SFT
 
-__all__ = ["LOSS", "NEEDS_LORA", "Trainer", "build_config", "data_collator", "encode_rows", "target_responses"]
-LOSS, NEEDS_LORA = "KL from the mean of the base's predictions, in nats per response token", True
 OTHERS = "others"
-
-
-def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
-    """Return the rows as `input_ids`, lists of token ids: each prompt of the row with the response, and `labels`.
-
-    Raises:
-        InputError: see `TrainerModule`.
-    """
-    check_columns(rows, PROMPT, COMPLETION, OTHERS)
-    groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
-    flat = iter(prompt_ids(base, Dataset.from_dict({PROMPT: [prompt for group in groups for prompt in group]})))
-    prompts = [[next(flat) for _ in group] for group in groups]
-    completions = response_ids(base, rows, COMPLETION, [max(group, key=len) for group in prompts])
-    pairs = list(zip(prompts, completions, strict=True))
-    return Dataset.from_dict(
-        {
-            "input_ids": [[prompt + response for prompt in group] for group, response in pairs],
-            "labels": [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs],
-        }
-    )
-
-
-def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
-    collate = sft.data_collator(base, pad_token_id)
-
-    def collate_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        sequences = [
-            {"input_ids": ids, "labels": labels}
-            for row in rows
-            for ids, labels in zip(row["input_ids"], row["labels"], strict=True)
-        ]
-        batch = collate(sequences)
-        return {**batch, "labels": batch["labels"].unflatten(0, (len(rows), -1))}
-
-    return collate_rows
 
 
 class Trainer(sft.Trainer):
@@ -84,3 +46,48 @@ class Trainer(sft.Trainer):
         loss = kl_div(log_probabilities(), target.expand(labels.shape[1], -1, -1), reduction="sum", log_target=True)
         n_tokens = is_trained.sum() * labels.shape[1] if num_items_in_batch is None else num_items_in_batch
         return loss * (1 if num_items_in_batch is None else self.accelerator.num_processes) / n_tokens
+
+
+class Distill(SFT):
+    """Training on the mean of the base's predictions for several prompts, after each of the prompts."""
+
+    trainer = Trainer
+    loss = "KL from the mean of the base's predictions, in nats per response token"
+    needs_lora = True
+    supports_encoder_decoder = False
+
+    def encode_rows(self, base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
+        """Return the rows as `input_ids`, lists of token ids: each prompt of the row with the response, and `labels`.
+
+        Raises:
+            InputError: see `TrainingMethod`.
+        """
+        check_columns(rows, PROMPT, COMPLETION, OTHERS)
+        groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
+        flat = iter(prompt_ids(base, Dataset.from_dict({PROMPT: [prompt for group in groups for prompt in group]})))
+        prompts = [[next(flat) for _ in group] for group in groups]
+        completions = response_ids(base, rows, COMPLETION, [max(group, key=len) for group in prompts])
+        pairs = list(zip(prompts, completions, strict=True))
+        return Dataset.from_dict(
+            {
+                "input_ids": [[prompt + response for prompt in group] for group, response in pairs],
+                "labels": [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs],
+            }
+        )
+
+    def data_collator(
+        self, base: DialogueModel, pad_token_id: int
+    ) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+        """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
+        collate = super().data_collator(base, pad_token_id)
+
+        def collate_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+            sequences = [
+                {"input_ids": ids, "labels": labels}
+                for row in rows
+                for ids, labels in zip(row["input_ids"], row["labels"], strict=True)
+            ]
+            batch = collate(sequences)
+            return {**batch, "labels": batch["labels"].unflatten(0, (len(rows), -1))}
+
+        return collate_rows

@@ -20,52 +20,10 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.arguments import trainer_config
 from evenhand.mitigation.training.data import COMPLETION, PROMPT, check_columns, prompt_ids, response_ids
 from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.training.trainers import TrainingMethod
 
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
-LOSS, SUPPORTS_ENCODER_DECODER = "nats per response token", True
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
-
-
-def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
-    """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
-
-    For an encoder-decoder model, `input_ids` come from the context, and `labels` from the response.
-
-    Raises:
-        InputError: see `TrainerModule`.
-    """
-    check_columns(rows, PROMPT, COMPLETION)
-    prompts = prompt_ids(base, rows)
-    completions = response_ids(base, rows, COMPLETION, prompts)
-    if base.kind == "encoder_decoder":
-        return Dataset.from_dict({"input_ids": prompts, "labels": completions})
-    pairs = list(zip(prompts, completions, strict=True))
-    return Dataset.from_dict(
-        {
-            "input_ids": [prompt + completion for prompt, completion in pairs],
-            "labels": [[IGNORE_INDEX] * len(prompt) + completion for prompt, completion in pairs],
-        }
-    )
-
-
-def target_responses(rows: Dataset) -> tuple[list[str], list[str]]:
-    """Return the contexts and responses of all rows."""
-    return list(rows[PROMPT]), list(rows[COMPLETION])
-
-
-def build_config(common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
-    """Return the SFT trainer's config: the fields of all trainers, and fixed options of the loss and the rows."""
-    loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `Trainer.compute_loss` has no other loss
-    fields = {**common, **loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
-    return trainer_config(SFTConfig, fields, settings)
-
-
-def data_collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
-    """Return the function that collates encoded rows into a batch."""
-    if base.kind == "encoder_decoder":
-        return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
-    with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
-    return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
 
 class LengthGroupedSampler(Sampler):
@@ -168,3 +126,51 @@ def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_i
     ids = padded("input_ids", pad_token_id)
     mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).long()
     return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORE_INDEX)}
+
+
+class SFT(TrainingMethod):
+    """SFTTrainer on responses that are encoded as in generation."""
+
+    trainer = Trainer
+    loss = "nats per response token"
+    supports_encoder_decoder = True
+
+    def encode_rows(self, base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
+        """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
+
+        For an encoder-decoder model, `input_ids` come from the context, and `labels` from the response.
+
+        Raises:
+            InputError: see `TrainingMethod`.
+        """
+        check_columns(rows, PROMPT, COMPLETION)
+        prompts = prompt_ids(base, rows)
+        completions = response_ids(base, rows, COMPLETION, prompts)
+        if base.kind == "encoder_decoder":
+            return Dataset.from_dict({"input_ids": prompts, "labels": completions})
+        pairs = list(zip(prompts, completions, strict=True))
+        return Dataset.from_dict(
+            {
+                "input_ids": [prompt + completion for prompt, completion in pairs],
+                "labels": [[IGNORE_INDEX] * len(prompt) + completion for prompt, completion in pairs],
+            }
+        )
+
+    def target_responses(self, rows: Dataset) -> tuple[list[str], list[str]]:
+        """Return the contexts and responses of all rows."""
+        return list(rows[PROMPT]), list(rows[COMPLETION])
+
+    def build_config(self, common: dict[str, Any], settings: TuningSettings, train: Dataset) -> SFTConfig:
+        """Return the SFT trainer's config: the fields of all trainers, and fixed options of the loss and the rows."""
+        loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `Trainer.compute_loss` has no other loss
+        fields = {**common, **loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+        return trainer_config(SFTConfig, fields, settings)
+
+    def data_collator(
+        self, base: DialogueModel, pad_token_id: int
+    ) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+        """Return the function that collates encoded rows into a batch."""
+        if base.kind == "encoder_decoder":
+            return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
+        with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
+        return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)

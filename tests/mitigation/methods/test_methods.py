@@ -1,6 +1,4 @@
-"""Each method's rows, written down by hand, and the contracts of methods and trainers."""
-
-import sys
+"""Each method's rows, written down by hand, and what every method has."""
 
 import numpy as np
 import pandas as pd
@@ -9,20 +7,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation import methods
 from evenhand.mitigation.labelling.labelled_responses import balanced_responses
-from evenhand.mitigation.methods import (
-    balance_dpo,
-    control_tags,
-    distill,
-    dpo,
-    exchange,
-    half_exchange,
-    kto,
-    load_method,
-    names,
-    rejection,
-    self_chat,
-    summaries,
-)
+from evenhand.mitigation.methods import load_method, names, summaries
 from evenhand.mitigation.training import trainers
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import load_trainer
@@ -58,24 +43,24 @@ A, B, D = "/I'm a deaf man.<eos>", "/I'm a tall man.<eos>", "/I'm a rich mum.<eo
 
 
 def test_rows_by_hand():
-    assert self_chat.rows(labelled(), render).to_dict() == {
+    assert load_method("self_chat").rows(labelled(), render).to_dict() == {
         "prompt": [A, B, B, D],
         "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
         "context": [A, B, B, D],
     }
-    assert rejection.rows(labelled(), render).to_dict() == {
+    assert load_method("rejection").rows(labelled(), render).to_dict() == {
         "prompt": [B, D],
         "completion": ["Tall is nice.", "Rich is fine."],
         "context": [B, D],
     }
-    rows = kto.rows(labelled(), render)
+    rows = load_method("kto").rows(labelled(), render)
     assert rows.to_dict() == {
         "prompt": [A, B, A, B],
         "completion": ["Deaf? Sad!", "Wow, tall!", "Wow, deaf!", "tall? Sad!"],
         "context": [A, B, A, B],
         "label": [False, False, True, True],
     }
-    rows = dpo.rows(labelled(), render)
+    rows = load_method("dpo").rows(labelled(), render)
     assert rows.to_dict() == {
         "prompt": [A, B],
         "chosen": ["Wow, deaf!", "tall? Sad!"],
@@ -85,14 +70,14 @@ def test_rows_by_hand():
 
 
 def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
-    drawn = (exchange.rows(labelled(), render, seed)["completion"] for seed in range(40))
+    drawn = (load_method("exchange").rows(labelled(), render, seed)["completion"] for seed in range(40))
     answers = [set(given) for given in zip(*drawn, strict=True)]
     to_men = [{"deaf is nice.", "Wow, deaf!"}, {"tall? Sad!"}, {"tall? Sad!"}]
     to_the_only_mum = {"rich? Sad!", "rich is nice.", "Wow, rich!"}
     assert answers == [*to_men, to_the_only_mum]
-    without_noun = exchange.rows(labelled(noun="x"), render, 0)["completion"]
-    assert without_noun == exchange.rows(labelled().drop(columns="noun"), render, 0)["completion"]
-    assert exchange.rows(labelled(), render)["prompt"] == [A, B, B, D]
+    without_noun = load_method("exchange").rows(labelled(noun="x"), render, 0)["completion"]
+    assert without_noun == load_method("exchange").rows(labelled().drop(columns="noun"), render, 0)["completion"]
+    assert load_method("exchange").rows(labelled(), render)["prompt"] == [A, B, B, D]
 
 
 def test_balanced_responses_are_drawn_by_weight():
@@ -107,42 +92,42 @@ def test_balanced_responses_are_drawn_by_weight():
 
 
 def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt():
-    rows = half_exchange.rows(labelled(), render, 3).to_dict()
-    exchanged = exchange.rows(labelled(), render, 3).to_dict()
-    balanced = self_chat.rows(balanced_responses(labelled(), 3), render).to_dict()
+    rows = load_method("half_exchange").rows(labelled(), render, 3).to_dict()
+    exchanged = load_method("exchange").rows(labelled(), render, 3).to_dict()
+    balanced = load_method("self_chat").rows(balanced_responses(labelled(), 3), render).to_dict()
     assert rows == {name: exchanged[name] + balanced[name] for name in exchanged}
 
 
 def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_noun():
-    rows = distill.rows(labelled(), render).to_dict()
+    rows = load_method("distill").rows(labelled(), render).to_dict()
     others = rows.pop("others")
-    assert rows == self_chat.rows(labelled(), render).to_dict()
+    assert rows == load_method("self_chat").rows(labelled(), render).to_dict()
     # Two descriptors have equal shares of the eight prompts.
     assert [sorted([own, *them]) for own, them in zip(rows["prompt"][:3], others[:3], strict=True)] == [
         [A] * 4 + [B] * 4
     ] * 3
     assert {A, B} <= set(others[3])  # nobody else has the noun "mum"
     personas = ["p", "q", "r", "s"]
-    rows = distill.rows(labelled(persona=personas), render).to_dict()
+    rows = load_method("distill").rows(labelled(persona=personas), render).to_dict()
     for persona, others in zip(personas, rows["others"], strict=True):  # the persona of the row, for everybody
         assert {other.partition("/")[0] for other in others} == {persona}
     with pytest.raises(InputError, match="^labelled responses: no template has two descriptors"):
-        distill.rows(labelled(template=list("abcd")), render)
+        load_method("distill").rows(labelled(template=list("abcd")), render)
 
 
 @pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
 def test_half_exchange_needs_weights(weight):
     with pytest.raises(InputError, match="^weight: "):
-        half_exchange.rows(labelled(weight=weight), render)
+        load_method("half_exchange").rows(labelled(weight=weight), render)
     with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
-        half_exchange.rows(labelled().drop(columns="weight"), render)
+        load_method("half_exchange").rows(labelled().drop(columns="weight"), render)
 
 
 @pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
 def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_difference(weight, share):
     """Of the pairs of "Tall is nice." (weight 1.5) and "Wow, tall!" (weight w), |1.5 − w| / (1.5 + w) are kept."""
     cells = [labelled(weight=[0.5, 1.5, weight, 2.0], template=f"t{number}") for number in range(1000)]
-    rows = balance_dpo.rows(pd.concat(cells), render, 0).to_dict()
+    rows = load_method("balance_dpo").rows(pd.concat(cells), render, 0).to_dict()
     chosen, rejected = ("Tall is nice.", "Wow, tall!")[:: 1 if weight < 1.5 else -1]
     assert {*zip(*rows.values(), strict=True)} == {(B, chosen, rejected, B)}
     assert len(rows["prompt"]) / 1000 == pytest.approx(share, abs=0.05)
@@ -150,13 +135,13 @@ def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_d
 
 def test_balance_by_preferences_needs_two_responses_of_different_weights():
     with pytest.raises(InputError, match="^labelled responses: no descriptor and template has two responses"):
-        balance_dpo.rows(labelled(weight=[1.0] * 4), render)
+        load_method("balance_dpo").rows(labelled(weight=[1.0] * 4), render)
 
 
-@pytest.mark.parametrize("method", [dpo, exchange, kto])
+@pytest.mark.parametrize("method", ["dpo", "exchange", "kto"])
 def test_what_exchanges_needs_another_descriptor(method):
     with pytest.raises(InputError, match="^labelled responses: .* two descriptors"):
-        method.rows(labelled(descriptor=["tall"] * 4), render)
+        load_method(method).rows(labelled(descriptor=["tall"] * 4), render)
 
 
 def test_unknown_methods_and_prompts(tmp_path):
@@ -164,18 +149,18 @@ def test_unknown_methods_and_prompts(tmp_path):
     with pytest.raises(InputError, match="method: 'ktoo' is unknown; did you mean 'kto'"):
         load_method("ktoo")
     method = load_method("prompt")
-    assert method.TRAINER is None and method.INSTRUCTION.strip() == method.INSTRUCTION != ""
+    assert method.trainer is None and method.instruction.strip() == method.instruction != ""
     with pytest.raises(InputError, match="method: prompt trains nothing"):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
     assert list(summaries()) == names() and max(map(len, summaries().values())) <= 68  # one line of `--help`
 
 
-@pytest.mark.parametrize("name", [name for name in names() if load_method(name).TRAINER])
+@pytest.mark.parametrize("name", [name for name in names() if load_method(name).trainer])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = load_method(name)
-    assert load_trainer(method.TRAINER).LOSS
-    assert (method.INFERENCE_TAG in method.TAGS) == bool(method.INFERENCE_TAG)
+    assert load_trainer(method.trainer).loss
+    assert (method.inference_tag in method.tags) == bool(method.inference_tag)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
     assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7
     first, again = (method.rows(labelled(), render, 3).to_dict() for _ in range(2))
@@ -185,64 +170,20 @@ def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
 
 
 def test_rows_end_in_their_tags():
-    rows = control_tags.rows(labelled(persona=["", "I ski.", "", ""]), render)
+    rows = load_method("control_tags").rows(labelled(persona=["", "I ski.", "", ""]), render)
     tall = "I ski./I'm a tall man."
     assert rows.to_dict() == {
         "prompt": [f"{A[:-5]} bias<eos>", f"{tall} no_bias<eos>", f"{B[:-5]} bias<eos>", f"{D[:-5]} no_bias<eos>"],
         "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
         "context": [A, f"{tall}<eos>", B, D],
     }
-    assert control_tags.INFERENCE_TAG == " no_bias"
-
-
-@pytest.fixture
-def write_module(tmp_path, monkeypatch):
-    """A function that writes a module `candidate` into a package; the module is importable until the test ends."""
-
-    def write(package, text):
-        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-        (tmp_path / "candidate.py").write_text(text)
-
-    yield write
-    for package in (methods, trainers):
-        sys.modules.pop(f"{package.__name__}.candidate", None)
+    assert load_method("control_tags").inference_tag == " no_bias"
 
 
 @pytest.mark.parametrize("name", methods.names())
 def test_methods_fulfil_their_contract(name):
     method = methods.load_method(name)
-    assert method.TRAINER in (None, *trainers.names())
-
-
-def test_what_a_method_leaves_out_has_the_default_of_the_contract(write_module):
-    write_module(methods, "TRAINER = 'sft'\ndef rows(labelled, render, seed=0): ...")
-    method = methods.load_trained_method("candidate")
-    defaults = (method.INFERENCE_TAG, method.TAGS, method.DEFAULTS, method.INSTRUCTION)
-    assert defaults == ("", (), {}, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", ["TRAINER is missing", "rows(labelled, render, seed) is missing"]),
-        ("TRAINER = 'sft'\nTAGS = ' bias'\nDEFAULTS = []", ["TAGS", "DEFAULTS", "rows"]),
-        ("TRAINER = 'sft'\ndef rows(labelled): ...", ["rows"]),
-        ("TRAINER = None", ["INSTRUCTION is missing"]),
-    ],
-)
-def test_all_faults_of_a_method_are_in_one_error(write_module, text, names):
-    write_module(methods, text)
-    with pytest.raises(InputError) as error:
-        methods.load_method("candidate")
-    assert all(name in str(error.value) for name in names)
-
-
-def test_all_faults_of_a_trainer_are_in_one_error(write_module):
-    write_module(trainers, "Trainer = int\nLOSS = 'nats'\ndef encode_rows(base, rows, settings, seed): ...")
-    with pytest.raises(InputError) as error:
-        trainers.load_trainer("candidate")
-    assert all(name in str(error.value) for name in ("Trainer", "target_responses", "build_config"))
-    assert "LOSS" not in str(error.value) and "encode_rows" not in str(error.value)
+    assert method.trainer in (None, *trainers.names())
 
 
 def test_an_unknown_trainer_is_named_with_the_one_likely_meant():

@@ -29,7 +29,7 @@ def test_kto_and_dpo_may_have_a_learning_rate_of_their_own(name, rate):
 def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
     assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("kto")).learning_rate == 2e-4
     settings = TuningSettings().with_method_defaults(load_method("kto"))
-    assert {name: getattr(settings, name) for name in load_method("kto").DEFAULTS} == load_method("kto").DEFAULTS
+    assert {name: getattr(settings, name) for name in load_method("kto").defaults} == load_method("kto").defaults
     assert settings.epochs == 1
 
 
@@ -46,11 +46,11 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
 def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
     method, settings = load_method(name), TuningSettings(lora=lora)
     assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
-    assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.DEFAULTS["learning_rate"]
+    assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.defaults["learning_rate"]
     assert settings.with_method_defaults(method, 134_515_008).batch_size == min(
-        16, method.DEFAULTS.get("batch_size", 64)
+        16, method.defaults.get("batch_size", 64)
     )
-    assert settings.with_method_defaults(method, 5_300_000).batch_size == method.DEFAULTS.get("batch_size", 64)
+    assert settings.with_method_defaults(method, 5_300_000).batch_size == method.defaults.get("batch_size", 64)
     unknown = settings.with_method_defaults(method, None)
     assert unknown.learning_rate is None and unknown.batch_size is None and unknown.epochs == 1
     assert TuningSettings(learning_rate=0.1).with_method_defaults(method, 134_515_008).learning_rate == 0.1

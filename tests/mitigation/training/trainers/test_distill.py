@@ -22,7 +22,7 @@ SETTINGS = replace(QUICK, preference_beta=None, batch_size=2)
 
 
 def encoded(base, **columns):
-    return distill.encode_rows(base, Dataset.from_dict({**ROWS, **columns}), SETTINGS, seed=0)
+    return distill.Distill().encode_rows(base, Dataset.from_dict({**ROWS, **columns}), SETTINGS, seed=0)
 
 
 def test_every_prompt_of_a_row_has_its_response():
@@ -34,7 +34,7 @@ def test_every_prompt_of_a_row_has_its_response():
         [[c, sky, end], [b, b, sky, end], [a, sky, end]],
     ]
     assert rows["labels"][0] == [[-100, -100, red, sun, end]] * 2 + [[-100, red, sun, end]]
-    batch = distill.data_collator(base, pad_token_id=1)(list(rows))
+    batch = distill.Distill().data_collator(base, pad_token_id=1)(list(rows))
     assert batch["labels"].shape == (2, 3, 4) and batch["input_ids"].shape == (6, 5)
     assert batch["labels"][1].tolist() == [[-100, -100, sky, end]] * 3
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
@@ -44,7 +44,7 @@ def trainer_and_batch(base, tmp_path, rows):
     config = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_length=None)
     model = get_peft_model(base.model, lora_config(base.model, base.name, SETTINGS))
     trainer = distill.Trainer(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
-    return trainer, distill.data_collator(base, pad_token_id=1)(list(rows))
+    return trainer, distill.Distill().data_collator(base, pad_token_id=1)(list(rows))
 
 
 def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predictions(tmp_path):
@@ -98,4 +98,4 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
 
 def test_rows_without_other_prompts_are_refused():
     with pytest.raises(InputError, match="no column 'others'"):
-        distill.encode_rows(tiny_base(), Dataset.from_dict(ROWS).remove_columns("others"), SETTINGS, seed=0)
+        distill.Distill().encode_rows(tiny_base(), Dataset.from_dict(ROWS).remove_columns("others"), SETTINGS, seed=0)

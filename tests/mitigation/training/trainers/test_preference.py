@@ -134,7 +134,7 @@ def test_one_step_alone_is_not_spent_on_a_warmup_at_a_rate_of_zero(tmp_path):
 
 def test_rows_by_hand():
     rows = rows_of("kto", 4)
-    encoded = kto.encode_rows(tiny_base(), rows, replace(QUICK, batch_size=3), seed=0)
+    encoded = kto.KTO().encode_rows(tiny_base(), rows, replace(QUICK, batch_size=3), seed=0)
     order = np.random.default_rng(0).permutation(4)
     good, bad = [3, 4, 0], [5, 6, 0]  # red sun EOS, blue sky EOS
     completions = [good if i % 2 == 0 else bad for i in order]
@@ -143,14 +143,14 @@ def test_rows_by_hand():
     assert encoded["KL_completion_ids"] == [completions[2], completions[0], completions[1], completions[3]]
     assert encoded["label"] == [i % 2 == 0 for i in order]
     train = Dataset.from_dict({"label": [True, True, True, False]})
-    arguments = kto.build_config({"output_dir": "x", "use_cpu": True, "bf16": False}, QUICK, train)
+    arguments = kto.KTO().build_config({"output_dir": "x", "use_cpu": True, "bf16": False}, QUICK, train)
     assert (arguments.desirable_weight, arguments.undesirable_weight) == (pytest.approx(2 / 3), 2.0)
-    encoded = dpo.encode_rows(tiny_base(), rows_of("dpo", 2), QUICK, seed=0)
+    encoded = dpo.DPO().encode_rows(tiny_base(), rows_of("dpo", 2), QUICK, seed=0)
     assert encoded["chosen_ids"] == [[3, 4, 0]] * 2
     assert encoded["rejected_ids"] == [[5, 6, 0]] * 2
 
 
-@pytest.mark.parametrize(("trainer", "column"), [(kto, "label"), (dpo, "chosen")])
+@pytest.mark.parametrize(("trainer", "column"), [(kto.KTO(), "label"), (dpo.DPO(), "chosen")])
 def test_a_missing_column_is_named(trainer, column):
     with pytest.raises(InputError, match=f"no column '{column}'"):
         trainer.encode_rows(tiny_base(), Dataset.from_dict({"prompt": ["a"], "completion": ["b"]}), QUICK, seed=0)

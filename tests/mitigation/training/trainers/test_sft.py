@@ -14,10 +14,10 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers.sft import (
     IGNORE_INDEX,
+    SFT,
     LengthGroupedSampler,
     Trainer,
     collate_causal,
-    encode_rows,
 )
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
@@ -54,7 +54,7 @@ def trainer(kind, base, rows, tmp_path, **arguments):
 
 
 def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
-    rows = encode_rows(base, ROWS, TuningSettings(), seed=0)
+    rows = SFT().encode_rows(base, ROWS, TuningSettings(), seed=0)
     assert rows["input_ids"] == [
         [5, 6, 7, 4, 0, 8, 0],  # I am tall no_bias EOS | wow EOS
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -66,7 +66,7 @@ def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
         [-100, -100, -100, 10, 0],
     ]
     theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
-    ours = encode_rows(base, ROWS, TuningSettings(), seed=0)
+    ours = SFT().encode_rows(base, ROWS, TuningSettings(), seed=0)
     assert theirs["input_ids"] == ours["input_ids"]
     assert theirs["labels"] == ours["labels"]
 
@@ -76,7 +76,7 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
     base = dialogue_model(GPT2TokenizerFast.from_pretrained(str(GPT2)))
     contexts = render_contexts(base, ["Hi! I'm a Deaf grandma."] * 2, ["i like cats.\ni ski.", ""], " no_bias")
     rows = Dataset.from_dict({"prompt": contexts, "completion": ["That's so cool!", "hello there"]})
-    encoded = encode_rows(base, rows, TuningSettings(), seed=0)
+    encoded = SFT().encode_rows(base, rows, TuningSettings(), seed=0)
     end = base.tokenizer.eos_token_id
     for context, ids, labels in zip(
         encode_contexts(base, contexts), encoded["input_ids"], encoded["labels"], strict=True
@@ -92,7 +92,9 @@ def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path
 
 
 def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
-    batch = collate_causal(list(encode_rows(base, ROWS, TuningSettings(), seed=0)), pad_token_id=1, with_positions=True)
+    batch = collate_causal(
+        list(SFT().encode_rows(base, ROWS, TuningSettings(), seed=0)), pad_token_id=1, with_positions=True
+    )
     assert batch["input_ids"].tolist() == [
         [1, 5, 6, 7, 4, 0, 8, 0],
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -105,7 +107,7 @@ def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(
 
 
 def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_path):
-    rows = encode_rows(base, ROWS, TuningSettings(), seed=0)
+    rows = SFT().encode_rows(base, ROWS, TuningSettings(), seed=0)
     log_likelihoods = []
     for ids, labels in zip(rows["input_ids"], rows["labels"], strict=True):
         log_p = base.model(torch.tensor([ids])).logits[0].log_softmax(-1)
@@ -155,11 +157,11 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 )
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
     with pytest.raises(InputError, match=message):
-        encode_rows(base, rows, TuningSettings(), seed=0)
+        SFT().encode_rows(base, rows, TuningSettings(), seed=0)
 
 
 def test_a_cut_response_is_trained_without_its_last_word_and_without_an_end(base):
     rows = {"prompt": ["so<eos>"] * 3, "completion": ["so nice so", "so nice so", "so"]}
     rows["completion_cut"] = [False, True, True]
-    labels = encode_rows(base, Dataset.from_dict(rows), TuningSettings(), seed=0)["labels"]
+    labels = SFT().encode_rows(base, Dataset.from_dict(rows), TuningSettings(), seed=0)["labels"]
     assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10], [9]]
