@@ -63,7 +63,7 @@ def tune(settings: TuneSettings) -> None:
             fit the method.
     """
     if settings.method:
-        load_method(settings.method)  # an unknown method is an error before any run is read
+        load_method(settings.method).check_trains()  # before any run is read
     if settings.write_rows is not None and settings.write_rows.exists():
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
     responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))

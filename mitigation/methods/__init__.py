@@ -51,9 +51,15 @@ class Method:
         Raises:
             InputError: the labelled responses give no row, or the method trains nothing.
         """
-        how = "--generation_bias.resampling.exponents" if self.resamples else "its text as --model.system_prompt"
-        name = type(self).__module__.rpartition(".")[2]
-        raise InputError(f"method: {name} trains nothing; give it to `evenhand loop`, or measure with {how}.")
+        self.check_trains()
+        raise TypeError(f"{type(self).__name__} has a trainer, and lacks the method `rows`")
+
+    def check_trains(self) -> None:
+        """Raise InputError if the method trains nothing."""
+        if self.trainer is None:
+            name = type(self).__module__.rpartition(".")[2]
+            how = "--generation_bias.resampling.exponents" if self.resamples else "its text as --model.system_prompt"
+            raise InputError(f"method: {name} trains nothing; give it to `evenhand loop`, or measure with {how}.")
 
 
 def names() -> list[str]:
