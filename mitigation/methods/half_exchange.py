@@ -1,4 +1,4 @@
-"""Fine-tune on exchanged responses and on own ones drawn by weight.
+"""Fine-tune on rows of `exchange` and own responses drawn by weight.
 
 `exchange` trains on responses to other descriptors. It removes the bias, also for unseen descriptors, but lowers the
 relevance. Training on the responses to the same prompt, drawn by their weights in the even target, keeps the relevance,
