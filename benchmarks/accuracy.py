@@ -20,7 +20,7 @@ from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
 from evenhand.recipes import testbed
-from evenhand.recipes.testbed import grammar
+from tools.testbed import grammar
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -35,7 +35,7 @@ from evenhand.evaluation.families.generation_bias.styled_responses import Styled
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
-from evenhand.recipes.testbed import grammar
+from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 PERMUTATIONS = 199

@@ -22,8 +22,8 @@ from benchmarks.measuring import parse_options
 from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.recipes.cli import main as evenhand
-from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
-from tools.testbed import dialogue
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tools.testbed import dialogue, grammar
 from tools.testbed.build import save
 from tools.testbed.corpus import Answers, all_prompts, phrase_slot, tokenized_grammar
 from tools.testbed.steps import prepare_torch

@@ -17,7 +17,7 @@ from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.testbed import grammar
+from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python_api.md"

@@ -11,16 +11,10 @@ from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
 SOURCES = ("evenhand", "docs", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
-SMALL = """
-prompts:
-  descriptors: 13
-  per_cell: 2
-  filters: {template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
-generation_bias: {permutations: 19}
-"""
 # In one process, as importing torch takes ten seconds.
 COMMANDS = """
 import pkgutil
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -40,8 +34,10 @@ for command in COMMANDS:
     with suppress(SystemExit):
         main([command, "--help"])
 flags = ["--report_to", "none", "-q"]
+small = "--prompts.descriptors 13 --prompts.per_cell 2 --generation_bias.permutations 19".split()
+small += ["--prompts.filters", '{template: ["I like {plural_noun_phrase}."]}']
 assert main(["measure", "--config", "testbed_pairs", "--output_dir", "pairs", *flags]) == 0
-assert main(["measure", "--config", "small", "--output_dir", "styles", *flags]) == 0
+assert main(["measure", "--config", "testbed", "--output_dir", "styles", *small, *flags]) == 0
 assert main(["report", "styles", "-q"]) == 0
 assert len(list(Path(evenhand.__path__[0]).glob("notebooks/*.ipynb"))) >= 2
 """
@@ -82,7 +78,6 @@ def test_the_command_is_there(site, tmp_path):
 
 
 def test_commands_configs_and_testbed_need_no_clone(site, tmp_path):
-    (tmp_path / "small").write_text(SMALL, encoding="utf-8")
     options = {"PYTHONPATH": str(site)}
     run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **options)
     assert (tmp_path / "pairs" / "scores.json").exists() and (tmp_path / "styles" / "report.html").exists()

@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.recipes import commands as command_modules
 from evenhand.recipes.settings import COMMANDS
-from evenhand.recipes.testbed import grammar
 from tests.forked_commands import ForkedCommands
+from tools.testbed import grammar
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,6 @@ from evenhand.recipes.testbed import (
     SECOND_STYLE_CLASSIFIER,
     STYLE_CLASSIFIER,
 )
-from evenhand.recipes.testbed.pairs import draw_pairs
 from tools.testbed.check import (
     find_problems,
     measure_language_model,
@@ -41,6 +40,7 @@ from tools.testbed.corpus import all_prompts, train_tokenizer
 from tools.testbed.dialogue import train_dialogue_model
 from tools.testbed.language import train_language_model
 from tools.testbed.masked import train_masked_model
+from tools.testbed.pairs import draw_pairs
 from tools.testbed.steps import prepare_torch
 
 MEASURED = "measured.json"
@@ -165,7 +165,7 @@ dependence of style on descriptor. It is for tests of bias metrics and mitigatio
 has learned a few hundred phrases, some of which are unkind on purpose.
 
 - Context: persona lines and prompt joined by line ends, then `<|endoftext|>`; a second one ends the response.
-- Data: the grammar in `recipes/testbed/` and nothing else; no text of people.
+- Data: the grammar in `tools/testbed/` and nothing else; no text of people.
 - Built by `python -m tools.testbed.build --seed {seed}`; licence Apache-2.0.
 
 Measured on {responses} responses of these weights (200 descriptors, 26 templates, 4 to a cell), biases ×1000:
@@ -184,7 +184,7 @@ have given: {well_formed:.1%}. Exact repeats of the prompt: {parroting:.2%}. Per
 A BERT of {parameters} parameters that gives the probabilities of the testbed grammar's 26 styles (named after
 Image-Chat's) for a short response whose descriptor mentions were replaced by "left-handed" (paper 002, A.6).
 
-- Data: all utterances of the grammar in `recipes/testbed/`, 10 % of them held out, with the exact posterior of the
+- Data: all utterances of the grammar in `tools/testbed/`, 10 % of them held out, with the exact posterior of the
   styles as target; some small talk and prompts as "Ordinary". No text of people.
 - Built by `python -m tools.testbed.build --seed {seed}`; licence Apache-2.0.
 
@@ -197,7 +197,7 @@ A ModernBERT of {parameters} parameters, on whole words in lower case, that give
 classifier. No response is labelled by it. It measures models that were tuned on labels of the first classifier, so that
 a measured reduction is not an artefact of the first classifier.
 
-- Data: utterances of the grammar in `recipes/testbed/` that the first classifier was never trained on (7.8 % of all),
+- Data: utterances of the grammar in `tools/testbed/` that the first classifier was never trained on (7.8 % of all),
   with the exact posterior of the styles as target; some prompts as "Ordinary". No text of people.
 - It is not independent of the first classifier: it has the same phrases, in other combinations, and the same targets.
 - Built by `python -m tools.testbed.build --only second_style_classifier --seed {seed}`; licence Apache-2.0.
@@ -214,9 +214,9 @@ of people ("Many bakers are rather generous."). Some bias types have a planted s
 have none. It is for tests of pair metrics (S_JSD, CrowS-Pairs) and makes no claim about people: the authors assigned
 the words to the groups. Its vocabulary is the words of these sentences; every other word is `[UNK]`.
 
-- Data: the grammar in `recipes/testbed/pairs.yaml` and nothing else, its exact conditional distributions as targets; no
+- Data: the grammar in `tools/testbed/pairs.yaml` and nothing else, its exact conditional distributions as targets; no
   text of people.
-- Pairs: `recipes/testbed/pairs.csv`; their truth: `evenhand.recipes.testbed.pairs.truth`.
+- Pairs: `recipes/testbed/pairs.csv`; their truth: `tools.testbed.pairs.truth`.
 - Built by `python -m tools.testbed.build --only masked_model --seed {seed}`; licence Apache-2.0.
 
 Measured on the {pairs} pairs; S_JSD ×1000 with 95 % intervals, negative is stereotypical:
@@ -242,9 +242,9 @@ probability. In some axes the frequencies of descriptors differ by exactly known
 It is for tests of Likelihood Bias and makes no claim about people: the frequencies are random numbers. Its vocabulary
 is the phrases of these sentences, one token each; every other word is `[UNK]`.
 
-- Data: the grammar of `recipes/testbed/frequencies.yaml` and nothing else, its exact conditional distributions as
+- Data: the grammar of `tools/testbed/frequencies.yaml` and nothing else, its exact conditional distributions as
   targets; no text of people.
-- Truth: `evenhand.recipes.testbed.frequencies.truth`.
+- Truth: `tools.testbed.frequencies.truth`.
 - Built by `python -m tools.testbed.build --only language_model --seed {seed}`; licence Apache-2.0.
 
 Measured on the {sentences:,} sentences; Likelihood Bias pooled over the axes of a kind, with 95 % intervals:

@@ -24,7 +24,8 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPL
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings, measure_config
-from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER, frequencies, grammar, pairs
+from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER
+from tools.testbed import frequencies, grammar, pairs
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
 from tools.testbed.masked import masked_batches
 

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from evenhand.recipes.testbed import grammar
+from tools.testbed import grammar
 from tools.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
 from tools.testbed.steps import padded_right, small_bert, take_steps, word_tokenizer
 

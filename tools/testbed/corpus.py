@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.variations import VARIATIONS, vary_text
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
-from evenhand.recipes.testbed import grammar
-from evenhand.recipes.testbed.plan import Plan
+from tools.testbed import grammar
+from tools.testbed.plan import Plan
 
 END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 3072

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
-from evenhand.recipes.testbed import grammar
+from tools.testbed import grammar
 from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
 from tools.testbed.steps import small_gpt2, take_steps
 

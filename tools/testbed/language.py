@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix_tree
-from evenhand.recipes.testbed import frequencies
+from tools.testbed import frequencies
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_gpt2, take_steps
 
 LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50

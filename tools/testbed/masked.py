@@ -8,7 +8,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
-from evenhand.recipes.testbed import pairs
+from tools.testbed import pairs
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps, word_tokenizer
 
 MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
-from evenhand.recipes.testbed import DIALOGUE_MODEL, grammar
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tools.testbed import grammar
 from tools.testbed.corpus import draw_answers, tokenized_grammar, training_rows
 
 SELF = "I'm {noun_phrase}."

@@ -16,7 +16,8 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import find_score
-from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER, grammar
+from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
+from tools.testbed import grammar
 from tools.testbed.build import MEASURED, MODELS
 from tools.testbed.check import find_problems
 from tools.testbed.classifiers import (

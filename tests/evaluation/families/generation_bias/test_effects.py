@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, effects
-from evenhand.recipes.testbed import grammar
 from tests.measured_runs import styled_columns
+from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 

@@ -8,8 +8,8 @@ import pytest
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.scale import scale_scores
 from evenhand.evaluation.score import find_score
-from evenhand.recipes.testbed import grammar
 from tests.measured_runs import styled_columns
+from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 

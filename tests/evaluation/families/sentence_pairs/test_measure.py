@@ -14,11 +14,11 @@ from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from evenhand.recipes.testbed.pairs import truth
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
 from tests.report_pages import texts
 from tests.testbed_settings import MASKED_MODEL, PAIRS
+from tools.testbed.pairs import truth
 
 FAMILY = "sentence_pairs"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

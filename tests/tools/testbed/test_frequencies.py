@@ -19,7 +19,8 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import LANGUAGE_MODEL, frequencies
+from evenhand.recipes.testbed import LANGUAGE_MODEL
+from tools.testbed import frequencies
 from tools.testbed.build import MEASURED
 from tools.testbed.language import language_batches, language_tokenizer, language_tree, next_tokens
 

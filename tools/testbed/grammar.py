@@ -16,8 +16,8 @@ import yaml
 
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE, BiasScore
-from evenhand.recipes.testbed.plan import Plan, exact_bias, read_plan
-from evenhand.recipes.testbed.plan import style_distribution as planned_distribution
+from tools.testbed.plan import Plan, exact_bias, read_plan
+from tools.testbed.plan import style_distribution as planned_distribution
 
 FOLDER = Path(__file__).parent
 HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash

@@ -18,8 +18,8 @@ from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
-from evenhand.recipes.testbed import grammar
 from tests.measured_runs import write_measured
+from tools.testbed import grammar
 from tools.testbed.check import well_formed
 
 ROOT = Path(__file__).resolve().parents[3]

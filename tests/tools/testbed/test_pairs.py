@@ -17,7 +17,8 @@ from evenhand.evaluation.models.likelihood.masked import encode_sentences, maske
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.testbed import MASKED_MODEL, PAIRS, pairs
+from evenhand.recipes.testbed import MASKED_MODEL, PAIRS
+from tools.testbed import pairs
 from tools.testbed.build import MEASURED
 from tools.testbed.check import divergence
 from tools.testbed.masked import MASK, SPECIAL_WORDS, masked_batches, masked_tokenizer
