@@ -1,4 +1,4 @@
-"""The command `rate`: human votes on pairs of responses from two runs, win rates and agreement (paper 002, §C.2.2)."""
+"""The command `rate`: human votes on pairs of responses, win rates and agreement (Smith et al. 2022, §C.2.2)."""
 
 import logging
 from collections.abc import Sequence
@@ -11,17 +11,16 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.metric import rating_scores
 from evenhand.evaluation.rating.page import page
 from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, exclusion_reasons, read_pairs, sample_pairs
-from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
+from evenhand.evaluation.rating.questions import rating_file, read_rating_file
 from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import check_links_inside, explain_full_disk, json_sha256, sha256_of, write_text
+from evenhand.evaluation.runs.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.runs.lock import TRACKERS, run_lock
 from evenhand.evaluation.runs.manifest import read_run, run_sha256
 from evenhand.evaluation.runs.run import Run
@@ -39,28 +38,25 @@ PAIRS, SUMMARY = "pairs", "summary"
 
 
 def rate(settings: RateSettings) -> None:
-    """Sample pairs and serve the rating page until Ctrl-C; or import votes; or summarise the votes.
+    """Sample pairs and serve the rating page until Ctrl-C; or summarise the votes.
 
     Raises:
         InputError: the prompts of the runs differ, all pairs are excluded, or a summary has no votes.
     """
-    if not settings.summary and settings.import_votes is None:
-        _sample_pairs(settings)
-    config, manifest = read_run(settings.output_dir, "rate", "output_dir")
-    pairs = read_table(settings.output_dir / f"{PAIRS}.parquet")
-    if settings.import_votes is not None:
-        _import_votes(settings, pairs, manifest["questions"])
     if settings.summary:
         _summarise(settings)
-    elif settings.import_votes is None:
-        _serve(settings, pairs, manifest["questions"], config["seed"])
+        return
+    _sample_pairs(settings)
+    config, manifest = read_run(settings.output_dir, "rate", "output_dir")
+    _serve(settings, read_table(settings.output_dir / f"{PAIRS}.parquet"), manifest["questions"], config["seed"])
 
 
 def _sample_pairs(settings: RateSettings) -> None:
-    """Write the pairs as Parquet for the server and as CSV for a crowdsourcing platform, unless they exist."""
+    """Write the pairs, unless they exist."""
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
-    files = {"questions": questions_file(settings.questions), "leave_out": leave_out_file(settings.leave_out)}
-    questions, lists = load_questions(files["questions"]), load_leave_out(files["leave_out"])
+    questions, lists = (
+        read_rating_file(name, rating_file(name, getattr(settings, name))) for name in ("questions", "leave_out")
+    )
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
     with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
@@ -72,7 +68,6 @@ def _sample_pairs(settings: RateSettings) -> None:
         if pairs.empty:
             raise InputError("leave_out: all pairs are excluded; use shorter lists of words.")
         write_table(run.folder / f"{PAIRS}.parquet", pairs)
-        write_text(run.folder / f"{PAIRS}.csv", crowd_pairs(pairs).to_csv(index=False))
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, "offensive", "alike")}
         has_offensiveness = all_pairs[OFFENSIVE].notna().any()
         run.facts["left_out"] = counts if has_offensiveness else counts | {OFFENSIVE: None}
@@ -102,17 +97,6 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
             pass
         finally:
             log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` summarises them", len(votes), folder)
-
-
-def _import_votes(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str]) -> None:
-    folder = settings.output_dir
-    imported = read_crowd_votes(settings.import_votes, pairs, questions)
-    with run_lock(folder), Votes(folder / VOTES) as votes, explain_full_disk(folder / VOTES):
-        try:
-            votes.add(*imported)
-        except ValueError as error:
-            raise InputError(f"import_votes: {settings.import_votes}: {error}; no vote was added.") from None
-    log.info("rate: %d votes added to %s", len(imported), folder / VOTES)
 
 
 def _summarise(settings: RateSettings) -> None:

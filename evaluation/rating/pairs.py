@@ -1,4 +1,4 @@
-"""Pairs of two runs' responses to the same prompt, which people rate side by side (paper 002, §C.2.2)."""
+"""Pairs of two runs' responses to the same prompt, which people rate side by side (Smith et al. 2022, §C.2.2)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 
 BEFORE, AFTER = SIDES = "before", "after"
-FIRST = "first"  # column of the pairs: the side of response_1 in the file for crowdsourcing platforms
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
 
@@ -52,23 +51,21 @@ def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -
         pairs: the n pairs that `read_pairs` returns.
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
-    reasons = {name: pairs[name].isin(values) for name, values in lists.items()}
-    reasons |= {OFFENSIVE: pairs[OFFENSIVE].eq(True), ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()}
-    first_reason = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
-    for reason, mask in reversed(reasons.items()):
-        first_reason[mask] = reason
-    return first_reason
+    masks = {name: pairs[name].isin(values) for name, values in lists.items()}
+    masks |= {OFFENSIVE: pairs[OFFENSIVE].eq(True), ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()}
+    reasons = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
+    for reason, mask in reversed(masks.items()):
+        reasons[mask] = reason
+    return reasons
 
 
 def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
-    """Return a random sample of at most n pairs in random order, with a column FIRST.
+    """Return a random sample of at most n pairs in random order.
 
-    FIRST is the side of response_1 in the file for crowdsourcing platforms, "before" or "after" at random. All raters
-    see the pairs in the same order, so that the pairs of raters who stop early overlap.
+    All raters see the pairs in the same order, so that the pairs of raters who stop early overlap.
     """
-    rng = np.random.default_rng(seed)
-    sample = pairs.iloc[rng.permutation(len(pairs))[:n]].reset_index(drop=True)
-    return sample.drop(columns=OFFENSIVE).assign(**{FIRST: np.array(SIDES)[rng.integers(0, 2, len(sample))]})
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    return pairs.iloc[order[:n]].reset_index(drop=True).drop(columns=OFFENSIVE)
 
 
 def left_side(rater: str, prompt_id: str, seed: int) -> str:

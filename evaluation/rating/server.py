@@ -6,7 +6,6 @@ sites are rejected (CSRF). A server on the loopback address also rejects other h
 resolve to the loopback address (DNS rebinding).
 """
 
-import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,14 +32,13 @@ from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
+from evenhand.evaluation.runs.files import atomic_write
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_BODY_BYTES = 1 << 14  # maximum size of an answer
 CLOSE_SECONDS = 3  # time that open connections have when the server stops
-BODY_SECONDS = 10  # time limit for receiving an answer; uvicorn has none
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -102,10 +100,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
             else:
                 rating.votes.add(rating.vote(rater, item, button))
         except OSError as error:
-            text = (
-                disk_full_message(Path("the vote")) if is_disk_full(error) else f"The vote cannot be written: {error}"
-            )
-            return PlainTextResponse(text, 507)
+            return PlainTextResponse(f"The vote cannot be written: {error}", 507)
         return RedirectResponse(f"/{token}/rate?{urlencode({'rater': rater})}", status_code=303)
 
     async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -145,42 +140,19 @@ def load_token(folder: Path) -> str:
 
 
 def serve(app: Starlette, listening: socket.socket) -> None:
-    """Serve the app until the process is interrupted."""
-    uvicorn.Server(server_config(app)).run(sockets=[listening])
-
-
-def server_config(app: Starlette) -> uvicorn.Config:
-    """Return the configuration of the web server uvicorn: HTTP/1.1 only, no access log."""
-    return uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,  # paths contain the token
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
+    """Serve the app until the process is interrupted, without an access log, because paths contain the token."""
+    options = {"http": "h11", "ws": "none", "lifespan": "off", "log_level": "warning", "access_log": False}
+    options |= {"proxy_headers": False, "server_header": False, "timeout_graceful_shutdown": CLOSE_SECONDS}
+    uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a submitted form, each with its first value.
-
-    Raises:
-        HTTPException: the body is not UTF-8 or incomplete (400), or takes too long (408).
-    """
+    """Return the fields of a submitted form, each with its first value; HTTPException if it is not complete UTF-8."""
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            body = await request.body()
-        return {name: values[0] for name, values in parse_qs(body.decode(), errors="strict").items()}
-    except UnicodeDecodeError:
-        raise HTTPException(400, "This is not a vote: its encoding is not UTF-8.") from None
-    except ClientDisconnect:
-        raise HTTPException(400, "This is not a vote: its connection was closed early.") from None
-    except TimeoutError:
-        text = f"This is not a vote: it is incomplete after {BODY_SECONDS} seconds."
-        raise HTTPException(408, text, headers={"Connection": "close"}) from None
+        body = (await request.body()).decode()
+        return {name: values[0] for name, values in parse_qs(body, errors="strict").items()}
+    except (UnicodeDecodeError, ClientDisconnect):
+        raise HTTPException(400, "This is not a vote: it is incomplete or not UTF-8.") from None
 
 
 def _check_request(request: Request, token: str, host: str) -> tuple[str, int] | None:

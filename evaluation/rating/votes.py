@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -39,11 +38,6 @@ class Vote:
     choice: str | None
     left: str
     time: str  # ISO 8601, UTC
-
-    @property
-    def item(self) -> Item:
-        """Return the prompt_id of the pair and the name of the question."""
-        return self.prompt_id, self.question
 
 
 class Votes:
@@ -78,35 +72,34 @@ class Votes:
         """Return the items, (prompt_id, question), that a rater has answered or skipped."""
         return {(prompt_id, question) for name, prompt_id, question in self._votes if name == rater}
 
-    def add(self, *votes: Vote) -> None:
-        """Append votes to the file, either all or none, and flush the file to the disk.
+    def add(self, vote: Vote) -> None:
+        """Append a vote to the file, and flush the file to the disk.
 
         Raises:
-            ValueError: a rater has already voted on the same item.
+            ValueError: the rater has already voted on the same item.
             OSError: the file cannot be written, for example because the disk is full.
         """
-        keys = [(vote.rater, *vote.item) for vote in votes]
-        for index, key in enumerate(keys):
-            if key in self._votes or key in keys[:index]:
-                raise ValueError("{} has already voted on {}, {}".format(*key))
-        self._append([asdict(vote) for vote in votes])
-        self._votes.update(zip(keys, votes, strict=True))
+        key = (vote.rater, vote.prompt_id, vote.question)
+        if key in self._votes:
+            raise ValueError("{} has already voted on {}, {}".format(*key))
+        self._append(asdict(vote))
+        self._votes[key] = vote
 
     def undo(self, rater: str, time: str) -> bool:
         """Append a record that removes a rater's last vote; return False if the rater has no vote."""
         last = next((key for key in reversed(self._votes) if key[0] == rater), None)
         if last is None:
             return False
-        self._append([{"rater": rater, PROMPT_ID: last[1], "question": last[2], "undo": True, "time": time}])
+        self._append({"rater": rater, PROMPT_ID: last[1], "question": last[2], "undo": True, "time": time})
         del self._votes[last]
         return True
 
-    def _append(self, records: Iterable[dict]) -> None:
-        """Append records to the file and flush it to the disk; if writing fails, restore the file and raise OSError."""
-        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+    def _append(self, record: dict) -> None:
+        """Append a record to the file and flush it to the disk; if this fails, restore the file and raise OSError."""
+        line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
         size = os.fstat(self._file.fileno()).st_size
         try:
-            if self._file.write(lines) < len(lines):
+            if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError:
@@ -154,7 +147,7 @@ def _replay(path: Path) -> dict[tuple[str, str, str], Vote]:
                 vote = Vote(**record)
                 if vote.left not in SIDES or vote.choice not in (*SIDES, None):
                     raise ValueError(f"choice {vote.choice!r}, left {vote.left!r}")
-                votes[vote.rater, *vote.item] = vote
+                votes[vote.rater, vote.prompt_id, vote.question] = vote
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,9 +1,6 @@
 """`evenhand rate`: pairs of two runs, imported votes, and the summary."""
 
-import csv
-import errno
 import json
-import os
 
 import pytest
 
@@ -12,7 +9,6 @@ from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes import rate as command
-from evenhand.recipes.cli import main
 from evenhand.recipes.rate import rate
 from evenhand.recipes.report import report
 from evenhand.recipes.settings import RateSettings, ReportSettings
@@ -46,10 +42,6 @@ def test_pairs_are_sampled_and_the_link_is_printed(runs, capsys):
         "template": 0, "descriptor": 0, "offensive": None, "alike": 1,
     }  # fmt: skip
     assert "Rate at http://127.0.0.1:" in capsys.readouterr().out
-    with (folder / "pairs.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["prompt_id"] for row in rows] == pairs["prompt_id"].tolist()
-    assert {*rows[0]} == {"prompt_id", "prompt", "response_1", "response_2"}
 
 
 def test_a_second_start_keeps_pairs_token_and_votes(runs):
@@ -64,42 +56,18 @@ def test_a_second_start_keeps_pairs_token_and_votes(runs):
         rate(settings(runs, pairs=3))
 
 
-def test_imported_votes_are_summarised(runs, tmp_path):
+def test_votes_are_summarised(runs):
     rate(settings(runs, pairs=4))
     folder = runs["output_dir"]
-    pairs = read_table(folder / "pairs.parquet")
-    rows = ["rater,prompt_id,question,choice"]
-    for i, (pair, first) in enumerate(zip(pairs["prompt_id"], pairs["first"], strict=True)):
-        after_wins = i < 3  # in three of four pairs
-        rows.append(f"w,{pair},preference,{1 if after_wins == (first == 'after') else 2}")
-    (tmp_path / "votes.csv").write_text("\n".join(rows))
-    rate(settings(runs, import_votes=tmp_path / "votes.csv", summary=True, show=False))
-    scores = read_scores(folder / "summary" / "scores.json")
-    score = find_score(scores, "win_rate", question="preference")
+    with Votes(folder / "votes.jsonl") as votes:
+        for i, pair in enumerate(read_table(folder / "pairs.parquet")["prompt_id"]):
+            votes.add(Vote("w", pair, "preference", "after" if i < 3 else "before", "after", "now"))
+    rate(settings(runs, summary=True, show=False))
+    score = find_score(read_scores(folder / "summary" / "scores.json"), "win_rate", question="preference")
     assert (score.value, score.n, score.p_value) == (0.75, 4, 0.625)
     assert len(score.signature["votes"]) == 64
     assert "75\u00a0%" in (folder / "summary" / "report.html").read_text()
-    before = (folder / "votes.jsonl").read_bytes()
-    with pytest.raises(InputError, match="^import_votes: .* w "):
-        rate(settings(runs, import_votes=tmp_path / "votes.csv"))
-    assert (folder / "votes.jsonl").read_bytes() == before
     rate(settings(runs, pairs=4))  # the manifest of the pairs does not record summaries
-
-
-def test_a_full_disk_adds_no_vote_and_a_second_import_adds_all(runs, tmp_path, capsys, monkeypatch):
-    def fail(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    rate(settings(runs))
-    (tmp_path / "votes.csv").write_text("rater,prompt_id,question,choice\nw,p0,preference,1\nw,p1,preference,2")
-    command = ["rate", "--import_votes", str(tmp_path / "votes.csv"), "--output_dir", str(runs["output_dir"])]
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)
-        assert main(command) == 2
-    assert "votes.jsonl" in capsys.readouterr().err.splitlines()[-1]
-    assert (runs["output_dir"] / "votes.jsonl").read_bytes() == b""
-    assert main(command) == 0
-    assert len((runs["output_dir"] / "votes.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_report_is_rebuilt_from_the_votes(runs, capsys):

@@ -1,4 +1,4 @@
-"""Selection of pairs, their sides, and files of crowdsourcing platforms."""
+"""Selection of pairs, their sides, and files of questions."""
 
 import numpy as np
 import pandas as pd
@@ -6,10 +6,9 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.crowd import crowd_pairs, read_crowd_votes
 from evenhand.evaluation.rating.pairs import exclusion_reasons, left_side, other_side, read_pairs, sample_pairs
-from evenhand.evaluation.rating.questions import leave_out_file, load_leave_out, load_questions, questions_file
-from tests.evaluation.rating.rated_pairs import QUESTIONS, synthetic_pairs
+from evenhand.evaluation.rating.questions import rating_file, read_rating_file
+from tests.evaluation.rating.rated_pairs import synthetic_pairs
 
 NO_LISTS = {"template": [], "descriptor": []}
 
@@ -76,72 +75,31 @@ def test_pairs_of_runs(tmp_path):
 
 
 def test_shipped_files_name_values_of_the_taxonomy():
-    assert list(load_questions(questions_file("paper"))) == ["preference", "humanness", "interestingness"]
-    lists = load_leave_out(leave_out_file("paper"))
+    assert list(read_rating_file("questions", rating_file("questions", "paper"))) == [
+        "preference",
+        "humanness",
+        "interestingness",
+    ]
+    lists = read_rating_file("leave_out", rating_file("leave_out", "paper"))
     assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that 002 §C.2.1 names
     assert "I hate {plural_noun_phrase}." in lists["template"]
     assert all(len(set(values)) == len(values) for values in lists.values())
-    taxonomy, lists = load_taxonomy("paper"), load_leave_out(leave_out_file("paper"))
+    taxonomy = load_taxonomy("paper")
     assert set(lists["descriptor"]) <= {entry.text for entry in taxonomy.descriptors}
     assert set(lists["template"]) <= {entry.text for entry in taxonomy.templates}
 
 
 @pytest.mark.parametrize(
-    ("load", "text", "message"),
+    ("field", "text"),
     [
-        (load_questions, "preference: 3", "'preference': 3 is not a name and a question"),
-        (load_leave_out, "template: []", "has template; write two lists"),
-        (load_leave_out, "descriptors: []\ntemplate: []", "has descriptors, template; write two lists"),
-        (load_leave_out, "descriptor: ugly\ntemplate: []", "descriptor is 'ugly'; write a list"),
+        ("questions", "preference: 3"),
+        ("questions", "{}"),
+        ("questions", "preference: ' '"),
+        ("leave_out", "template: []"),
+        ("leave_out", "descriptor: ugly\ntemplate: []"),
     ],
 )
-def test_an_invalid_file_is_an_error(tmp_path, load, text, message):
+def test_an_invalid_file_is_an_error(tmp_path, field, text):
     (tmp_path / "file.yaml").write_text(text)
-    with pytest.raises(InputError, match=message):
-        load(tmp_path / "file.yaml")
-
-
-CROWD = "rater,prompt_id,question,choice\n"
-
-
-def test_votes_of_a_file_are_for_the_response_at_that_position(tmp_path):
-    pairs = sample_pairs(synthetic_pairs(6), 6, seed=0)
-    shown = crowd_pairs(pairs).set_index("prompt_id")
-    rows = [f" w1 ,{pair},preference,1\nw2,{pair},preference,2\nw3,{pair},preference,skip\n" for pair in shown.index]
-    (tmp_path / "votes.csv").write_text(CROWD + "".join(rows))
-    votes = read_crowd_votes(tmp_path / "votes.csv", pairs, QUESTIONS)
-    of_side = {"old": "before", "new": "after"}
-    for vote in votes:
-        column = {"w1": "response_1", "w2": "response_2"}.get(vote.rater)
-        assert vote.choice == (column and of_side[shown.loc[vote.prompt_id, column].split()[0]])
-        assert vote.left == of_side[shown.loc[vote.prompt_id, "response_1"].split()[0]]
-    assert len({vote.left for vote in votes}) == 2  # each model is first in some pair
-    assert not {"before", "after"} & set(crowd_pairs(pairs).columns)  # models are anonymous
-
-
-def test_a_spreadsheet_reads_no_formula_and_its_votes_are_read_back(tmp_path):
-    pairs = sample_pairs(synthetic_pairs(3), 3, seed=0)
-    pairs["prompt_id"], pairs["before"] = ["=1+1", "'=1+1", "-0.5"], "\x1b[31m\u202e@SUM(A1)"
-    shown = crowd_pairs(pairs)
-    assert shown["prompt_id"].tolist() == ["'=1+1", "''=1+1", "-0.5"]
-    assert not shown.map(lambda text: text[0] in "=+@" or not text.isprintable()).any(axis=None)
-    rows = shown["prompt_id"].map(lambda prompt_id: f"w,{prompt_id},preference,1\n")
-    (tmp_path / "votes.csv").write_text(CROWD + "".join(rows))
-    votes = read_crowd_votes(tmp_path / "votes.csv", pairs, QUESTIONS)
-    assert [vote.prompt_id for vote in votes] == pairs["prompt_id"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no rows; .* rater, prompt_id"),
-        ("rater,choice\nx,1\n", "rater, choice; it needs"),
-        (CROWD + "x,p0,preference,1\nx,p9,preference,1\n", "row 3: prompt_id is 'p9'; allowed: one of pairs.csv"),
-        (CROWD + "x,p0,preference,left\n", "row 2: choice is 'left'; allowed: 1, 2, skip"),
-        (CROWD + " ,p0,preference,1\n", "row 2: rater is empty"),
-    ],
-)
-def test_an_invalid_file_of_votes_is_an_error(tmp_path, text, message):
-    (tmp_path / "votes.csv").write_text(text)
-    with pytest.raises(InputError, match=f"import_votes: .*{message}"):
-        read_crowd_votes(tmp_path / "votes.csv", sample_pairs(synthetic_pairs(2), 2, 0), QUESTIONS)
+    with pytest.raises(InputError, match=f"^{field}: "):
+        read_rating_file(field, tmp_path / "file.yaml")
