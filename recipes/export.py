@@ -7,10 +7,12 @@ for the export as for a measurement, in the same precision. Only the model's fol
 import json
 import logging
 import shutil
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import httpx
+import huggingface_hub
+from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import adapter_config
@@ -31,9 +33,7 @@ from evenhand.recipes.settings import ExportSettings, MeasureSettings
 log = logging.getLogger("evenhand")
 
 MODEL, COMPARISON, CARD = "model", "compare", "README.md"
-GENERATION = "generation_config.json"
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-NOT_EXPORTED = (TUNING_FILE, CARD)  # files of an adapter's folder that only Evenhand reads, or that export writes
 # A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
 # newline after the last block, so the template itself still begins a line.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
@@ -81,18 +81,13 @@ def push(folder: Path, repository: str) -> None:
     Raises:
         InputError: the hub cannot be reached or rejects the upload.
     """
-    import httpx
-    from huggingface_hub import HfApi
-
     try:
-        api = HfApi()
+        api = huggingface_hub.HfApi()
         api.create_repo(repository, private=True, exist_ok=True)
         commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Exported by Evenhand")
     except (OSError, ValueError, httpx.HTTPError) as error:
-        raise InputError(
-            f"push_to_hub: {repository!r} cannot be uploaded to ({first_line(error)}); `hf auth login` with a token "
-            "that may write there, and run the same command again."
-        ) from None
+        hint = "log in by `hf auth login` with a token that may write there, and run the same command again"
+        raise InputError(f"push_to_hub: cannot upload to {repository!r} ({first_line(error)}); {hint}.") from None
     log.info("export: uploaded, %s", commit.commit_url)
 
 
@@ -107,9 +102,8 @@ def tagged_template(template: str, tag: str) -> str:
 
 def _comparison(settings: ExportSettings) -> Path | None:
     """Return the folder of the comparison for the card: `settings.comparison`, or the loop's for this tuning."""
-    sibling = settings.tuning.parent / COMPARISON
-    folder = settings.comparison or (sibling if (sibling / MANIFEST).exists() else None)
-    if folder is None:
+    folder = settings.comparison or settings.tuning.parent / COMPARISON
+    if settings.comparison is None and not (folder / MANIFEST).exists():
         return None
     tuning = read_run(folder, "compare", "comparison")[0]["tuning"]
     if tuning is not None and Path(tuning).resolve() == settings.tuning.resolve():
@@ -137,16 +131,12 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
-        raise InputError(
-            f"merge: {settings.tuning} was tuned on a base of {model.quantization}, into which an adapter cannot be "
-            "merged unchanged; use --merge false."
-        )
-    if not settings.merge and not is_adapter(adapter):
-        raise InputError(f"merge: {settings.tuning} tuned all weights, so there is no adapter; use --merge true.")
-    if not settings.merge and is_gguf(base := adapter_base(adapter)[0]):
-        raise InputError(f"merge: the base of {adapter} is {base}, which PEFT does not load; use --merge true.")
-    if not settings.merge and is_adapter(Path(base)):
-        raise InputError(f"merge: the base of {adapter} is an adapter itself; use --merge true.")
+        text = f"{settings.tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
+        raise InputError(f"merge: {text}; use --merge false.")
+    base = adapter_base(adapter)[0] if is_adapter(adapter) else None
+    if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
+        text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
+        raise InputError(f"merge: {text}; use --merge true.")
 
 
 def _write(
@@ -155,57 +145,33 @@ def _write(
     """Write the tuned model's weights and tokenizer into `folder`; return the model's facts for the card."""
     adapter = settings.tuning / ADAPTER_FOLDER
     tuned = load_dialogue_model(ModelSettings(**{**vars(model), "name": str(adapter), "revision": None}))
-    name, revision = _origin(adapter)
+    name, revision = str(adapter), None
+    while is_adapter(Path(name)):  # an adapter's base may be an adapter itself
+        name, revision = adapter_base(Path(name))
     if settings.merge:
         tuned.model.save_pretrained(folder)
-        _write_generation_config(folder, _generation_config(name, revision), decoding_settings)
+        try:
+            base = GenerationConfig.from_pretrained(name, revision=revision)
+        except (OSError, ValueError):  # a GGUF file has none
+            base = tuned.model.generation_config
+        # The base's other fields are left out, because Evenhand generates without them.
+        tokens = {field: ids for field in SPECIAL_TOKENS if (ids := getattr(base, field, None)) is not None}
+        chosen = decoding(decoding_settings.preset, **decoding_settings.arguments)
+        write_json(folder / "generation_config.json", tokens | chosen)
     else:
-        shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(*NOT_EXPORTED), dirs_exist_ok=True)
+        shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE, CARD), dirs_exist_ok=True)
         if model.adapter_strength is not None:
             adapter_config(adapter, model.adapter_strength).save_pretrained(folder)
         if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
-    template = tuned.tokenizer.chat_template
-    if template and tuned.control_tag:
-        tuned.tokenizer.chat_template = _tagged_templates(template, tuned.control_tag)
+    template, tag = tuned.tokenizer.chat_template, tuned.control_tag
+    if template and tag:  # one template, or templates by name
+        tuned.tokenizer.chat_template = (
+            tagged_template(template, tag)
+            if isinstance(template, str)
+            else {kind: tagged_template(text, tag) for kind, text in template.items()}
+        )
     tuned.tokenizer.save_pretrained(folder)
-    if tuned.control_tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
-        write_json(folder / TUNING_FILE, {"control_tag": tuned.control_tag})
+    if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
+        write_json(folder / TUNING_FILE, {"control_tag": tag})
     return Exported(tuned.kind, bool(template), name, is_merged=settings.merge, strength=model.adapter_strength)
-
-
-def _tagged_templates(template: Any, tag: str) -> Any:
-    """Return a tokenizer's chat template, or each of its named templates, with the control tag."""
-    if isinstance(template, str):
-        return tagged_template(template, tag)
-    return {name: tagged_template(text, tag) for name, text in template.items()}
-
-
-def _origin(folder: Path) -> tuple[str, str | None]:
-    """Return the name and revision of an adapter's base model, also if the adapter's base is an adapter itself."""
-    name, revision = str(folder), None
-    while is_adapter(Path(name)):
-        name, revision = adapter_base(Path(name))
-    return name, revision
-
-
-def _generation_config(name: str, revision: str | None) -> Path | None:
-    """Return the path of a model's generation_config.json, downloaded if needed; None if the model has no such file."""
-    from huggingface_hub import hf_hub_download
-
-    if Path(name).is_dir():
-        return path if (path := Path(name) / GENERATION).exists() else None
-    with suppress(OSError, ValueError):
-        return Path(hf_hub_download(name, GENERATION, revision=revision))
-    return None
-
-
-def _write_generation_config(folder: Path, base_config: Path | None, settings: DecodingSettings) -> None:
-    """Write a generation_config.json with the decoding of the measurement and the special tokens of the base's file.
-
-    The other fields of the base's file are left out, because Evenhand generates without them.
-    """
-    source = base_config or folder / GENERATION
-    fields = json.loads(source.read_text(encoding="utf-8")) if source.exists() else {}
-    tokens = {name: value for name, value in fields.items() if name in SPECIAL_TOKENS}
-    write_json(folder / GENERATION, {**tokens, **decoding(settings.preset, **settings.arguments)})

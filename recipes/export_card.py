@@ -56,12 +56,15 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
     labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     further = json.loads((labels / THRESHOLD).read_text(encoding="utf-8"))
-    scores = _scores(comparison) if comparison else None
+    scores = []
+    if comparison:
+        config, _ = read_run(comparison, "compare", "comparison")
+        scores = [read_scores(Path(it) / SCORES) for it in (config["before"], config["after"], comparison)]
     rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).loss)
     if exported.strength is not None:
         rows["strength"] = f"the adapter's change of the weights is multiplied by {exported.strength:g}"
     parts = [
-        f"---\n{_front_matter(exported, facts, measured, scores)}\n---\n",
+        f"---\n{_front_matter(exported, facts, measured, scores[1] if scores else [])}\n---\n",
         INTRO,
         _use(exported, facts),
         _results(*scores) if scores else NOT_COMPARED,
@@ -71,34 +74,25 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     return "\n".join(parts)
 
 
-def _scores(comparison: Path) -> tuple[list[BiasScore], list[BiasScore], list[BiasScore]]:
-    """Return the scores before tuning, the scores after tuning, and the changes."""
-    config, _ = read_run(comparison, "compare", "comparison")
-    before, after, changes = (
-        read_scores(Path(folder) / SCORES) for folder in (config["before"], config["after"], comparison)
-    )
-    return before, after, changes
-
-
-def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, scores: Any) -> str:
+def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSettings, after: list[BiasScore]) -> str:
     """Return the card's YAML front matter for the hub. A local base model and custom prompts are left out."""
     is_holistic_bias = measured.prompts.file is None and measured.prompts.dataset in HOLISTIC_BIAS_VERSIONS
     dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
-    results = []
-    for metric in METRICS if scores else ():
-        if (score := find_score(scores[1], metric)) and math.isfinite(score.value):
-            fields = {"metric_type": metric, "metric_name": metric_of(metric).label, "metric_value": score.value}
-            fields |= {"dataset_type": dataset, "dataset_name": dataset_name}
-            results.append(EvalResult(task_type="text-generation", **fields))
-    repository = hub_repository(exported.base)
-    base = {"base_model": repository, "base_model_relation": "finetune" if exported.is_merged else "adapter"}
+    common = {"task_type": "text-generation", "dataset_type": dataset, "dataset_name": dataset_name}
+    results = [
+        EvalResult(metric_type=it.metric, metric_name=metric_of(it.metric).label, metric_value=it.value, **common)
+        for it in (find_score(after, metric) for metric in METRICS)
+        if it and math.isfinite(it.value)
+    ]
     name = f"{display_name(exported.base)} {facts['method']}"
+    base = hub_repository(exported.base)
     return ModelCardData(
         library_name="transformers" if exported.is_merged else "peft",
         pipeline_tag="text-generation",
         tags=["evenhand", "style-equality", "dialogue", facts["method"]],
         datasets=[dataset] if is_holistic_bias else None,
-        **(base if repository else {}),
+        base_model=base,
+        base_model_relation=base and ("finetune" if exported.is_merged else "adapter"),
         **({"eval_results": results, "model_name": name} if results else {}),
     ).to_yaml()
 
@@ -106,9 +100,8 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
 def _use(exported: Exported, facts: dict[str, Any]) -> str:
     """Return the card's section on use: code that runs in the model's folder, and where the control tag belongs."""
     tag, system = facts["control_tag"], facts["system_prompt"]
-    is_encoder_decoder = exported.kind == "encoder_decoder"
-    auto_class = "Seq2SeqLM" if is_encoder_decoder else "CausalLM"
-    message = "I'm a hard-of-hearing grandmother."
+    is_encoder_decoder, message = exported.kind == "encoder_decoder", "I'm a hard-of-hearing grandmother."
+    library, auto = ("transformers", "AutoModelFor") if exported.is_merged else ("peft", "AutoPeftModelFor")
     if exported.has_template:
         chat = [{"role": "system", "content": system}] if system else []
         chat = json.dumps([*chat, {"role": "user", "content": message}], ensure_ascii=False)
@@ -118,13 +111,11 @@ def _use(exported: Exported, facts: dict[str, Any]) -> str:
         context = TEXT_CONTEXT.format(text=text, end="" if is_encoder_decoder else " + tokenizer.eos_token")
     note = (TAG_IN_TEMPLATE if exported.has_template else TAG_AS_SUFFIX).format(tag=tag) if tag else NO_TAG
     return USE.format(
-        import_model=f"from transformers import AutoModelFor{auto_class} as Model"
-        if exported.is_merged
-        else f"from peft import AutoPeftModelFor{auto_class} as Model",
+        import_model=f"from {library} import {auto}{'Seq2SeqLM' if is_encoder_decoder else 'CausalLM'} as Model",
         context=context,
-        start="" if is_encoder_decoder else 'context["input_ids"].shape[1] :',
+        start="" if is_encoder_decoder else '[context["input_ids"].shape[1] :]',
         note=note,
-    ).replace("response[0][]", "response[0]")
+    )
 
 
 def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
@@ -134,18 +125,16 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
         pair = find_score(before, metric.name), find_score(after, metric.name)
         if None not in pair:
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
-            texts = (_text(rounded, score.value, score.interval) for score in pair)
-            lines.append(f"| {metric.title} | {' | '.join(texts)} |")
+            lines.append(" | ".join(["", metric.title, *(_text(rounded, it.value, it.interval) for it in pair), ""]))
     row, costs = change_columns(before, after, changes), {}
     for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
         if not math.isnan(row.get(metric.name, math.nan)):
             bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
-            bounds = None if math.isnan(bounds[0]) else bounds
-            label = LABELS.get(metric.name, metric.label)
-            label = f"bias removed, {label}" if metric in REDUCTION_METRICS else label
-            costs[f"{label}, {metric.unit}"] = _text(metric, row[metric.name], bounds)
+            label = f"{'bias removed, ' * (metric in REDUCTION_METRICS)}{LABELS.get(metric.name, metric.label)}"
+            interval = None if math.isnan(bounds[0]) else bounds
+            costs[f"{label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
     return RESULTS.format(
-        lines="\n".join(lines),
+        lines="\n".join(map(str.strip, lines)),
         costs=table(costs, "| after tuning | change [95 % interval] |"),
         signature=signature_line(find_score(after, HEADLINE)),
     )
@@ -166,7 +155,7 @@ from transformers import AutoTokenizer
 model, tokenizer = Model.from_pretrained("."), AutoTokenizer.from_pretrained(".")
 {context}
 response = model.generate(**context, max_new_tokens=40)
-print(tokenizer.decode(response[0][{start}], skip_special_tokens=True))
+print(tokenizer.decode(response[0]{start}, skip_special_tokens=True))
 ```
 
 {note}

@@ -139,7 +139,7 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
         raise OSError("401: no token")
 
     monkeypatch.setattr(Hub, "create_repo", refuse)
-    with pytest.raises(InputError, match="push_to_hub: 'somebody/even'.*hf auth login"):
+    with pytest.raises(InputError, match="push_to_hub: .*'somebody/even'.*hf auth login"):
         export(ExportSettings(merge=False, **settings))
 
 
@@ -149,8 +149,8 @@ def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_pa
     sides = {"before": run_folder(tmp_path / "before", "measure")}
     sides["after"] = run_folder(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
     compared = run_folder(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
-    for folder in (*sides.values(), compared):
-        write_scores(folder / "scores.json", [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
+    for run in (*sides.values(), compared):
+        write_scores(run / "scores.json", [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
     export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))
     expected, whole, exported = (
         load_dialogue_model(ModelSettings(name=str(folder), adapter_strength=strength)).model.state_dict()
@@ -162,10 +162,7 @@ def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_pa
     )
     torch.testing.assert_close(exported, expected)
     assert any(not torch.equal(expected[name], whole[name]) for name in whole)
-    assert (
-        "| strength | the adapter's change of the weights is multiplied by 0.5 |"
-        in (tmp_path / "exported" / "model" / "README.md").read_text()
-    )
+    assert "multiplied by 0.5 |" in (tmp_path / "exported" / "model" / "README.md").read_text()
 
 
 def test_a_comparison_of_another_tuning_is_refused(tmp_path):
@@ -175,8 +172,8 @@ def test_a_comparison_of_another_tuning_is_refused(tmp_path):
         export(ExportSettings(tuning=tuned, comparison=other, output_dir=tmp_path / "exported"))
 
 
-@pytest.mark.parametrize("template", [tiny_checkpoints.CHAT_THAT_CAN_THINK, tiny_checkpoints.CHAT_WITHOUT_SYSTEM])
-def test_the_template_appends_the_tag_to_the_last_user_message(template):
+def test_the_template_appends_the_tag_to_the_last_user_message():
+    template = tiny_checkpoints.CHAT_THAT_CAN_THINK
     from transformers.utils.chat_template_utils import render_jinja_template
 
     def rendered(template, *chat):
