@@ -8,7 +8,7 @@ import pytest
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import checked
-from evenhand.mitigation.methods import prompt
+from evenhand.mitigation.methods import load_method
 from evenhand.recipes import loop as module
 from evenhand.recipes.ablate import ablate
 from evenhand.recipes.loop import hashed_folders, loop, plan_method, run_plans
@@ -81,7 +81,10 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
     planned = plan(settings(tmp_path, measure={"metrics": metrics}), "prompt", tmp_path)
     assert names(planned.stages, tmp_path) == ["before", "prompt/after", "prompt/compare"]
     before, after, compare = planned.stages
-    assert (before.settings.model.system_prompt, after.settings.model.system_prompt) == (None, prompt.instruction)
+    assert (before.settings.model.system_prompt, after.settings.model.system_prompt) == (
+        None,
+        load_method("prompt").instruction,
+    )
     assert (before.settings.metrics, after.settings.metrics) == (metrics, ["generation_bias"])
     assert after.settings.model.name == before.settings.model.name
     assert (compare.settings.labels, compare.settings.tuning) == (None, None)

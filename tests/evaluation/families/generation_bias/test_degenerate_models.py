@@ -94,7 +94,7 @@ def config():
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory, config):
-    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config, **SETTINGS)
+    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config)
 
 
 @pytest.fixture(scope="module")
