@@ -32,9 +32,9 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import start_logging
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import TEXT
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tracking import Tracker
 
 FEW = 256  # number of sentences scored in emulated bfloat16 if the processor has none
 
@@ -135,7 +135,7 @@ def main() -> None:
     if given.full:
         start = time.process_time()
         compute, rows = partial(node_log_probabilities, model, whole), np.arange(len(whole.child))
-        table = Run(given.full, "", Tracker()).rows("beginnings", ["log_p"], compute, rows, unit="tokens")
+        table = Store(given.full, "", Tracker()).rows("beginnings", ["log_p"], compute, rows, unit="tokens")
         total = sum_sequences(whole, table["log_p"].to_numpy(), encoded.begin)
         print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
     print(f"peak memory {peak_memory():.2f} GiB")

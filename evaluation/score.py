@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.loop import Plan, hashed_folders, plan_method, run_plans

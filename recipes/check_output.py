@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.markdown import escaped
-from evenhand.evaluation.runs.files import write_text
 
 HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2

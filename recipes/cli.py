@@ -19,11 +19,11 @@ from typing import Any, Literal, NoReturn
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
+from evenhand.evaluation.manifest import with_resolved_paths
 from evenhand.evaluation.progress import start_logging
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.runs.run_paths import with_resolved_paths
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.configs import config_file

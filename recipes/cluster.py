@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.lock import RunLocked
+from evenhand.evaluation.store import RunLocked
 from evenhand.recipes.settings import Launching
 from evenhand.recipes.stages import Stage, set_up_process
 

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs import processes
 
 PARALLEL = ("measure", "tune", "loop", "ablate")
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes

@@ -16,13 +16,12 @@ from evenhand.evaluation.families.generation_bias.styled_responses import (
     has_same_prompts,
     read_styled_responses,
 )
+from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.runs.manifest import read_run, run_sha256
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import find_score
+from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
@@ -97,7 +96,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
     return inputs
 
 
-def _differences(run: Run, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
+def _differences(run: Store, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
         if has_same_prompts(*rows):  # the comparison below rejects different prompts

@@ -15,16 +15,15 @@ import huggingface_hub
 from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import check_links_inside, write_json, write_text
+from evenhand.evaluation.manifest import MANIFEST, read_run, run_sha256
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
-from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
-from evenhand.evaluation.runs.manifest import read_run, run_sha256
-from evenhand.evaluation.runs.run_paths import MANIFEST
-from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.store import stage
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
 from evenhand.recipes.finished_runs import check_trust, read_settings

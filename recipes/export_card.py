@@ -8,12 +8,12 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.model_paths import hub_repository
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import decimals_for
-from evenhand.evaluation.runs.manifest import read_run
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts_table
 from evenhand.mitigation.training.trainers import load_trainer

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.manifest import read_run, run_sha256
+from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes.settings import MeasureSettings, TuneSettings

@@ -10,17 +10,17 @@ import numpy as np
 from evenhand.evaluation.data.labelled_texts import read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.signature import classifier_signature
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.judge_settings import AgreementSettings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.train_classifier import prediction_table, print_scores

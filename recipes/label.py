@@ -11,13 +11,12 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import rejects_tuning, unknown_name
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
-from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.manifest import run_sha256
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.files import write_json
+from evenhand.evaluation.manifest import run_sha256
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
+from evenhand.evaluation.store import Store, stage
+from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
 from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
 from evenhand.mitigation.labelling.projection import bias_values
@@ -87,7 +86,7 @@ def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> lis
     return [clusters[name] for name in names]
 
 
-def _target_weights(run: Run, responses: StyledResponses) -> np.ndarray:
+def _target_weights(run: Store, responses: StyledResponses) -> np.ndarray:
     """Write each descriptor's target and exponents λ; record and log a summary; return the weights of the responses.
 
     The summary in the manifest, `target`: effective_share, (Σw)² / (n Σw²); fgb_pooled_corrected and

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs import processes
 from evenhand.recipes.cluster import run_on_ray
 from evenhand.recipes.settings import Launching
 from evenhand.recipes.stages import Stage, set_up_process

@@ -13,6 +13,7 @@ from typing import Any
 
 from peft import LoraConfig
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts
 from evenhand.evaluation.families.generation_bias.settings import (
@@ -23,15 +24,14 @@ from evenhand.evaluation.families.generation_bias.settings import (
     classifiers,
     samples,
 )
+from evenhand.evaluation.files import check_links_inside
+from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import check_links_inside
-from evenhand.evaluation.runs.lock import TRACKERS
-from evenhand.evaluation.runs.run_paths import MANIFEST
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
+from evenhand.evaluation.store import TRACKERS
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
 from evenhand.recipes.finished_runs import models_with_code

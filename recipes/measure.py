@@ -6,15 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation import families
+from evenhand.evaluation import families, processes
 from evenhand.evaluation.families import FamilyRun, ReportContext
+from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.run_paths import MANIFEST
-from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BiasScore, display_name, write_scores
+from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.training.page import tuned_on_warnings
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
@@ -66,7 +64,7 @@ def _check_decoding(settings: MeasureSettings) -> None:
         resolve_device(settings.model.device)
 
 
-def _finish(settings: MeasureSettings, run: Run | None, scores: Sequence[BiasScore]) -> None:
+def _finish(settings: MeasureSettings, run: Store | None, scores: Sequence[BiasScore]) -> None:
     """Write the scores and reports of a run, and print the reports; `run` is None if the run is finished already."""
     files = write_results(run, settings, scores, pages, show_responses)
     if run is not None:
@@ -76,7 +74,7 @@ def _finish(settings: MeasureSettings, run: Run | None, scores: Sequence[BiasSco
 
 
 def write_results(
-    run: Run | None,
+    run: Store | None,
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
     pages: Callable[[Any], dict[str, Page]],

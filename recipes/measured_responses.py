@@ -17,10 +17,10 @@ from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, 
 from evenhand.evaluation.families.generation_bias.page import EFFECTS
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_verdict
 from evenhand.evaluation.families.generation_bias.styled_responses import BUCKET
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
-from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

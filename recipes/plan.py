@@ -10,7 +10,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.paired_scores import missing_interval_reason
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
 from evenhand.evaluation.statistics.resolution import Design
@@ -25,6 +24,7 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
 

@@ -11,6 +11,8 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
+from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.rating.metric import rating_scores
 from evenhand.evaluation.rating.page import page
 from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, exclusion_reasons, read_pairs, sample_pairs
@@ -19,15 +21,10 @@ from evenhand.evaluation.rating.server import Rating, listen, load_token, rating
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import check_links_inside, json_sha256, sha256_of
-from evenhand.evaluation.runs.lock import TRACKERS, run_lock
-from evenhand.evaluation.runs.manifest import read_run, run_sha256
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import read_table, write_table
-from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
+from evenhand.evaluation.store import TRACKERS, Store, run_lock, stage
+from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
@@ -76,7 +73,7 @@ def _sample_pairs(settings: RateSettings) -> None:
         run.facts["signature"] = _signature(settings, run, questions)
 
 
-def _signature(settings: RateSettings, run: Run, questions: dict[str, str]) -> dict[str, Any]:
+def _signature(settings: RateSettings, run: Store, questions: dict[str, str]) -> dict[str, Any]:
     """Return the signature of the rating scores: models, prompts, decoding, questions and inputs."""
     before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
     shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}

@@ -9,9 +9,9 @@ from evenhand.evaluation.families.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
 )
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
-from evenhand.evaluation.runs.files import write_text
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.labelling.mean_bias_values import BiasDirections

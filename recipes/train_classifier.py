@@ -37,16 +37,16 @@ from transformers import (
 
 from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_texts
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of, write_text
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import sha256_of, write_text
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import AUTO, ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.training.adapter import atomic_write_folder
 from evenhand.mitigation.training.fit import last_checkpoint
 from evenhand.mitigation.training.trainers.sft import LengthGroupedSampler

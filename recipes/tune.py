@@ -10,20 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import (
     AXIS,
     CUT,
@@ -36,6 +34,8 @@ from evenhand.evaluation.score import (
     TEXT,
     WEIGHT,
 )
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback

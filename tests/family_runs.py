@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.families import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import write_scores
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tracking import Tracker
 
 
 def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:
@@ -15,13 +15,13 @@ def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: A
     module = settings_of(name)
     if settings or config.settings is None:
         config = replace(config, settings=module.Settings(**settings))
-    run = Run(folder, "a fingerprint", Tracker(), module.inputs(config))
+    run = Store(folder, "a fingerprint", Tracker(), module.inputs(config))
     write_scores(folder / "scores.json", measure_of(name).measure(run, config))
     return FamilyRun(folder, config)
 
 
 def compare_family(folder: Path, name: str, before: FamilyRun, after: FamilyRun) -> FamilyRun:
     """Compare two runs of a family into the folder and return the comparison."""
-    changes = comparison_of(name).differences(Run(folder, "a fingerprint", Tracker()), before, after, None)
+    changes = comparison_of(name).differences(Store(folder, "a fingerprint", Tracker()), before, after, None)
     write_scores(folder / "scores.json", changes)
     return FamilyRun(folder)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metric import generation_bias
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, style_table
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.settings import MeasureSettings
 from tests.testbed_settings import MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings

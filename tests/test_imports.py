@@ -64,7 +64,7 @@ def packages(names: set[str]) -> set[str]:
     ],
 )
 def test_every_way_to_import_is_seen(source, expected):
-    assert packages(imported(source, "evenhand.evaluation.runs.stage")) == expected
+    assert packages(imported(source, "evenhand.evaluation.store")) == expected
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)

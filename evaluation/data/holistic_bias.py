@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
-from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.files import read_yaml
 
 PHRASES = Path(__file__).resolve().parent / "files" / "phrases"
 OTHER_DESCRIPTORS = "all others"  # name in reports for descriptors whose axis is in no group

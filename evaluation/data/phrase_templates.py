@@ -12,7 +12,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate_prompts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.score import TEMPLATE, TEXT
 
 SHIPPED = Path(__file__).resolve().parent / "files" / "phrase_templates.yaml"

@@ -15,7 +15,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_references,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.files import sha256_of
 
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.data.prompt_files import (
 from evenhand.evaluation.data.prompts import cumcount, require_columns
 from evenhand.evaluation.data.response_logs import log_reader
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import atomic_write
+from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 
 UNSPECIFIED = "(unspecified)"  # the default template and axis

@@ -103,7 +103,7 @@ class FamilyRun:
 
     def table(self, name: str) -> "pd.DataFrame":
         """Return the table in the file `name`.parquet."""
-        from evenhand.evaluation.runs.tables import read_table
+        from evenhand.evaluation.tables import read_table
 
         return read_table(self.folder / f"{name}.parquet")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.files import read_yaml
 
 if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
     from evenhand.evaluation.models.loading import DialogueModel

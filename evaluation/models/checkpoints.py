@@ -31,6 +31,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 from transformers.utils.logging import disable_progress_bar
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path
 from evenhand.evaluation.models.revisions import (
@@ -40,7 +41,6 @@ from evenhand.evaluation.models.revisions import (
     local_folder,
     model_revision,
 )
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.models.classifier_labels import classifier_labels
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.files import json_sha256, read_yaml
 from evenhand.evaluation.settings import CheckpointSettings
 
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"

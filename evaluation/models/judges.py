@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.classifier_labels import labels_sha256
 from evenhand.evaluation.models.judge_files import OPTIONS, classifier_revision, judge_path, read_judge
 from evenhand.evaluation.models.server import (
@@ -33,7 +34,6 @@ from evenhand.evaluation.models.server import (
     parse_response,
     request_once,
 )
-from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import StyleClassifierSettings
 
 log = logging.getLogger("evenhand")

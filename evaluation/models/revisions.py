@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path, looks_like_path
-from evenhand.evaluation.runs.files import sha256_of
 
 ADAPTER_CONFIG, MODULES_FILE = "adapter_config.json", "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run

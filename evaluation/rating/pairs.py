@@ -9,8 +9,8 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.tables import read_table
 
 BEFORE, AFTER = SIDES = "before", "after"
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities

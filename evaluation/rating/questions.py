@@ -7,7 +7,7 @@ from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import read_yaml
+from evenhand.evaluation.files import read_yaml
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, strip_whitespace=False, pattern=r"\S")]

@@ -28,11 +28,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Item, Vote, Votes, rater_name
 from evenhand.evaluation.report.html import style_sheet
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.runs.files import atomic_write
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link

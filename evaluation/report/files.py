@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.report.side_by_side import summary_page
 from evenhand.evaluation.report.terminal import print_page
-from evenhand.evaluation.runs.files import write_text
 
 REPORT = "report"
 

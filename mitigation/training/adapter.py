@@ -22,12 +22,12 @@ from peft.tuners.lora import LoraLayer
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
+from evenhand.evaluation import processes
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.model_paths import hub_repository, is_local_path
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_json
 from evenhand.mitigation.training.callbacks import suppress_warnings
 from evenhand.mitigation.training.settings import TuningSettings
 

@@ -17,9 +17,9 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
 from transformers.pytorch_utils import Conv1D
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.revisions import first_line
-from evenhand.evaluation.runs import processes
 from evenhand.mitigation.training.callbacks import suppress_warnings
 from evenhand.mitigation.training.settings import TuningSettings
 from evenhand.mitigation.training.trainers import TrainingMethod

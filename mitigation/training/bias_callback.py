@@ -19,12 +19,12 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import likelih
 from evenhand.evaluation.families.generation_bias.effects.table import SHOWN, effects
 from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.decoding import decoding as decoding_arguments
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.runs.files import atomic_write
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -13,8 +13,8 @@ import torch
 from huggingface_hub import constants
 from transformers import Trainer, TrainerCallback, TrainerState
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs import processes
 
 log = logging.getLogger("evenhand")
 

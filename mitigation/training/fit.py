@@ -21,11 +21,11 @@ from transformers import (
     TrainingArguments,
 )
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_json
 from evenhand.mitigation.training.adapter import prepare_network, share_weights
 from evenhand.mitigation.training.arguments import steps_per_epoch
 from evenhand.mitigation.training.callbacks import (

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import matplotlib.figure
 
+from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.report.tables import Cell, Row, Table
-from evenhand.evaluation.runs.manifest import read_run
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import PROMPT_ID, BiasScore
+from evenhand.evaluation.tables import read_table
 
 text = Sentences(__file__)
 

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerState
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_text
 from evenhand.mitigation.training.adapter import (
     atomic_write_folder,
     copy_weights,

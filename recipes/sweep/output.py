@@ -16,13 +16,13 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, sanitize, score_text
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.runs.files import write_json, write_text
-from evenhand.evaluation.runs.tables import read_table, write_table
-from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.evaluation.score import BiasScore, find_score, read_scores
+from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings

@@ -13,8 +13,8 @@ from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import percent, sanitize, span, tick_number
 from evenhand.evaluation.report.page import Figure, Page, Section
 from evenhand.evaluation.report.tables import Cell, Row, Table
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import display_name
+from evenhand.evaluation.tables import read_table
 from evenhand.recipes.sweep import plots
 from evenhand.recipes.sweep.criteria import Criteria, best_setting, evaluate_settings
 from evenhand.recipes.sweep.setting_effects import setting_effects

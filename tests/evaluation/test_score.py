@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.runs.files import atomic_write, write_json, write_text
+from evenhand.evaluation.files import atomic_write, write_json, write_text
 from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line, write_scores
 
 DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})

@@ -8,8 +8,8 @@ import yaml
 
 from evenhand.evaluation import families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
+from evenhand.evaluation.store import stage
 from evenhand.recipes import cli
 from evenhand.recipes.cli import main, parse, read_settings
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings

@@ -15,12 +15,12 @@ import yaml
 from peft import LoraConfig, get_peft_model
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.manifest import FORMAT, write_manifest
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.runs.files import json_sha256
-from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import export, tagged_template

@@ -13,7 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.score import find_score, read_scores
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 from tests.testbed_settings import CLASSIFIERS

@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.votes import Vote, Votes
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.tables import read_table
 from evenhand.recipes import rate as command
 from evenhand.recipes.rate import rate
 from evenhand.recipes.report import report

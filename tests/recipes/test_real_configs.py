@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.measure import measure

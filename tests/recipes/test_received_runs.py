@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import json_sha256
-from evenhand.evaluation.runs.manifest import write_manifest
-from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.manifest import write_manifest
+from evenhand.evaluation.store import stage
 from evenhand.recipes.cli import main
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import LabelSettings, LoopSettings

@@ -10,11 +10,11 @@ from evenhand.evaluation.families.generation_bias.collect import loaded_model
 from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.collect.served import served_responses
 from evenhand.evaluation.models import server
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tables import read_table
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
+from evenhand.evaluation.tracking import Tracker
 from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
@@ -69,7 +69,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
 def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "MAX_RETRIES", 0)
     asked = tmp_path / "asked"
-    run = Run(tmp_path / "run", "a fingerprint", Tracker())
+    run = Store(tmp_path / "run", "a fingerprint", Tracker())
 
     def respond(url):
         settings = config(run.folder, url, concurrency=4)

@@ -17,11 +17,11 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import BertConfig, BertForSequenceClassification, BertModel, TrainerCallback
 
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
-from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.tables import read_table
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import SAVED, train_classifier, word_tokenizer
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.manifest import FORMAT, write_manifest
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.runs.files import json_sha256
-from evenhand.evaluation.runs.manifest import FORMAT, write_manifest
 from evenhand.mitigation.training.page import tuned_on_warnings
 
 

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import write_json, write_text
+from evenhand.evaluation.files import write_json, write_text
 from evenhand.recipes.testbed import (
     DIALOGUE_MODEL,
     LANGUAGE_MODEL,

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.references import load_references
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.embedding_bias.metric import add_cosines, embedding_scores, pair_with_references
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.store import Store
 
 TRUNCATED = "truncated"  # column: whether one of the two texts was too long for the encoder
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the cosines of English sentences with each of their references to the run's folder; return the scores."""
     table = run.table("cosines", lambda: _cosines(run, config), on_all_ranks=True)
     run.facts["references"] = len(table)
@@ -27,7 +27,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     return processes.on_rank_zero(lambda: embedding_scores(table, signature=signature))
 
 
-def _signature(run: Run, config: MeasureConfig, n_truncated: int) -> dict[str, Any]:
+def _signature(run: Store, config: MeasureConfig, n_truncated: int) -> dict[str, Any]:
     settings = config.settings
     return {
         "model": model_signature(config.model, run.inputs) | {"texts_truncated": n_truncated},
@@ -37,7 +37,7 @@ def _signature(run: Run, config: MeasureConfig, n_truncated: int) -> dict[str, A
     }
 
 
-def _cosines(run: Run, config: MeasureConfig) -> pd.DataFrame:
+def _cosines(run: Store, config: MeasureConfig) -> pd.DataFrame:
     """Return the result of `add_cosines` for the references, and in each row whether one of its texts was truncated."""
     settings = config.settings
     pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))

@@ -44,15 +44,15 @@ from evenhand.evaluation.families.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
 
 HEADLINE = "fgb_pooled_corrected"
 
 
-def differences(run: Run, before: FamilyRun, after: FamilyRun, config: ComparisonSettings | None) -> list[BiasScore]:
+def differences(run: Store, before: FamilyRun, after: FamilyRun, config: ComparisonSettings | None) -> list[BiasScore]:
     """Return the paired differences and reductions between two runs, and write the tables of changes.
 
     If the run's folder has `bias_values.parquet` (descriptor, axis, before: mean bias value b), phrases are counted in
@@ -88,7 +88,7 @@ def differences(run: Run, before: FamilyRun, after: FamilyRun, config: Compariso
 
 
 def _likelihood_changes(
-    run: Run, before: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
+    run: Store, before: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return relevance and perplexity of both runs' responses under the model of the run `before`, and their changes.
 
@@ -141,7 +141,7 @@ def _likelihood_changes(
     ]
 
 
-def _bias_values(run: Run) -> pd.DataFrame | None:
+def _bias_values(run: Store) -> pd.DataFrame | None:
     path = run.folder / "bias_values.parquet"
     return read_table(path) if path.exists() else None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.classification import (
@@ -51,9 +52,8 @@ from evenhand.evaluation.families.generation_bias.styled_responses import (
     read_styled_responses,
 )
 from evenhand.evaluation.families.offensiveness.metric import offensive_share
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -63,7 +63,7 @@ EFFECTS = "effects"
 MAX_SAMPLES_TRACKED = 200
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the tables of prompts, responses and style vectors, and return the scores."""
     checkpoints = classifiers(config)
     if not config.responses:
@@ -82,7 +82,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
 
 
 def _scores(
-    run: Run, config: MeasureConfig, measured: StyledResponses, collected: Mapping[str, Any]
+    run: Store, config: MeasureConfig, measured: StyledResponses, collected: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return all scores of the run's tables. `collected` is the result of a function `collect_from_…`."""
     facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
@@ -108,7 +108,7 @@ def _scores(
 
 
 def _bias_scores(
-    run: Run, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any], facts: Mapping[str, Any]
+    run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return generation bias of all responses, of seen and of unseen prompts, and by the second style classifier.
 

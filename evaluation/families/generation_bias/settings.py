@@ -138,11 +138,11 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
+    from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
     from evenhand.evaluation.models.classifier_labels import find_label
     from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
     from evenhand.evaluation.models.revisions import model_revision
-    from evenhand.evaluation.runs.files import json_sha256, read_yaml, sha256_of
 
     settings, models = config.settings, classifiers(config)
     if config.responses:
@@ -216,7 +216,7 @@ def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
     """
     from evenhand.evaluation.data.corpus import find_corpus_files
     from evenhand.evaluation.data.phrase_files import load_phrases
-    from evenhand.evaluation.runs.files import json_sha256, sha256_of
+    from evenhand.evaluation.files import json_sha256, sha256_of
 
     fingerprints = {}
     if settings.phrases is not None:

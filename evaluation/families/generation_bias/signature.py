@@ -7,16 +7,16 @@ from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.settings import FIRST, OFFENSIVE, classifiers
 from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_labels import labels_sha256
 from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.models.judges import judge_facts
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import CheckpointSettings, as_settings
+from evenhand.evaluation.store import Store
 
 
-def classifier_facts(name: str, run: Run, config: MeasureConfig) -> dict[str, Any]:
+def classifier_facts(name: str, run: Store, config: MeasureConfig) -> dict[str, Any]:
     """Return the entries of a signature that identify a style classifier; `name` is its name in the settings."""
     facts = classifier_signature(classifiers(config)[name], run.inputs[name])
     if name == FIRST:
@@ -34,7 +34,7 @@ def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[
 
 
 def score_signature(
-    run: Run, config: MeasureConfig, responses: Mapping[str, Any], classifier: Mapping[str, Any]
+    run: Store, config: MeasureConfig, responses: Mapping[str, Any], classifier: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the signature of a run's scores.
 

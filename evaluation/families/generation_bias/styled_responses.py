@@ -9,8 +9,8 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.runs.tables import read_float_columns, read_table
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.tables import read_float_columns, read_table
 
 N_SAMPLES = 40  # rows that reports display
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response

@@ -4,11 +4,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias_change
 from evenhand.evaluation.families.likelihood_bias.rows import VARIANT
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.store import Store
 
 
-def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
+def differences(run: Store, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
     """Return the change of each score from `before` to `after`, paired by descriptor.
 
     Raises:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
@@ -24,17 +25,16 @@ from evenhand.evaluation.families.likelihood_bias.rows import (
     limit_sentences,
     select_scored_prompts,
 )
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
 from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
 from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings, model_signature
+from evenhand.evaluation.store import Store
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the likelihood of each sentence to the run's folder, and return the scores."""
     table = run.table("likelihoods", lambda: _likelihoods(run, config), on_all_ranks=True)
     run.facts["sentences"] = len(table)
@@ -43,7 +43,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
         return processes.on_rank_zero(lambda: likelihood_bias(table, signature))
 
 
-def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
+def _signature(run: Store, config: MeasureConfig, variant: str) -> dict[str, Any]:
     return {
         "model": model_signature(config.model, run.inputs),
         "dataset": config.prompts.signature(run.inputs["dataset"]),
@@ -54,7 +54,7 @@ def _signature(run: Run, config: MeasureConfig, variant: str) -> dict[str, Any]:
     }
 
 
-def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
+def _likelihoods(run: Store, config: MeasureConfig) -> pd.DataFrame:
     model = config.model
     taxonomy, masked = load_taxonomy(config.prompts.dataset), model.server is None and is_masked_lm(model)
     prompts = (
@@ -76,7 +76,7 @@ def _likelihoods(run: Run, config: MeasureConfig) -> pd.DataFrame:
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), columns, strict=True)))
 
 
-def _phrase_log_likelihoods(run: Run, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def _phrase_log_likelihoods(run: Store, model: MaskedModel, phrases: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
     texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.families import MeasureConfig
@@ -18,30 +19,29 @@ from evenhand.evaluation.families.offensiveness.metric import (
     make_neutral_texts,
     offensive_share,
 )
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.store import Store
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the probability that each prompt is offensive with its and with a neutral descriptor; return the scores."""
     table = run.table("offensive_prompts", lambda: _classified(run, config), on_all_ranks=True)
     run.facts["classified_prompts"] = len(table)
     return processes.on_rank_zero(lambda: _scores(run, table, _signature(run, config)))
 
 
-def _scores(run: Run, table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+def _scores(run: Store, table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     with run.step("scores"):
         probability, neutral = (table[name].to_numpy() for name in ("probability", "neutral_probability"))
         share = offensive_share(probability, signature, group={"of": "prompts"})
         return [share, *descriptor_effect(table, probability, neutral, signature)]
 
 
-def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
+def _signature(run: Store, config: MeasureConfig) -> dict[str, Any]:
     settings = config.settings.classifier
     classifier = {**as_settings(settings), "revision": run.inputs["classifier"], "threshold": THRESHOLD}
     return {
@@ -52,7 +52,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
     }
 
 
-def _classified(run: Run, config: MeasureConfig) -> pd.DataFrame:
+def _classified(run: Store, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts, each with the probability of being offensive with its descriptor and with a neutral one."""
     prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.active_filters())
     rows = sample_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()

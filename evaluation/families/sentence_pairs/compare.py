@@ -3,11 +3,11 @@
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.families.sentence_pairs.metric import compare_pairs
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import PAIR_ID, BiasScore
+from evenhand.evaluation.store import Store
 
 
-def differences(run: Run, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
+def differences(run: Store, before: FamilyRun, after: FamilyRun, config: None = None) -> list[BiasScore]:
     """Return the change of each score from `before` to `after`, paired by sentence pair.
 
     Raises:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.families import MeasureConfig
@@ -15,23 +16,22 @@ from evenhand.evaluation.families.sentence_pairs.rows import (
     make_masked_pair_table,
 )
 from evenhand.evaluation.families.sentence_pairs.settings import pairs_path
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
     unmasked_log_probabilities,
 )
 from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
 from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import BIAS_TYPE, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
 from evenhand.evaluation.settings import ModelSettings, model_signature
+from evenhand.evaluation.store import Store
 
 VARIANT = "variant"  # column: how the sentences were scored
 MAX_TRACKED_PAIRS = 200
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the likelihoods of both sentences of each pair to pairs.parquet; return the scores.
 
     Raises:
@@ -50,7 +50,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     return scores
 
 
-def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
+def _signature(run: Store, config: MeasureConfig, masked: bool, table: pd.DataFrame) -> dict[str, Any]:
     model = model_signature(config.model, run.inputs) | {"kind": "masked" if masked else "causal"}
     settings = config.settings
     return {
@@ -64,7 +64,7 @@ def _signature(run: Run, config: MeasureConfig, masked: bool, table: pd.DataFram
     }
 
 
-def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
+def _pairs(run: Store, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
     """Return the table of all pairs. Pairs that lack a sentence are at the end and have no scores.
 
     With `limit`, the table has a sample of the pairs that have both sentences, and no others.
@@ -81,7 +81,7 @@ def _pairs(run: Run, config: MeasureConfig, model: ModelSettings, masked: bool) 
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
-def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_masked(run: Store, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs scored by a masked model: with each shared token masked in turn, and once without a mask."""
     model, n = load_masked_model(settings), len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
@@ -98,7 +98,7 @@ def _score_masked(run: Run, settings: ModelSettings, pairs: pd.DataFrame) -> pd.
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
-def _score_causal(run: Run, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_causal(run: Store, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
     settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
     log_likelihood, tokens, variant = score_sentences(run, model, sentences, settings.context, settings.end_of_sequence)
     return make_causal_pair_table(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

@@ -37,7 +37,7 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
         InputError: the model or the pairs do not exist, or the pairs cannot be read.
     """
     from evenhand.evaluation.data.sentence_pairs import read_pairs
-    from evenhand.evaluation.runs.files import sha256_of
+    from evenhand.evaluation.files import sha256_of
 
     file = pairs_path(config)
     read_pairs(file, config.settings.columns)

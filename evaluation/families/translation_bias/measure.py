@@ -11,27 +11,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.gendered_translations import read_translations
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.translation_bias.metric import TRANSLATION, align, sentence_scores, translation_scores
 from evenhand.evaluation.families.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.families.translation_bias.sources import load_comparable_references, make_source_tables
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.environment import package_versions
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, model_signature
+from evenhand.evaluation.store import Store
 
 PAIR = "pair"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 
 
-def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the languages, translations and sentence scores to the run's folder, and return the scores."""
     settings = config.settings
     sets = load_comparable_references(
@@ -42,7 +42,7 @@ def measure(run: Run, config: MeasureConfig) -> list[BiasScore]:
     return processes.on_rank_zero(lambda: _scores(run, config, sets.table, translations))
 
 
-def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
+def _scores(run: Store, config: MeasureConfig, references: pd.DataFrame, translations: pd.DataFrame) -> list[BiasScore]:
     settings = config.settings
     rows = pd.concat(
         [
@@ -63,7 +63,7 @@ def _scores(run: Run, config: MeasureConfig, references: pd.DataFrame, translati
     return scores
 
 
-def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
+def _signature(run: Store, config: MeasureConfig) -> dict[str, Any]:
     settings = config.settings
     if settings.translations is None:
         source = {"model": model_signature(config.model, run.inputs)}
@@ -79,7 +79,7 @@ def _signature(run: Run, config: MeasureConfig) -> dict[str, Any]:
     }
 
 
-def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
+def _translations(run: Store, config: MeasureConfig, table: pd.DataFrame) -> pd.DataFrame:
     folder, parts = config.settings.translations, []
     if folder is None:
         model = load_dialogue_model(config.model, kind="encoder_decoder")
@@ -92,7 +92,7 @@ def _translations(run: Run, config: MeasureConfig, table: pd.DataFrame) -> pd.Da
     return pd.concat(parts, ignore_index=True)
 
 
-def _translate(run: Run, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
+def _translate(run: Store, model: DialogueModel, pair: str, texts: list[str], batch_size: int) -> list[str]:
     source, target = pair.split("-")
     size = min(batch_size, MAX_BATCH_SIZE)
 

@@ -16,7 +16,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.data.references import load_references
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import sha256_of, write_text
+from evenhand.evaluation.files import sha256_of, write_text
 
 SOURCES = "sources"  # subfolder of the folder of translations, for the sentences without a translation
 

@@ -19,8 +19,8 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 )
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel, MaskedModel, load_dialogue_model
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -28,7 +28,7 @@ SENTENCES_PER_PART = 1024  # part size for encoder-decoder models
 
 
 def sentence_log_likelihoods(
-    run: Run, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
+    run: Store, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 
@@ -61,7 +61,7 @@ def sentence_log_likelihoods(
 
 
 def score_sentences(
-    run: Run, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
+    run: Store, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 
@@ -78,7 +78,7 @@ def score_sentences(
 
 
 def masked_token_table(
-    run: Run, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    run: Store, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
 ) -> pd.DataFrame:
     """Return log p of each token at `positions` of its sentence, masked alone, and whether the model ranks it first.
 
@@ -91,7 +91,7 @@ def masked_token_table(
 
 
 def _score_given_context(
-    run: Run, model: DialogueModel, sentences: Sequence[str], context: str
+    run: Store, model: DialogueModel, sentences: Sequence[str], context: str
 ) -> tuple[np.ndarray, np.ndarray, str]:
     if not context:
         raise InputError(

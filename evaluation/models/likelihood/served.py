@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
 from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode
 from evenhand.evaluation.models.server import Body, UnsupportedRequest, fetch_answers, request_once, served_tokenizer
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ LOGPROB_ENDPOINTS = (
 
 
 def served_log_likelihoods(
-    run: Run, model: ModelSettings, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
+    run: Store, model: ModelSettings, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 

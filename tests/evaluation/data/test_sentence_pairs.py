@@ -15,7 +15,7 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import sha256_of
+from evenhand.evaluation.files import sha256_of
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not (SHARED / "crows_pairs").is_dir(), reason=f"no published pairs in {SHARED}")

@@ -10,12 +10,12 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model
 from evenhand.evaluation.models.revisions import adapter_base, model_revision
 from evenhand.evaluation.models.styles import load_style_classifier
-from evenhand.evaluation.runs.files import sha256_of
 from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 

@@ -15,9 +15,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.server import build_requests, fetch_answers
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tracking import Tracker
 from tests.forked_commands import ENVIRONMENT, wait_until
 from tests.tiny_checkpoints import qwen
 
@@ -68,7 +68,7 @@ def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(ser
 
 
 def test_unsupported_requests_are_one_error(server_settings, tmp_path, monkeypatch):
-    model, run = server_settings(api="completions"), Run(tmp_path, "a fingerprint", Tracker())
+    model, run = server_settings(api="completions"), Store(tmp_path, "a fingerprint", Tracker())
     with pytest.raises(InputError, match=r"`echo`.*`prompt_logprobs`"):
         served_log_likelihoods(run, model, ["I love dogs."])
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)

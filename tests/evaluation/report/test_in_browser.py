@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.files import write_page
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Figure, Section
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table
-from evenhand.evaluation.runs.files import write_text
 from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
 from tests.report_pages import picture

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.report.figures import AFTER, BEFORE, INK
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.sweep import plots as sweep_plots
 from evenhand.recipes.sweep.criteria import Criteria
 from evenhand.recipes.sweep.output import read_sweep

@@ -14,10 +14,10 @@ from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.tables import write_table
 from tests.measured_runs import write_measured
 from tools.testbed import grammar
 from tools.testbed.check import well_formed

@@ -20,10 +20,10 @@ from evenhand.evaluation.families.generation_bias.costs.scores import both_nonem
 from evenhand.evaluation.families.generation_bias.costs.text_quality import parroting_by_descriptor, repeat_prompts
 from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, paired_samples
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -31,7 +31,7 @@ N_DESCRIPTORS, N_SAMPLES = 2, 12  # descriptors with samples, as in Tables 16 an
 
 
 def write_changes(
-    run: Run,
+    run: Store,
     before: StyledResponses,
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
@@ -81,7 +81,7 @@ def _parroting(before: StyledResponses, after: StyledResponses, bias_values: pd.
 
 
 def write_corpus(
-    run: Run,
+    run: Store,
     before: StyledResponses,
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],

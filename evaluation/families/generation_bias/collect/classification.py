@@ -24,9 +24,9 @@ from evenhand.evaluation.models.styles import (
     to_style_vectors,
     warn_truncated,
 )
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -44,7 +44,7 @@ def classify_responses(classifier: StyleClassifier, responses: Sequence[str], de
 
 
 def classify_in_parts(
-    run: Run, name: str, classifier: StyleClassifier, texts: Sequence[str]
+    run: Store, name: str, classifier: StyleClassifier, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
@@ -67,7 +67,7 @@ def classify_in_parts(
     return probabilities, truncated
 
 
-def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> None:
+def write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: str) -> None:
     """Write the style vectors of all responses by the classifier `name`, unless their table is on disk."""
     if not run.has(table):
         with run.step(table):
@@ -75,7 +75,7 @@ def write_styles(run: Run, checkpoint: CheckpointSettings, name: str, table: str
     free_gpu_memory()
 
 
-def _style_table(run: Run, checkpoint: CheckpointSettings, name: str, table: str) -> pd.DataFrame:
+def _style_table(run: Store, checkpoint: CheckpointSettings, name: str, table: str) -> pd.DataFrame:
     prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
     classifier = load_style_classifier(checkpoint, name)
     texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
@@ -83,7 +83,7 @@ def _style_table(run: Run, checkpoint: CheckpointSettings, name: str, table: str
     return style_table(prompts[PROMPT_ID], to_style_vectors(classifier, vectors), classifier.labels, truncated)
 
 
-def write_offensiveness(run: Run, settings: ClassifierSettings, measured: StyledResponses) -> None:
+def write_offensiveness(run: Store, settings: ClassifierSettings, measured: StyledResponses) -> None:
     """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
 
     As in paper 002, descriptors are not removed from the responses.

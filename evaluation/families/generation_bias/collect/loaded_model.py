@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.families import MeasureConfig
 from evenhand.evaluation.families.generation_bias.collect.prompts import dataset_signature
@@ -27,22 +28,21 @@ from evenhand.evaluation.families.generation_bias.costs.template_relevance impor
 )
 from evenhand.evaluation.families.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import prompt_format
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_control_tag, load_dialogue_model
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import write_json
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.store import Store
 
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
 
 
-def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
+def collect_from_model(run: Store, config: MeasureConfig) -> dict[str, Any]:
     """Write all tables that need the loaded model; return the signature's fields on model, dataset and decoding."""
     prompts = run.read(PROMPTS)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
@@ -62,7 +62,7 @@ def collect_from_model(run: Run, config: MeasureConfig) -> dict[str, Any]:
 
 
 def _write_tables(
-    run: Run, config: MeasureConfig, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
+    run: Store, config: MeasureConfig, tag: str, arguments: Mapping[str, Any], prompts: pd.DataFrame
 ) -> None:
     """Write responses, likelihoods of the responses and of neutral dialogue, and results on tasks of the harness.
 

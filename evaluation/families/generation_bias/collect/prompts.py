@@ -24,7 +24,7 @@ from evenhand.evaluation.data.prompts import (
 )
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.runs.files import json_sha256, sha256_of
+from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.score import NOUN, TEMPLATE, UNSEEN
 from evenhand.evaluation.settings import PromptSettings
 

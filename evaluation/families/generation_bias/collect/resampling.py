@@ -27,9 +27,9 @@ from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.generation import prompt_seed
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.styles import Classifier, load_style_classifier, to_style_vectors
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tables import read_table
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
 
 log = logging.getLogger("evenhand")
 
@@ -37,7 +37,12 @@ CANDIDATES = "candidates"  # the table of all candidates
 
 
 def resample(
-    run: Run, config: MeasureConfig, model: DialogueModel, prompts: pd.DataFrame, tag: str, arguments: Mapping[str, Any]
+    run: Store,
+    config: MeasureConfig,
+    model: DialogueModel,
+    prompts: pd.DataFrame,
+    tag: str,
+    arguments: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Return one response per prompt, drawn from candidates, with the columns of `respond`.
 

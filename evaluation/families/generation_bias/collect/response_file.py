@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.data.response_files import (
     BATCH,
@@ -32,11 +33,10 @@ from evenhand.evaluation.families.generation_bias.collect.prompts import (
     prompts_fingerprint,
 )
 from evenhand.evaluation.families.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.server import build_requests, request_arguments
-from evenhand.evaluation.runs import processes
-from evenhand.evaluation.runs.files import sha256_of
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -112,7 +112,7 @@ def response_file_inputs(config: MeasureConfig) -> dict[str, str]:
     return hashes | (prompts_fingerprint(config.prompts) if PROMPT_ID in columns else {})
 
 
-def collect_from_file(run: Run, config: MeasureConfig) -> dict[str, Any]:
+def collect_from_file(run: Store, config: MeasureConfig) -> dict[str, Any]:
     """Write the prompts and responses of a file; return the signature's fields on model, dataset and decoding."""
 
     def write_tables() -> dict[str, Any]:

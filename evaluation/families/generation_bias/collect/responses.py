@@ -16,8 +16,8 @@ from evenhand.evaluation.models.likelihood.perplexity import response_log_likeli
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.store import Store
 
 
 def respond(
@@ -28,7 +28,7 @@ def respond(
     *,
     seed: int,
     batch_size: int,
-    run: Run | None = None,
+    run: Store | None = None,
 ) -> pd.DataFrame:
     """Return one response per prompt: prompt_id, response, the reason for leaving it out, and whether it was cut.
 
@@ -97,7 +97,7 @@ def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) ->
 
 
 def likelihoods_of_responses(
-    run: Run | None,
+    run: Store | None,
     name: str,
     model: DialogueModel,
     prompts: pd.DataFrame,

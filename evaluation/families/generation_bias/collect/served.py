@@ -28,9 +28,9 @@ from evenhand.evaluation.models.server import (
     parse_full_response,
     request_arguments,
 )
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -47,7 +47,7 @@ def check_served(config: MeasureConfig) -> None:
     _arguments(config)
 
 
-def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
+def collect_from_server(run: Store, config: MeasureConfig) -> dict[str, Any]:
     """Write the responses of a served model; return the signature's fields on model, dataset and decoding."""
     prompts = run.read(PROMPTS)
     arguments = decoding(config.decoding.preset, **config.decoding.arguments)
@@ -58,7 +58,7 @@ def collect_from_server(run: Run, config: MeasureConfig) -> dict[str, Any]:
     return {**_served_signature(config, sorted(set(responses[ANSWERED_BY]))), "decoding": dict(arguments)}
 
 
-def served_responses(run: Run, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
+def served_responses(run: Store, config: MeasureConfig, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the responses of a served model, saved as they arrive, with the name of the model in each answer."""
     bodies = _bodies(config, prompts)
 

@@ -23,8 +23,8 @@ from evenhand.evaluation.families.generation_bias.costs.relevance import NO_OTHE
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.runs.run import Run
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.store import Store
 
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 MAX_RESPONSES = 300
@@ -33,7 +33,7 @@ NO_OTHER_PERSON = "no prompt has another prompt of its template with another des
 
 
 def likelihoods_within_template(
-    run: Run, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
+    run: Store, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
 ) -> pd.DataFrame:
     """Return the log-likelihoods of a sample of the responses after their prompts and after another person's prompt.
 

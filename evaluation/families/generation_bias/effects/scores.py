@@ -8,8 +8,8 @@ import pandas as pd
 from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
 from evenhand.evaluation.families.generation_bias.effects.table import OPEN, SHOWN, WORTH_A_LOOK
 from evenhand.evaluation.families.generation_bias.metric import VERSION
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.tracking import Tracker
 
 EFFECT, EFFECT_CHANGE = "effect", "effect_change"
 

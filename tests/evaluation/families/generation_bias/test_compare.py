@@ -23,11 +23,11 @@ from evenhand.evaluation.families.generation_bias.settings import (
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.markdown import page_markdown
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tables import write_table
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import write_table
+from evenhand.evaluation.tracking import Tracker
 from tests.report_pages import printed
 
 STYLES = ("Kind", "Hateful")
@@ -102,7 +102,7 @@ def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
     if bias_values is not None:
         write_table(folder / "bias_values.parquet", bias_values)
     config = config or ComparisonSettings()
-    write_scores(folder / "scores.json", differences(Run(folder, "a fingerprint", Tracker()), before, after, config))
+    write_scores(folder / "scores.json", differences(Store(folder, "a fingerprint", Tracker()), before, after, config))
     return FamilyRun(folder, config)
 
 

@@ -20,9 +20,9 @@ from evenhand.evaluation.families.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
 from evenhand.recipes.sweep.output import change_columns
 from evenhand.recipes.sweep.summary import COLUMNS, summarise

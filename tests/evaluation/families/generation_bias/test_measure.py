@@ -19,9 +19,9 @@ from evenhand.evaluation.families.generation_bias.page import page
 from evenhand.evaluation.families.generation_bias.settings import classifiers, inputs, neutral_dialogue
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.runs.tables import write_table
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tests.family_runs import measure_family
 from tests.testbed_settings import GENERATION_BIAS, MODEL

@@ -15,7 +15,7 @@ from evenhand.evaluation.families.generation_bias.collect.resampling import (
     resample,
 )
 from evenhand.evaluation.families.generation_bias.settings import ResamplingSettings, Settings
-from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.store import Store
 
 
 def test_a_candidate_is_drawn_by_its_weight_and_the_first_is_kept_where_possible():
@@ -79,6 +79,6 @@ def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
     prompts = pd.DataFrame({"prompt_id": ["p", "q", "r"], "descriptor": ["tall", "deaf", "rich"], "axis": "body"})
     settings = Settings(resampling=ResamplingSettings(exponents=tmp_path / "exponents.parquet", candidates=2))
     config = SimpleNamespace(settings=settings, seed=0, decoding=SimpleNamespace(batch_size=2))
-    drawn = resample(Run(tmp_path / "run", "", None), config, None, prompts, "", {})
+    drawn = resample(Store(tmp_path / "run", "", None), config, None, prompts, "", {})
     assert asked == ["p", "q", "q/1", "r"]
     assert drawn["response"].tolist() == ["to p", "to q/1", "to r"]

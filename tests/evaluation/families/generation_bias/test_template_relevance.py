@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.families.generation_bias.costs import template_relevance as within
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
-from evenhand.evaluation.runs.run import Run
+from evenhand.evaluation.store import Store
 from tests.mitigation.training.trainers.test_preference import tiny_base
 
 
@@ -37,7 +37,7 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkey
     monkeypatch.setattr(within, "MAX_RESPONSES", 10)
     table, base = prompts(), tiny_base()
     responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
-    run = Run(tmp_path, "", None)
+    run = Store(tmp_path, "", None)
     scored = within.likelihoods_within_template(run, "w", base, table, responses, "")
     assert len(scored) == 10 and scored["prompt_id"].is_unique
     place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
@@ -46,7 +46,7 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkey
         expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
         assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
     nobody = within.likelihoods_within_template(
-        Run(tmp_path / "alone", "", None), "w", base, table.assign(descriptor="same"), responses, ""
+        Store(tmp_path / "alone", "", None), "w", base, table.assign(descriptor="same"), responses, ""
     )
     assert nobody.empty
     assert {it.reason for it in within.template_relevance(nobody, nobody, {})} == {within.NO_OTHER_PERSON}

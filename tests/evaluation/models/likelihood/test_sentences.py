@@ -12,9 +12,9 @@ from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tracking import Tracker
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
@@ -24,7 +24,7 @@ SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I lo
 
 @pytest.fixture
 def run(tmp_path):
-    return Run(tmp_path, "a fingerprint", Tracker())
+    return Store(tmp_path, "a fingerprint", Tracker())
 
 
 def saved_rows(run, name):
@@ -80,7 +80,7 @@ def log_p(model):
 
 
 def make_run(folder):
-    return Run(folder, "a fingerprint", Tracker())
+    return Store(folder, "a fingerprint", Tracker())
 
 
 def server_settings(url, **settings):

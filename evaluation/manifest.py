@@ -1,16 +1,20 @@
-"""Reading, writing and checking of the config and the manifest of a run folder.
+"""What a run folder records of itself: config, identity and manifest. Imports nothing slow.
 
-A stage writes the config, `config.yaml`, when it starts and the manifest, `run.json`, when it ends, so a run without a
-manifest is unfinished.
+A stage writes `config.yaml`, its settings, and `identity.json`, what went into it, when it starts, and the manifest
+`run.json` when it ends, so a run without a manifest is unfinished. In a config, the paths of other runs are relative to
+its folder, so that a folder of runs can be moved.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.runs.files import (
+from evenhand.evaluation.files import (
     dump_yaml,
     is_file_name_inside,
     json_sha256,
@@ -19,8 +23,12 @@ from evenhand.evaluation.runs.files import (
     write_json,
     write_text,
 )
-from evenhand.evaluation.runs.run_paths import CONFIG, IDENTITY, MANIFEST, with_resolved_paths
 
+CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
+# Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
+RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
+MODEL_NAME = "name"
+PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 FORMAT = 4  # version of the format of a run's files
 MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manifest without this hash is invalid
 
@@ -110,7 +118,12 @@ def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
     is_intact = isinstance(manifest, dict) and manifest.pop(MANIFEST_SHA256, None) == json_sha256(manifest)
     if not is_intact or not isinstance(manifest.get("files"), dict):
         return None
-    check_file_names(folder, manifest["files"], f"{field}: {folder / MANIFEST}")
+    for name in manifest["files"]:  # the run may come from another person, and a stage deletes damaged files
+        if not is_file_name_inside(folder, name):
+            raise InputError(
+                f"{field}: {folder / MANIFEST} lists the file {format_value(name)}, which is not the name of a file "
+                "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder."
+            )
     return manifest
 
 
@@ -135,23 +148,68 @@ def hash_results(folder: Path) -> dict[str, str]:
     }
 
 
-def check_file_names(folder: Path, names: Iterable[str], manifest: str) -> None:
-    """Check that every name in a manifest is a plain relative name of a file inside the run folder.
-
-    The check is necessary because a manifest may be from another person, and because a stage deletes and recomputes
-    files that do not match the hash in the manifest.
-
-    Raises:
-        InputError: a name is absolute, has "..", a backslash or a drive, or leads out of the folder by a symbolic link.
-    """
-    for name in names:
-        if not is_file_name_inside(folder, name):
-            raise InputError(
-                f"{manifest} lists the file {format_value(name)}, which is not the name of a file inside that "
-                "folder; nothing was deleted. Get an intact copy of the run, or give another folder."
-            )
-
-
 def damaged_files(folder: Path, hashes: Mapping[str, str]) -> list[str]:
     """Return the names of the files that are missing, or whose SHA-256 differs from the hash in `hashes`."""
     return [name for name, sha in hashes.items() if not (folder / name).is_file() or sha256_of(folder / name) != sha]
+
+
+def with_relative_paths(settings: Any, folder: Path) -> Any:
+    """Return settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
+
+    def relative(path: str, run: Path | None) -> str:
+        path = os.path.relpath(Path(path).resolve(), folder) if run else path
+        return path if path.startswith(".") or not run else f"./{path}"
+
+    return _map_texts(settings, lambda name, text: relative(text, _run_folder(name, text)))
+
+
+def with_resolved_paths(settings: Any, folder: Path) -> Any:
+    """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
+
+    def is_relative(name: str, text: str) -> bool:
+        return name in RUN_FOLDERS or (name == MODEL_NAME and text.startswith("."))
+
+    return _map_texts(settings, lambda name, text: os.path.normpath(folder / text) if is_relative(name, text) else text)
+
+
+def run_folders(settings: Any) -> list[Path]:
+    """Return the paths of other runs' folders in the settings, and of the run folders that contain the models."""
+    found: list[Path | None] = []
+    _map_texts(settings, lambda name, text: found.append(_run_folder(name, text)))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _map_texts(settings: Any, change: Callable[[str, str], Any], name: str = "") -> Any:
+    """Return nested settings with `change(name of the setting, text)` in place of each text that is no list's item."""
+    if isinstance(settings, Mapping):
+        return {key: _map_texts(value, change, str(key)) for key, value in settings.items()}
+    return change(name, settings) if isinstance(settings, str) else settings
+
+
+def _run_folder(name: str, path: str) -> Path | None:
+    if name in RUN_FOLDERS:
+        return Path(path)
+    parent = Path(path).parent
+    return parent if name == MODEL_NAME and (parent / CONFIG).exists() else None
+
+
+def package_versions() -> dict[str, str]:
+    """Return the installed version of each package that may affect the numbers of a run."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def commit() -> str | None:
+    """Return the git commit of this code, with "-dirty" if the working copy has changes.
+
+    The result is None if git does not track this file, for example because the package is installed.
+    """
+    path = Path(__file__).resolve()
+    git = ["git", "-C", str(path.parent)]
+    try:
+        # An installed package may lie inside another project's working copy, whose commit does not describe it.
+        subprocess.run([*git, "ls-files", "--error-unmatch", str(path)], capture_output=True, check=True)
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head}-dirty" if changes.strip() else head

@@ -7,13 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, settings_of
 from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
 from evenhand.evaluation.models.judge_files import FILES, classifier_revision
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.runs import files
-from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import (
     DecodingSettings,
     JudgeSettings,
@@ -21,6 +20,7 @@ from evenhand.evaluation.settings import (
     StyleClassifierSettings,
     identity_of,
 )
+from evenhand.evaluation.store import stage
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, RateSettings

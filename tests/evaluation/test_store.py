@@ -18,10 +18,10 @@ import yaml
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias import settings as generation_bias
 from evenhand.evaluation.families.translation_bias import settings as translation_bias
-from evenhand.evaluation.runs.manifest import read_run
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tables import write_table
+from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tables import write_table
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
@@ -166,7 +166,7 @@ def test_a_killed_process_releases_the_lock(settings):
     program = """
 import sys, time
 from pathlib import Path
-from evenhand.evaluation.runs.lock import run_lock
+from evenhand.evaluation.store import run_lock
 with run_lock(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(3600)

@@ -6,16 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation import store as module
+from evenhand.evaluation import tables
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs import run as module
-from evenhand.evaluation.runs import tables
-from evenhand.evaluation.runs.run import Run
-from evenhand.evaluation.runs.tables import (
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import (
     read_float_columns,
     read_table,
     write_table,
 )
-from evenhand.evaluation.runs.tracking import Tracker
+from evenhand.evaluation.tracking import Tracker
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def test_tables_without_rows_and_damaged_ones(rows, tmp_path):
 
 
 def test_tables_are_computed_once_and_missing_until_they_are_written(tmp_path):
-    run, calls = Run(tmp_path, "a fingerprint", Tracker()), []
+    run, calls = Store(tmp_path, "a fingerprint", Tracker()), []
     for _ in range(2):
         rows = run.table("some_rows", lambda: calls.append(1) or pd.DataFrame({"n": [1, 2]}))
         assert rows["n"].tolist() == [1, 2]
     assert calls == [1] and list(run.seconds) == ["some rows"]
     assert [path.name for path in tmp_path.iterdir()] == ["some_rows.parquet"]
-    run = Run(tmp_path, "a fingerprint", Tracker())
+    run = Store(tmp_path, "a fingerprint", Tracker())
     assert not run.has("rows")
     run.write("rows", iter([pd.DataFrame({"n": [1]}), pd.DataFrame({"n": [2]})]))
     assert run.has("rows") and run.read("rows")["n"].tolist() == [1, 2]
@@ -81,7 +81,7 @@ def squares(run, batches=((3, 0), (1,), (4, 2)), n_until_kill=None, n=5):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_WRITES", 0.0)
-    return Run(tmp_path, "a fingerprint", Tracker(), family="some")
+    return Store(tmp_path, "a fingerprint", Tracker(), family="some")
 
 
 @pytest.mark.parametrize(("n_finished", "rest"), [(2, [4, 2]), (1, [1, 4, 2]), (0, [3, 0, 1, 4, 2])])

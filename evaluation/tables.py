@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import atomic_write, disk_full_message, is_disk_full
+from evenhand.evaluation.files import atomic_write, disk_full_message, is_disk_full
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written or read at a time
 

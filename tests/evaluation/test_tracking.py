@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from wandb.proto import wandb_internal_pb2
 
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.settings import LabelSettings
 
 BLOCK, HEADER = 32768, 7  # LevelDB's log format: blocks of records, each headed by checksum, length and type
@@ -201,8 +201,8 @@ def test_who_is_not_logged_in_and_says_nothing_is_kept_offline(tmp_path):
     program = """
 import sys
 from pathlib import Path
-from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.runs.tracking import start_tracking
+from evenhand.evaluation.store import stage
+from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.settings import LabelSettings
 for _ in range(2):
     with start_tracking("label", LabelSettings(output_dir=Path(sys.argv[1]))) as tracker:

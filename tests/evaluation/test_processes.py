@@ -2,8 +2,8 @@
 
 import pytest
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.runs import processes
 
 
 def of_two(monkeypatch, number):

@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.runs.files import check_links_inside, write_json, write_text
+from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
 

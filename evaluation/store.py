@@ -1,0 +1,400 @@
+"""Run folders: a stage computes tables in a folder, once; a killed stage goes on, and a finished one costs nothing."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import (
+    UNFINISHED,
+    check_links_inside,
+    explain_full_disk,
+    json_sha256,
+    remove_temporary_files,
+    write_json,
+)
+from evenhand.evaluation.manifest import (
+    CONFIG,
+    FORMAT,
+    IDENTITY,
+    MANIFEST,
+    PARTS,
+    commit,
+    damaged_files,
+    hash_results,
+    package_versions,
+    read_config,
+    read_identity,
+    read_manifest,
+    run_folders,
+    with_relative_paths,
+    write_config,
+    write_manifest,
+)
+from evenhand.evaluation.progress import progress
+from evenhand.evaluation.settings import as_settings, identity_of
+from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tracking import Tracker, start_tracking
+
+log = logging.getLogger("evenhand")
+
+LOCK, SCORES = ".lock", "scores.json"
+TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
+NO_RESULTS = (CONFIG, IDENTITY, LOCK, *TRACKERS)  # with nothing else, a folder takes any settings
+MAX_DIFFERENCES_SHOWN = 5
+ROW = "row"  # column of saved batches: the number of the row
+SECONDS_BETWEEN_WRITES = 5.0  # the maximum work lost if the process is killed
+Table = pd.DataFrame | Iterable[pd.DataFrame]  # a whole table, or consecutive parts of a table (`write_table`)
+
+
+@dataclass
+class Store:
+    """The run folder that a stage works in.
+
+    Attributes:
+        folder: path of the run folder.
+        fingerprint: hash of all settings and inputs, by which later stages identify the run.
+        tracker: the tracker of the stage.
+        inputs: fingerprints of the files and models that the stage reads.
+        family: name of the current family of metrics; each family has a separate folder for parts.
+        seconds: duration of each step, for the manifest.
+        facts: further entries of the manifest.
+    """
+
+    folder: Path
+    fingerprint: str
+    tracker: Tracker
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    family: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure the duration of the block, and record the duration in `seconds` under the step's name."""
+        start = time.monotonic()
+        yield
+        self.seconds[name.replace("_", " ")] = round(time.monotonic() - start, 2)
+
+    def has(self, name: str) -> bool:
+        """Return whether the table `name`.parquet is on disk; the result is the same on every rank."""
+        return processes.on_rank_zero((self.folder / f"{name}.parquet").exists)
+
+    def read(self, name: str) -> pd.DataFrame:
+        """Return the table `name`.parquet."""
+        return read_table(self.folder / f"{name}.parquet")
+
+    def write(self, name: str, rows: Table) -> None:
+        """Write the table `name`.parquet on rank 0 while the other ranks wait."""
+        processes.on_rank_zero(lambda: write_table(self.folder / f"{name}.parquet", rows))
+
+    def ensure(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> None:
+        """Compute and write the table `name`.parquet unless the table is on disk.
+
+        `compute` is called on all ranks if `on_all_ranks` is true, else only on rank 0.
+        """
+
+        def compute_and_write() -> None:
+            with self.step(name):
+                self.write(name, compute())
+
+        if not self.has(name):
+            compute_and_write() if on_all_ranks else processes.on_rank_zero(compute_and_write)
+
+    def table(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> pd.DataFrame:
+        """Return the table `name`.parquet; compute and write the table first if it is not on disk (`ensure`)."""
+        self.ensure(name, compute, on_all_ranks=on_all_ranks)
+        return self.read(name)
+
+    def rows(
+        self,
+        name: str,
+        columns: Sequence[str],
+        compute: Callable[..., Iterable[tuple[Sequence[Any], ...]]],
+        *inputs: Sequence[Any],
+        unit: str = "rows",
+    ) -> pd.DataFrame:
+        """Return a table of n rows, computed in batches that are saved as they come, so that a killed run can resume.
+
+        Each process computes a part of the rows that are not on disk. Batches that are damaged are computed again.
+
+        Args:
+            name: the name of the computation, unique within the family.
+            columns: the names of the columns.
+            compute: yields batches of the rows whose inputs it gets: tuples of indices into these inputs and, for each
+                column, the values.
+            inputs: one or several lists or arrays with an item for each row, (n,).
+            unit: the plural noun for a row, for the progress bar.
+
+        Raises:
+            InputError: `compute` did not yield every row, or a file cannot be read or written.
+        """
+        folder, n = self.folder / PARTS / self.family / name, len(inputs[0])
+        missing = processes.on_rank_zero(lambda: _missing_rows(folder, n, columns))
+        mine = np.array_split(missing, processes.world_size())[processes.rank()]
+        if len(mine):
+            done = (n - len(missing)) * (processes.world_size() == 1)
+            chosen = (it[mine] if isinstance(it, np.ndarray) else [it[row] for row in mine] for it in inputs)
+            with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
+                _save_batches(folder, mine, columns, compute(*chosen), advance)
+        processes.barrier()
+        return _read_rows(folder, n, columns)
+
+
+@contextmanager
+def stage(
+    command: str, config: Any, inputs: Mapping[str, Any] | None = None, recomputable: Mapping[str, str] | None = None
+) -> Iterator[Store | None]:
+    """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
+
+    Only rank 0 locks the folder and writes the config and the manifest.
+
+    Args:
+        command: the command of the stage.
+        config: the settings of the stage; `output_dir` is the run folder.
+        inputs: fingerprints, by name, of all files and models that affect the results of the stage.
+        recomputable: dotted names of settings that affect only one table, with the name of this table. If only such
+            settings differ from the settings of an unfinished run, the tables are deleted and the run continues.
+
+    Raises:
+        InputError: the folder has a run with other settings or inputs, or cannot be written.
+    """
+    folder, inputs = config.output_dir, dict(inputs or {})
+    settings = {
+        "format": FORMAT,
+        "command": command,
+        **with_relative_paths(as_settings(config), folder.resolve()),
+        "inputs": inputs,
+    }
+    identity = {"command": command, **identity_of(config), **identity_of({"inputs": inputs})}
+    with ExitStack() as locks:
+        if processes.on_rank_zero(lambda: _is_finished(folder, settings, identity, recomputable or {}, locks)):
+            log.info("%s: %s is finished; nothing to do", command, folder)
+            yield None
+            return
+        start, started = time.monotonic(), datetime.now(UTC)
+        tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
+        with explain_full_disk(folder), tracking as tracker:
+            run = Store(folder, json_sha256(identity), tracker, inputs)
+            for read in run_folders(as_settings(config)):
+                tracker.link_inputs(read)
+            yield run
+
+        def manifest() -> dict[str, Any]:
+            return {
+                "format": FORMAT,
+                "command": command,
+                "fingerprint": run.fingerprint,
+                "config": json_sha256(read_config(folder, "output_dir")),
+                "started": started.isoformat(timespec="seconds"),
+                "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
+                "processes": processes.launched_world_size(),
+                "packages": package_versions(),
+                "commit": commit(),
+                "inputs": inputs,
+                "files": hash_results(folder),
+                **run.facts,
+            }
+
+        processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
+
+
+def _is_finished(
+    folder: Path,
+    settings: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    recomputable: Mapping[str, str],
+    locks: ExitStack,
+) -> bool:
+    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the config.
+
+    Raises:
+        InputError: the folder has a run with other settings, or cannot be written.
+    """
+    if not (folder / MANIFEST).exists():  # a finished run needs no lock, because it is only read
+        locks.enter_context(run_lock(folder))
+    if _has_results(folder):
+        _check_same_run(folder, identity, recomputable)
+        if _is_intact(folder, locks):
+            return True
+        log.info("%s: going on in %s", settings["command"], folder)
+    remove_temporary_files(folder)
+    write_json(folder / IDENTITY, identity)  # before the config, which marks a run that can go on
+    write_config(folder, settings)
+    return False
+
+
+def _has_results(folder: Path) -> bool:
+    try:
+        return (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
+
+
+def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
+    """Delete the tables of an unfinished run that depend on a difference of the run's identity.
+
+    These are the tables of `recomputable` if only such settings differ, and all tables if nothing was measured yet.
+
+    Raises:
+        InputError: the run is finished, or the difference affects tables that take long to compute.
+    """
+    earlier = read_identity(folder, "output_dir")
+    changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
+    if changed and not (folder / MANIFEST).exists():
+        if recomputable.keys() >= set(changed):
+            stale = [folder / f"{recomputable[name]}.parquet" for name in changed]
+        elif _is_unmeasured(folder):
+            stale = [path for path in folder.iterdir() if path.suffix in (".parquet", ".json")]
+        else:
+            stale = []
+        for path in stale:
+            path.unlink(missing_ok=True)
+        if stale:
+            return
+    lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
+    if len(lines) > MAX_DIFFERENCES_SHOWN:
+        lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
+    if lines:
+        raise InputError(
+            f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
+            "Give another --output_dir, or delete the folder."
+        )
+
+
+def _is_unmeasured(folder: Path) -> bool:
+    """Return whether a run has made nothing but what takes seconds: it has no scores, and no file in a subfolder."""
+    subfolders = (path for path in folder.iterdir() if path.is_dir() and path.name not in NO_RESULTS)
+    return not (folder / SCORES).exists() and not any(
+        path.is_file() and not path.name.endswith(UNFINISHED)
+        for subfolder in subfolders
+        for path in subfolder.rglob("*")
+    )
+
+
+def _is_intact(folder: Path, locks: ExitStack) -> bool:
+    """Return whether a run has a manifest and all files that the manifest lists are unchanged.
+
+    If files are damaged, lock the folder and delete the damaged files and the manifest, so that the stage recomputes
+    the files.
+    """
+    if not (folder / MANIFEST).exists():
+        return False
+    manifest = read_manifest(folder, "output_dir")
+    damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
+    if not damaged:
+        return True
+    locks.enter_context(run_lock(folder))
+    log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+    for name in (*damaged, MANIFEST):
+        (folder / name).unlink(missing_ok=True)
+    return False
+
+
+class RunLocked(InputError):
+    """The error that another process works in the run folder."""
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder until the block ends; create the folder if it does not exist.
+
+    Raises:
+        RunLocked: another process has locked the folder.
+        InputError: the folder cannot be written, or a link inside leads out of the folder, so that other files could be
+            changed.
+    """
+    check_links_inside(folder, "output_dir", leave_out=TRACKERS)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        with explain_full_disk(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+    except Timeout:
+        holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
+        raise RunLocked(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
+    try:
+        with explain_full_disk(folder):
+            (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def _missing_rows(folder: Path, n: int, columns: Sequence[str]) -> np.ndarray:
+    """Return the numbers of the rows that are not on disk, ascending; delete damaged files."""
+    is_missing = np.ones(n, dtype=bool)
+    for file in _files(folder):
+        try:
+            is_missing[read_table(file)[[ROW, *columns]][ROW].to_numpy()] = False
+        except (InputError, KeyError, IndexError):
+            log.warning("%s is damaged; its rows are computed again", file)
+            file.unlink()
+    return np.flatnonzero(is_missing)
+
+
+def _save_batches(
+    folder: Path,
+    missing: np.ndarray,
+    columns: Sequence[str],
+    batches: Iterable[tuple[Sequence[Any], ...]],
+    advance: Callable[[int], object],
+) -> None:
+    """Write batches of rows every few seconds. The name of a file is the number of its first row."""
+    # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
+    waiting: list[pd.DataFrame] = []
+    last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once, so an unwritable folder fails early
+
+    def write() -> None:
+        nonlocal last_write
+        if waiting:
+            rows = pd.concat(waiting, ignore_index=True)
+            write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+            waiting.clear()
+        last_write = time.monotonic()
+
+    try:
+        for indices, *values in batches:
+            rows = {ROW: missing[np.asarray(indices, dtype=np.int64)], **dict(zip(columns, values, strict=True))}
+            waiting.append(pd.DataFrame(rows))
+            if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
+                write()
+            advance(len(indices))
+    finally:  # rows that were computed before an error are written, too
+        write()
+
+
+def _read_rows(folder: Path, n: int, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the table of all rows, in the order of their numbers."""
+    values: dict[str, np.ndarray] = {}
+    is_read = np.zeros(n, dtype=bool)
+    for file in _files(folder):
+        part = read_table(file)
+        rows = part[ROW].to_numpy()
+        is_read[rows] = True
+        for name in columns:
+            new = part[name].to_numpy()
+            dtype = np.promote_types(new.dtype, values[name].dtype) if name in values else new.dtype
+            values[name] = values[name].astype(dtype, copy=False) if name in values else np.empty(n, dtype)
+            values[name][rows] = new
+    if not is_read.all():
+        raise InputError(f"{folder} does not have each of {n} rows; delete the run's folder and run it again.")
+    return pd.DataFrame(values or {name: np.empty(n, dtype=object) for name in columns})
