@@ -103,6 +103,7 @@ def generation_bias(
     In the example, each of two descriptors has two responses of one style. For each style, the variance between the
     descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
 
+    >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
@@ -181,6 +182,7 @@ def compare_generation_bias(
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
 
+    >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
     >>> compare_generation_bias(*(StyledResponses(frame, each, ["s", "r"]) for each in vectors), {})[0].value
@@ -221,6 +223,7 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
 
     In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
 
+    >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> excess_over_baseline(styled, styled, 0.5).value
