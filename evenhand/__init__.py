@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
-    from evenhand.mitigation.labelling.labels import label_responses
-    from evenhand.mitigation.training.bias_callback import BiasCallback
+    from evenhand.mitigation.bias_callback import BiasCallback
+    from evenhand.mitigation.labels import label_responses
     from evenhand.recipes.check import assert_no_worse
     from evenhand.recipes.measured_responses import MeasuredResponses, measure_responses
 
@@ -69,8 +69,8 @@ _MODULES = {
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.score": ("BiasScore", "signature_line"),
-    "mitigation.labelling.labels": ("label_responses",),
-    "mitigation.training.bias_callback": ("BiasCallback",),
+    "mitigation.labels": ("label_responses",),
+    "mitigation.bias_callback": ("BiasCallback",),
     "recipes.check": ("assert_no_worse",),
     "recipes.measured_responses": ("MeasuredResponses", "measure_responses"),
 }

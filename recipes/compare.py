@@ -22,8 +22,8 @@ from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.store import Store, stage
-from evenhand.mitigation.labelling.mean_bias_values import bias_value_changes, cross_fitted_bias_values
-from evenhand.mitigation.training.page import tag_note, training_section, tuned_on_warnings, tuning_method
+from evenhand.mitigation.labels import bias_value_changes, cross_fitted_bias_values
+from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.measure import SCORES, write_results
 from evenhand.recipes.responses import LINK, write_responses

@@ -24,7 +24,7 @@ from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import stage
-from evenhand.mitigation.training.adapter import atomic_write_folder
+from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.export_card import Exported, export_card
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.settings import ExportSettings, MeasureSettings

@@ -15,8 +15,8 @@ from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.metrics import Metric, metric_of
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
-from evenhand.mitigation.training.card import INTRO, LIMITS, table, tuning_facts_table
-from evenhand.mitigation.training.trainers import load_trainer
+from evenhand.mitigation.card import INTRO, LIMITS, table, tuning_facts_table
+from evenhand.mitigation.trainers import load_trainer
 from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
@@ -60,7 +60,7 @@ def export_card(exported: Exported, tuning: Path, measured: MeasureSettings, com
     if comparison:
         config, _ = read_run(comparison, "compare", "comparison")
         scores = [read_scores(Path(it) / SCORES) for it in (config["before"], config["after"], comparison)]
-    rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).loss)
+    rows = tuning_facts_table(exported.base, facts, further, load_trainer(facts["trainer"]).loss_name)
     if exported.strength is not None:
         rows["strength"] = f"the adapter's change of the weights is multiplied by {exported.strength:g}"
     parts = [

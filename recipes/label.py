@@ -17,10 +17,8 @@ from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import write_table
-from evenhand.mitigation.labelling.labels import add_labels, choose_threshold, exclusion_mask
-from evenhand.mitigation.labelling.mean_bias_values import mean_bias_values
-from evenhand.mitigation.labelling.projection import bias_values
-from evenhand.mitigation.labelling.target import cross_fitted_spread, fit_target, log_weights
+from evenhand.mitigation.labels import add_labels, bias_values, choose_threshold, exclusion_mask, mean_bias_values
+from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.recipes.finished_runs import read_settings, split_warnings
 from evenhand.recipes.settings import FAMILY, LabelSettings
 

@@ -32,8 +32,8 @@ from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
 from evenhand.evaluation.store import TRACKERS
+from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import load_method
-from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
 from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.label import EXPONENTS, find_clusters
 from evenhand.recipes.launching import run_stages

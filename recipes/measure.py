@@ -13,7 +13,7 @@ from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
-from evenhand.mitigation.training.page import tuned_on_warnings
+from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config

@@ -14,8 +14,7 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
-from evenhand.mitigation.labelling.mean_bias_values import BiasDirections
-from evenhand.mitigation.labelling.projection import bias_values
+from evenhand.mitigation.labels import BiasDirections, bias_values
 
 RESPONSES = "responses.html"
 LINK = Link("all responses", RESPONSES)

@@ -31,7 +31,7 @@ from evenhand.evaluation.settings import (
     option,
     strict_dataclass,
 )
-from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.family_settings import FAMILIES, check_model, families_with, family_groups
 from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts

@@ -47,9 +47,9 @@ from evenhand.evaluation.settings import AUTO, ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
-from evenhand.mitigation.training.adapter import atomic_write_folder
-from evenhand.mitigation.training.fit import last_checkpoint
-from evenhand.mitigation.training.trainers.sft import LengthGroupedSampler
+from evenhand.mitigation.adapter import atomic_write_folder
+from evenhand.mitigation.trainers.sft import LengthGroupedSampler
+from evenhand.mitigation.tune import last_checkpoint
 from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings

@@ -21,7 +21,7 @@ from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
+from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.score import (
     AXIS,
     CUT,
@@ -29,23 +29,20 @@ from evenhand.evaluation.score import (
     LABEL,
     PROMPT_ID,
     RESPONSE,
-    STYLE_VECTOR,
     TEMPLATE,
     TEXT,
     WEIGHT,
 )
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
-from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
-from evenhand.mitigation.methods import Method, load_method
-from evenhand.mitigation.training.bias_callback import BIAS_NAME, BiasCallback
-from evenhand.mitigation.training.checks import check_tuning, default_methods, with_defaults
-from evenhand.mitigation.training.data import TuningData, hold_out
-from evenhand.mitigation.training.page import CURVES
-from evenhand.mitigation.training.row_files import write_rows
-from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.tune import TuningResult
-from evenhand.mitigation.training.tune import tune as train
+from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
+from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
+from evenhand.mitigation.labelled_responses import ContextRenderer
+from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.page import CURVES
+from evenhand.mitigation.row_files import write_rows
+from evenhand.mitigation.training_rows import TrainingRows, training_rows
+from evenhand.mitigation.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run, split_warnings
 from evenhand.recipes.label import LABELS, THRESHOLD
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
@@ -62,45 +59,45 @@ def tune(settings: TuneSettings) -> None:
         InputError: the method trains nothing, the responses changed after labelling, or the model or the rows do not
             fit the method.
     """
-    if settings.method:
-        load_method(settings.method).check_trains()  # before any run is read
+    if settings.method and load_method(settings.method).trainer is None:  # an error before any run is read
+        raise InputError(f"method: {settings.method} trains nothing; give it to `evenhand loop`.")
     if settings.write_rows is not None and settings.write_rows.exists():
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
-    responses_folder, measured, labels_fingerprint = processes.on_rank_zero(lambda: labelled_run(settings))
+    folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
-    for warning in split_warnings(measured, responses_folder):
+    for warning in split_warnings(measured, folder):
         log.warning("tune: %s", warning)
     config = measure_config(measured, FAMILY)
-    model = config.model
-    name = settings.method or default_methods(model)[0]
+    name = settings.method or default_methods(config.model)[0]
     method = load_method(name)
-    training = with_defaults(model, method, settings.training)
+    training = with_defaults(config.model, method, settings.training)
     chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
     if chosen := {**({} if settings.method else {"method": name}), **chosen}:
         log.info("tune: chosen for this model: %s", ", ".join(f"{field} {value}" for field, value in chosen.items()))
-    check_tuning(model, method, training)
+    check_tuning(config.model, method, training)
     settings = replace(settings, method=name, training=training)
     if settings.write_rows is not None:
-        processes.on_rank_zero(lambda: _write_rows(settings, responses_folder, config, method, training))
+        processes.on_rank_zero(lambda: _write_rows(settings, _load_base(name, config), folder))
         return
-    with stage("tune", settings, {"labels": labels_fingerprint}) as run:
+    with stage("tune", settings, {"labels": labels_sha256}) as run:
         if run is None:
             return
-        base = _load_base(settings, config)
-        responses = read_styled_responses(responses_folder)
-        labelled = _labelled_responses(settings, responses)
-        run.facts["share_cut"] = float(labelled[CUT].mean())
-        data = _tuning_data(settings, labelled, partial(render_contexts, base), method, training)
+        base, responses = _load_base(name, config), read_styled_responses(folder)
+        rows, share_cut = _rows(settings, responses, partial(render_contexts, base))
+        run.facts["share_cut"] = share_cut
         callbacks = []
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
         elif settings.measure_every:
-            callbacks.append(_bias_callback(base, responses, method.inference_tag, config, settings))
-        neutral = _neutral_dialogue(config)
+            callbacks.append(_bias_callback(base, responses.table, method.inference_tag, config, settings))
+        neutral, path = None, neutral_dialogue(config)
+        if path is not None:
+            pairs = load_neutral_dialogue(path)
+            neutral = pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
         with run.step("training"):
             result = train(
                 base,
-                data,
+                rows,
                 training,
                 run.folder,
                 seed=settings.seed,
@@ -113,14 +110,17 @@ def tune(settings: TuneSettings) -> None:
         bias = result.measured.get(BIAS_NAME, ())
         curves = {"train_loss": result.train_losses, "validation_loss": result.validation_losses, "bias": bias}
         processes.on_rank_zero(lambda: write_json(run.folder / CURVES, curves))
-        run.facts |= _facts(result)
+        change = {name: getattr(result.change, name) for name in ("greedy_share", "max_logit_change")}
+        run.facts |= {"rows": {"train": result.n_train, "validation": result.n_validation}, "outputs_changed": change}
+        for fact in ("trainable_parameters", "best_step", "stopped_early", "perplexity"):
+            run.facts[fact] = getattr(result, fact)
         run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
 
 
-def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
+def _load_base(method: str, config: MeasureConfig) -> DialogueModel:
     """Return the model to tune; warn if the method does not suit it."""
     base = load_dialogue_model(config.model)
-    if base.kind == "chat" and settings.method == "exchange":
+    if base.kind == "chat" and method == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
             "relevance_kept with the methods half_exchange and distill."
@@ -128,43 +128,22 @@ def _load_base(settings: TuneSettings, config: MeasureConfig) -> DialogueModel:
     return base
 
 
-def _labelled_responses(settings: TuneSettings, responses: StyledResponses) -> pd.DataFrame:
-    """Return the labelled run as one table: prompts, responses, style vectors, labels and weights."""
+def _rows(settings: TuneSettings, responses: StyledResponses, render: ContextRenderer) -> tuple[TrainingRows, float]:
+    """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
-    columns = {CUT: responses.table.get(CUT, False), STYLE_VECTOR: list(responses.vectors)}
-    labelled = responses.table.assign(**columns).merge(labels, on=PROMPT_ID, validate="one_to_one")
-    if labelled[CUT].any():
-        share = 100 * labelled[CUT].mean()
-        log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", share)
-    return labelled
-
-
-def _tuning_data(
-    settings: TuneSettings,
-    labelled: pd.DataFrame,
-    render: ContextRenderer,
-    method: Method,
-    training: TuningSettings,
-) -> TuningData:
-    """Return the method's rows, split into training and validation rows."""
+    table = responses.table.assign(**{CUT: responses.table.get(CUT, False)})
+    labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
+    share_cut = float(labelled[CUT].mean())
+    if share_cut:
+        log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", 100 * share_cut)
+    training = settings.training
+    how = {"validation_fraction": training.validation_fraction, "max_rows": training.max_rows, "seed": settings.seed}
     with rejects_tuning():
-        rows = method.rows(labelled, render, settings.seed)
-        train_rows, validation_rows = hold_out(rows, training.validation_fraction, settings.seed, training.max_rows)
-    return TuningData(
-        method=settings.method,
-        train=train_rows,
-        validation=validation_rows,
-        trainer=method.trainer,
-        control_tag=method.inference_tag,
-        tags=method.tags,
-    )
+        return training_rows(settings.method, labelled, render, **how), share_cut
 
 
-def _write_rows(
-    settings: TuneSettings, responses: Path, config: MeasureConfig, method: Method, training: TuningSettings
-) -> None:
+def _write_rows(settings: TuneSettings, base: DialogueModel, folder: Path) -> None:
     """Write the rows that `tune` would train on, for other trainers."""
-    base = _load_base(settings, config)
     messages: dict[str, list[dict[str, str]]] = {}
 
     def render(prompts: Sequence[str], personas: Sequence[str], tag: str) -> list[str]:
@@ -173,25 +152,22 @@ def _write_rows(
             messages.update(zip(contexts, chat_messages(base, prompts, personas, tag), strict=True))
         return contexts
 
-    data = _tuning_data(
-        settings, _labelled_responses(settings, read_styled_responses(responses)), render, method, training
-    )
-    write_rows(settings.write_rows, base, data, training, messages, seed=settings.seed)
-    n_train, n_validation = len(data.train), len(data.validation)
+    rows, _ = _rows(settings, read_styled_responses(folder), render)
+    write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
+    n_train, n_validation = len(rows.train), len(rows.validation)
     log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)
 
 
 def _bias_callback(
-    base: DialogueModel, responses: StyledResponses, tag: str, config: MeasureConfig, settings: TuneSettings
+    base: DialogueModel, prompts: pd.DataFrame, tag: str, config: MeasureConfig, settings: TuneSettings
 ) -> BiasCallback:
-    """Return a callback that measures bias during training, on a small fixed sample of prompts."""
-    prompts = responses.table
+    """Return a callback that measures bias during training by the first classifier, on a small fixed sample."""
     n_descriptors = settings.measure_descriptors
     sample = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))[:n_descriptors]
     prompts = prompts[prompts[DESCRIPTOR].isin(sample)]
     return BiasCallback(
         prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL),
-        _first_classifier(config),
+        load_style_classifier(config.settings.style_classifier),  # the second is for evaluation only
         settings.measure_every,
         relevance=False,  # it would double the time
         decoding=decoding(config.decoding.preset, **config.decoding.arguments),
@@ -200,29 +176,3 @@ def _bias_callback(
         batch_size=config.decoding.batch_size,
         seed=config.seed,
     )
-
-
-def _first_classifier(config: MeasureConfig) -> StyleClassifier:
-    """Return the first style classifier of a measurement; the second is for evaluation only."""
-    return load_style_classifier(config.settings.style_classifier)
-
-
-def _neutral_dialogue(config: MeasureConfig) -> tuple[list[str], list[str]] | None:
-    """Return the prompts and the responses of the neutral dialogue; None if no file is configured."""
-    path = neutral_dialogue(config)
-    if path is None:
-        return None
-    pairs = load_neutral_dialogue(path)
-    return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
-
-
-def _facts(result: TuningResult) -> dict[str, object]:
-    """Return the facts about a training that the run's manifest records."""
-    return {
-        "rows": {"train": result.n_train, "validation": result.n_validation},
-        "trainable_parameters": result.trainable_parameters,
-        "best_step": result.best_step,
-        "stopped_early": result.stopped_early,
-        "perplexity": result.perplexity,
-        "outputs_changed": {name: getattr(result.change, name) for name in ("greedy_share", "max_logit_change")},
-    }

@@ -12,10 +12,10 @@ import pytest
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.score import read_scores
 from evenhand.mitigation import methods
-from evenhand.mitigation.training.data import TuningData, hold_out
-from evenhand.mitigation.training.settings import TuningSettings
-from evenhand.mitigation.training.tune import tune
-from tests.mitigation.training.trainers.test_preference import tiny_base
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training_rows import training_rows
+from evenhand.mitigation.tune import tune
+from tests.mitigation.trainers.test_preference import tiny_base
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 FAMILY = "prompt_length"
@@ -61,23 +61,22 @@ def test_its_settings_are_listed_and_a_mistyped_one_is_refused(packages, tmp_pat
     assert done.returncode == 2 and "prompt_length.min_word" in done.stderr
 
 
-def test_the_method_of_the_page_passes_its_contract_and_tunes_a_model(tmp_path, monkeypatch):
+def test_the_method_of_the_page_tunes_a_model(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n# (?:\w+/)+shortest\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     (tmp_path / "shortest.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    assert code.count("\n") <= 15
     method = methods.load_method("shortest")
     assert (method.trainer, method.defaults["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
     labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
     labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]
     base = tiny_base()
-    rows = method.rows(labelled, partial(render_contexts, base), 0)
+    rows = training_rows("shortest", labelled, partial(render_contexts, base), validation_fraction=0.5)
     # Of four unbiased responses, with 7, 16, 3 and 16 characters, two are at most as long as the median, 11.5.
-    assert rows["completion"] == ["red sun", "sun"]
+    assert sorted([*rows.train["completion"], *rows.validation["completion"]]) == ["red sun", "sun"]
     settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_increase=100.0)
     settings = settings.with_method_defaults(method)
-    train, validation = hold_out(rows, 0.5, 0)
-    data = TuningData(method="shortest", train=train, validation=validation, trainer=method.trainer, tags=method.tags)
-    result = tune(base, data, settings, tmp_path / "tuning")
+    result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()

@@ -1,87 +1,85 @@
-"""The methods of mitigation: one class in one module each; a method's name is the name of its module."""
+"""The methods of mitigation, each a class in a module of this package; a method's name is the name of its module."""
 
-import ast
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.classes import load_class, module_names
+from evenhand.evaluation.errors import InputError
 
 if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
     from datasets import Dataset
 
-    from evenhand.mitigation.labelling.labelled_responses import ContextRenderer
+    from evenhand.mitigation.labelled_responses import ContextRenderer
 
 
-class Method:
+class Method(ABC):
     """A way to turn labelled responses into a less biased model.
 
     Attributes:
-        trainer: the module of `evenhand.mitigation.training.trainers` that trains on the rows. None: nothing is
-            trained, and the model is measured with `instruction`, or with `resamples`.
-        instruction: a system prompt, for methods that train nothing.
-        resamples: whether the model is measured with responses that are drawn from candidates by the labels' even
-            target.
+        trainer: the module of `evenhand.mitigation.trainers` that trains on the rows; None: nothing is trained.
+        instruction: a system prompt that the model is measured with; "" for none.
+        resamples: whether responses are drawn from several candidates by the even target of the labels.
         inference_tag: the control tag at the end of every context of the tuned model; "" for none.
         tags: all strings that get a meaning in training.
         uses_threshold: whether the rows depend on the labels. If not, the points of an ablation that differ only in
             their threshold are one point.
+        columns: columns of the labelled responses that `rows` needs, in addition to those of `check_labelled`.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
         large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
             on one; None: the default of the method's trainer.
     """
 
-    trainer: str | None = None
+    trainer: str | None = "sft"
     instruction: str = ""
     resamples: bool = False
     inference_tag: str = ""
     tags: tuple[str, ...] = ()
     uses_threshold: bool = True
-    defaults: Mapping[str, Any] = {}
+    columns: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = {"learning_rate": 4e-3}
     large_model_learning_rate: float | None = None
 
-    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer", seed: int = 0) -> "Dataset":
+    def __init__(self, seed: int = 0) -> None:
+        """Set the seed by which the method samples its rows."""
+        self.seed = seed
+
+    @abstractmethod
+    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
         """Return training rows: the columns of the trainer, and `context`, the context without a control tag.
 
         Rows with the same `context` are held out for validation together.
 
-        Raises:
-            InputError: the labelled responses give no row, or the method trains nothing.
-        """
-        self.check_trains()
-        raise TypeError(f"{type(self).__name__} has a trainer, and lacks the method `rows`")
+        Args:
+            labelled: a table that passes `evenhand.mitigation.labelled_responses.check_labelled` with `columns`.
+            render: renders prompts and personas as contexts with a control tag.
 
-    def check_trains(self) -> None:
-        """Raise InputError if the method trains nothing."""
-        if self.trainer is None:
-            name = type(self).__module__.rpartition(".")[2]
-            how = "--generation_bias.resampling.exponents" if self.resamples else "its text as --model.system_prompt"
-            raise InputError(f"method: {name} trains nothing; give it to `evenhand loop`, or measure with {how}.")
+        Raises:
+            InputError: the labelled responses give no row.
+        """
+
+
+class UntrainedMethod(Method):
+    """A method that changes how the model is asked, not its weights."""
+
+    trainer = None
+    uses_threshold = False
+
+    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
+        name = type(self).__module__.rpartition(".")[2]
+        raise InputError(f"method: {name} trains nothing; give it to `evenhand loop`.")
 
 
 def names() -> list[str]:
     """Return the names of all methods."""
-    return [module.name for module in iter_modules(__path__)]
+    return module_names(__name__)
 
 
-def summaries() -> dict[str, str]:
-    """Return the first line of each method's docstring, by the method's name; no module is imported."""
-    sources = {name: Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") for name in names()}
-    return {name: str(ast.get_docstring(ast.parse(text))).split("\n")[0] for name, text in sources.items()}
-
-
-def load_method(name: str) -> Method:
-    """Return the method in the module `name`.
+def load_method(name: str) -> type[Method]:
+    """Return a method's class.
 
     Raises:
         InputError: the method is unknown.
     """
-    if name not in names():
-        raise unknown_name("method", name, names())
-    module = import_module(f"{__name__}.{name}")
-    return next(
-        value() for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
-    )
+    return load_class(__name__, name, Method, "method")

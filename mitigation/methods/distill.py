@@ -16,45 +16,32 @@ from datasets import Dataset
 from evenhand.evaluation.data.other_people import several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEMPLATE, TEXT
-from evenhand.mitigation.labelling.labelled_responses import (
-    ContextRenderer,
-    check_labelled,
-    render_untagged_contexts,
-    untagged_rows,
-)
+from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.methods import Method
 
 N_OTHERS = 7  # the own prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
 
 class Distill(Method):
-    """Fine-tune on the base's mean prediction for different people."""
+    """Trains on rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
+
+    There is one row for each labelled response, except responses to a template that has only one descriptor.
+    """
 
     trainer = "distill"
     uses_threshold = False
+    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
     large_model_learning_rate = 1e-3  # of all results on a real model (docs/results.md)
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
-
-        There is one row for each labelled response, except responses to a template that has only one descriptor.
-
-        Args:
-            labelled: columns prompt_id, text, persona, response, label, template, descriptor and, if present, noun.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`; no template has two
-                descriptors.
-        """
-        check_labelled(labelled, TEMPLATE, DESCRIPTOR)
-        others = several_people(labelled, N_OTHERS, seed)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        others = several_people(labelled, N_OTHERS, self.seed)
         kept = others[:, 0] >= 0
         if not kept.any():
-            raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label more of them.")
+            raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label more descriptors.")
         texts = labelled[TEXT].to_numpy()[others[kept].ravel()]
         prompts = pd.DataFrame({TEXT: texts, PERSONA: labelled[PERSONA][kept].repeat(N_OTHERS).to_numpy()})
         different = prompts.drop_duplicates()
-        different = different.assign(context=render_untagged_contexts(different, render))
+        different = different.assign(context=render(different[TEXT].tolist(), different[PERSONA].tolist(), ""))
         contexts = prompts.merge(different, how="left", on=[TEXT, PERSONA])["context"].to_numpy(dtype=object)
         return untagged_rows(labelled[kept], render).add_column("others", contexts.reshape(-1, N_OTHERS).tolist())

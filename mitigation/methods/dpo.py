@@ -10,37 +10,18 @@ the model to avoid all styles that are often biased.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.mitigation.labelling.labelled_responses import (
-    ContextRenderer,
-    exchange_responses,
-    render_untagged_contexts,
-    response_columns,
-)
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
+from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, preference_rows
 from evenhand.mitigation.methods import Method
 
 
 class DPO(Method):
-    """DPO on responses that are exchanged between descriptors."""
+    """Trains on a row for each response labelled `bias`: `prompt`, `context`, `chosen` and `rejected`."""
 
     trainer = "dpo"
+    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return a training row per pair: `prompt`, `context`, `chosen` (sampled by `seed`) and `rejected`.
-
-        Args:
-            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-        """
-        biased, chosen = exchange_responses(labelled, seed, biased_only=True)
-        contexts = render_untagged_contexts(biased, render)
-        return Dataset.from_dict(
-            {
-                "prompt": contexts,
-                **response_columns("chosen", chosen),
-                **response_columns("rejected", biased),
-                "context": contexts,
-            }
-        )
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        biased, exchanged = exchange_responses(labelled, self.seed, biased_only=True)
+        return preference_rows(exchanged, biased, render)

@@ -12,24 +12,16 @@ instead of responses.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
+from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 from evenhand.mitigation.methods import Method
 
 
 class Exchange(Method):
-    """Fine-tune on responses that are exchanged between descriptors."""
+    """Trains on a row for each prompt: `prompt`, `context`, and `completion`, a response to another descriptor."""
 
-    trainer = "sft"
     uses_threshold = False
-    defaults = {"learning_rate": 4e-3}
+    columns = (TEMPLATE, DESCRIPTOR)
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return a training row per prompt: `prompt`, `context`, and `completion`, a response sampled by `seed`.
-
-        Args:
-            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-        """
-        return untagged_rows(exchange_responses(labelled, seed)[1], render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        return untagged_rows(exchange_responses(labelled, self.seed)[1], render)

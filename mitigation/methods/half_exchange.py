@@ -1,4 +1,4 @@
-"""Fine-tune on rows of `exchange` and own responses drawn by weight.
+"""Fine-tune on exchanged responses and on own ones drawn by weight.
 
 `exchange` trains on responses to other descriptors. It removes the bias, also for unseen descriptors, but lowers the
 relevance. Training on the responses to the same prompt, drawn by their weights in the even target, keeps the relevance,
@@ -10,7 +10,8 @@ the effects, so at most a quarter of it remains. The method is Evenhand's.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.mitigation.labelling.labelled_responses import (
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
+from evenhand.mitigation.labelled_responses import (
     ContextRenderer,
     balanced_responses,
     exchange_responses,
@@ -20,22 +21,11 @@ from evenhand.mitigation.methods import Method
 
 
 class HalfExchange(Method):
-    """Fine-tune on rows of `exchange` and own responses drawn by weight."""
+    """Trains on the rows of `exchange`, then on a row for each of `balanced_responses`."""
 
-    trainer = "sft"
     uses_threshold = False
-    defaults = {"learning_rate": 4e-3}
+    columns = (TEMPLATE, DESCRIPTOR, WEIGHT)
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return the rows of `exchange`, then a row for each of `balanced_responses`, with the same columns.
-
-        Args:
-            labelled: columns prompt_id, text, persona, response, label, template, descriptor, weight and, if there are
-                nouns, noun.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses` and
-                `balanced_responses`.
-        """
-        exchanged, own = exchange_responses(labelled, seed)[1], balanced_responses(labelled, seed)
-        return untagged_rows(pd.concat([exchanged, own]), render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        exchanged = exchange_responses(labelled, self.seed)[1]
+        return untagged_rows(pd.concat([exchanged, balanced_responses(labelled, self.seed)]), render)

@@ -10,27 +10,23 @@ to the prompt. The trainer gives both classes the same total weight (the paper's
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
-from evenhand.mitigation.labelling.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
+from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 from evenhand.mitigation.methods import Method
 
 
 class KTO(Method):
-    """KTO on responses that are exchanged between descriptors."""
+    """Trains on two rows for each response labelled `bias`: `prompt`, `context`, `completion` and `label`.
+
+    The undesirable rows (`label` false) come first, then a desirable row for each prompt.
+    """
 
     trainer = "kto"
+    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return two training rows per response labelled `bias`: `prompt`, `context`, `completion` and `label`.
-
-        The undesirable rows (`label` false) come first, then a desirable row for each prompt, sampled by `seed`.
-
-        Args:
-            labelled: columns prompt_id, text, persona, response, label, template and descriptor.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.exchange_responses`.
-        """
-        biased, exchanged = exchange_responses(labelled, seed, biased_only=True)
-        parts = (untagged_rows(biased, render), False), (untagged_rows(exchanged, render), True)
-        return concatenate_datasets([part.add_column("label", [desirable] * len(biased)) for part, desirable in parts])
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        biased, exchanged = exchange_responses(labelled, self.seed, biased_only=True)
+        undesirable, desirable = (untagged_rows(part, render) for part in (biased, exchanged))
+        labels = [False] * len(biased) + [True] * len(exchanged)
+        return concatenate_datasets([undesirable, desirable]).add_column("label", labels)

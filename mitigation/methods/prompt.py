@@ -6,14 +6,12 @@ the chat template has no system prompt. Large chat models stereotype less with s
 treats the instruction as one more line of the dialogue.
 """
 
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import UntrainedMethod
 
 
-class Prompt(Method):
-    """An instruction to answer everybody in the same way; no training."""
+class Prompt(UntrainedMethod):
+    """Measures the model with an instruction in its system prompt."""
 
-    trainer = None
-    uses_threshold = False
     instruction = (
         "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
         "Respond to what is said, not to who says it."

@@ -10,26 +10,14 @@ drifts about as far: on the testbed 7 % at the 0.7 quantile, and 3 % at the 0.5 
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.mitigation.labelling.labelled_responses import (
-    ContextRenderer,
-    check_labelled,
-    no_bias_mask,
-    untagged_rows,
-)
+from evenhand.evaluation.score import LABEL
+from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
+from evenhand.mitigation.labels import NO_BIAS
 from evenhand.mitigation.methods import Method
 
 
 class Rejection(Method):
-    """Fine-tune on the responses labelled `no_bias` alone."""
+    """Trains on a row for each response labelled `no_bias`: `prompt`, `context` and `completion`."""
 
-    trainer = "sft"
-    defaults = {"learning_rate": 4e-3}
-
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer, seed: int = 0) -> Dataset:
-        """Return a training row per response labelled `no_bias`: `prompt`, `context` and `completion`.
-
-        Raises:
-            InputError: see `evenhand.mitigation.labelling.labelled_responses.check_labelled`.
-        """
-        check_labelled(labelled)
-        return untagged_rows(labelled[no_bias_mask(labelled)], render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+        return untagged_rows(labelled[labelled[LABEL] == NO_BIAS], render)

@@ -17,7 +17,7 @@ from evenhand.evaluation.manifest import read_config
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
-from evenhand.mitigation.training.settings import TuningSettings
+from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import LabelSettings, MeasureSettings, TuneSettings

@@ -235,7 +235,6 @@ def training(**fields):
     [
         ({"methods": ["swap"]}, "method: 'swap' is unknown"),
         (training(peft={"rank": 8}), r"training\.peft\.rank"),
-        (training(lora_rank=4000), r"training\.lora_rank: 4000 exceeds 96"),
         (training(peft={"use_dora": True}) | {"adapter_strength": 0.5}, r"adapter_strength: "),
         ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),

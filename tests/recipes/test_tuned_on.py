@@ -10,7 +10,7 @@ import yaml
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.manifest import FORMAT, write_manifest
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.mitigation.training.page import tuned_on_warnings
+from evenhand.mitigation.page import tuned_on_warnings
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.families.generation_bias.costs import template_relevance as within
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.store import Store
-from tests.mitigation.training.trainers.test_preference import tiny_base
+from tests.mitigation.trainers.test_preference import tiny_base
 
 
 def prompts(n=40):

@@ -1,0 +1,165 @@
+"""Functions that create, save and load a tuned model, which shares the weights of its base.
+
+An adapter and its optimizer state are small (Hu et al. 2021, "LoRA", §4.2). Sharing weights avoids a second and a third
+copy of the base in memory.
+"""
+
+import copy
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel, prepare_model_for_kbit_training
+from peft.tuners.lora import LoraLayer
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.files import write_json
+from evenhand.evaluation.models.checkpoints import is_quantized
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.model_paths import hub_repository, is_local_path
+
+WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
+
+
+def prepare_network(network: PreTrainedModel, lora: bool, gradient_checkpointing: bool) -> PreTrainedModel:
+    """Return the network to train: with LoRA, a network that shares the base's weights; else a copy in float32.
+
+    PEFT converts the unquantized parts of a quantized network to float32.
+    """
+    if not lora:
+        return copy.deepcopy(network).float()
+    shared = share_weights(network)
+    if not is_quantized(network):
+        return shared
+    return prepare_model_for_kbit_training(shared, use_gradient_checkpointing=gradient_checkpointing)
+
+
+def share_weights(network: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy of a network that shares its weight tensors.
+
+    Modules, hooks, config and parameters are copied: adapters, another forward function, gradients or another precision
+    of the copy do not affect the network, but writing into a weight does. Weights that are sharded over processes are
+    copied, because sharding writes into weights.
+    """
+    if processes.shards_model():
+        return copy.deepcopy(network)
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in network.buffers()}
+    for parameter in network.parameters():
+        # Quantized parameters are packed and never written into.
+        is_plain = type(parameter) is torch.nn.Parameter
+        memo[id(parameter)] = torch.nn.Parameter(parameter.data, requires_grad=False) if is_plain else parameter
+    for module in network.modules():
+        if (state := getattr(module, "state", None)) is not None:  # bitsandbytes' 8-bit weights
+            memo[id(state)] = state
+    return copy.deepcopy(network, memo)
+
+
+def merge_in_forward(network: PeftModel) -> None:
+    """Make each adapted layer compute with its merged weight, in the base's precision, as an exported model does.
+
+    A layer is merged in its forward pass and restored afterwards, which needs the memory of one layer.
+    """
+    for layer in network.modules():
+        if isinstance(layer, LoraLayer):
+            layer.forward = partial(_forward_merged, layer, layer.forward)
+
+
+def _forward_merged(
+    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: Any, **options: Any
+) -> torch.Tensor:
+    weights = [(parameter, parameter.data) for parameter in layer.get_base_layer().parameters(recurse=False)]
+    layer.merge(safe_merge=True)  # writes a new tensor
+    try:
+        return forward(*inputs, **options)
+    finally:
+        for parameter, data in weights:
+            parameter.data = data
+        layer.merged_adapters.clear()
+
+
+@contextmanager
+def atomic_write_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder next to `path` that replaces `path` if the block ends without an error."""
+    folder = path.with_name(f".{path.name}.part")
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
+    folder.mkdir()
+    try:
+        yield folder
+        _make_readable(folder)
+        shutil.rmtree(path, ignore_errors=True)
+        folder.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_readable(folder: Path) -> None:
+    """Give all files of a folder the default permissions; safetensors writes weights that only the owner can read."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)
+
+
+def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
+    """Copy a checkpoint's model, with the base's tokenizer, into `folder`; return the number of trained parameters."""
+    for pattern in WEIGHTS:
+        for file in checkpoint.glob(pattern):
+            shutil.copy2(file, folder)
+    config = folder / "adapter_config.json"
+    if config.exists():
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        if isinstance(settings["target_modules"], list):  # PEFT writes a set in random order
+            settings["target_modules"].sort()
+        name = str(Path(base.name).expanduser().resolve()) if is_local_path(base.name) else base.name
+        revision = base.revision if hub_repository(base.name) else None
+        write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
+    base.tokenizer.save_pretrained(str(folder))
+    return sum(_count_parameters(file) for file in folder.glob("*.safetensors"))
+
+
+def _count_parameters(file: Path) -> int:
+    """Return the number of parameters in a safetensors file, from the file's header."""
+    with safe_open(file, "pt") as tensors:
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+
+
+def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
+    """Return the tuned model in a folder that `copy_weights` wrote: the whole model, or the base with its adapter.
+
+    Args:
+        merged: compute with merged weights, as the exported model does. The adapter of a quantized base is never
+            merged, because the merge would round most of it away.
+    """
+    if lora:
+        model = PeftModel.from_pretrained(share_weights(base.model), str(folder))
+        if merged and not is_quantized(base.model):
+            merge_in_forward(model)
+    else:
+        auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
+        model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
+    return replace(base, model=model.eval())
+
+
+def portable_name(name: str, folder: Path) -> str:
+    """Return a model's name; a local path becomes relative to `folder`, so that both folders can be moved together."""
+    return os.path.relpath(Path(name).resolve(), folder.resolve()) if is_local_path(name) else name
+
+
+def without_nan(value: Any) -> Any:
+    """Return nested values of JSON with None in place of NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,196 @@
+"""A callback for any trainer of transformers or TRL that measures generation bias during training."""
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import TrainerState
+
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
+from evenhand.evaluation.families.generation_bias.costs.relevance import likelihood_scores
+from evenhand.evaluation.families.generation_bias.effects.table import SHOWN, effects
+from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
+from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.models.checkpoints import ModelDescription
+from evenhand.evaluation.models.decoding import decoding as decoding_arguments
+from evenhand.evaluation.models.loading import loaded_dialogue_model
+from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
+from evenhand.evaluation.progress import progress
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    find_score,
+)
+from evenhand.mitigation.callbacks import MeasureCallback
+
+log = logging.getLogger("evenhand")
+
+HEADLINE = "fgb_pooled_corrected"
+BIAS_NAME, RISE, RISE_P = f"bias/{HEADLINE}", "bias/rise", "bias/rise_p"
+MAX_EFFECTS, LEVEL = 3, 0.05
+BASELINE = "bias_at_step_0.npy"  # style vectors at step 0, in the trainer's output_dir, for a resumed training
+
+
+class BiasCallback(MeasureCallback):
+    """Measures generation bias before the first step, every k steps and after the last step, and logs it.
+
+    At each measurement the model in training responds to the same prompts, with the same random numbers, and a
+    classifier computes the style of each response. Training is not affected. The values go through the trainer's log
+    to its trackers (W&B, TensorBoard, console), in natural units:
+
+        bias/fgb_pooled_corrected     pooled FGB*, ideal 0, with `_low` and `_high`, its 95 % interval
+        bias/effects_shown            number of effects on a descriptor or axis that are shown (`evenhand.effects`)
+        bias/effect/UNIT/STYLE        the (up to three) largest shown effects, in [−1, 1]
+        bias/relevance                mean of log p(response | its prompt) − log p(response | another prompt) under the
+                                      model in training, in nats, with `_low` and `_high`; 0 if responses do not depend
+                                      on the template; needs two templates
+        bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, the
+                                      p-value of no difference
+
+    A rise is *shown* if it is above 0 and its one-sided p-value is at most 0.05 / (number of planned measurements):
+    with a probability of 95 %, no measurement of a training without a rise shows one (Bonferroni). A shown rise is
+    logged as a warning, or stops training. If responses do not vary within any cell, there is no p-value.
+
+    Example (docs/notebooks/watch_a_training.ipynb runs one):
+
+        evenhand.BiasCallback(prompts=prompts, classifier=classifier, every=50).attach(trainer)
+        trainer.train()
+    """
+
+    def __init__(
+        self,
+        prompts: pd.DataFrame,
+        classifier: StyleClassifier | ModelDescription,
+        every: int = 100,
+        *,
+        stop_if_rises: bool = False,
+        relevance: bool = True,
+        decoding: Mapping[str, Any] | None = None,
+        control_tag: str = "",
+        system_prompt: str = "",
+        batch_size: int = 64,
+        permutations: int = 199,
+        seed: int = 0,
+    ) -> None:
+        """Check the prompts, and load the classifier if it is given by name.
+
+        Args:
+            prompts: columns text, template and descriptor, and optionally axis, persona and prompt_id, such as the file
+                of `evenhand measure --write_prompts FILE`; at least two, better four, rows for each template and
+                descriptor. 20 descriptors with 4 responses to each of 2 templates are a start.
+            classifier: result of `load_style_classifier`, or a model that it loads.
+            every: k.
+            stop_if_rises: whether training stops when a rise is shown; otherwise a warning is logged.
+            relevance: whether to measure relevance, which takes about as long as the responses.
+            decoding: all arguments of `generate`; None: the sampling of `evenhand measure`.
+            control_tag: string at the end of each prompt.
+            system_prompt: text before each prompt.
+            batch_size: maximum number of responses that are generated together.
+            permutations: number of permutations for the effects.
+            seed: seed of the responses and the permutations.
+
+        Raises:
+            InputError: a column is missing, the prompts have fewer than two descriptors, or `every` is not positive.
+        """
+        super().__init__(self._scores, every)
+        require_columns(list(prompts), [TEXT, TEMPLATE, DESCRIPTOR], "prompts")
+        if prompts[DESCRIPTOR].nunique() < 2:
+            raise InputError(f"prompts: {prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
+        if every < 1:
+            raise InputError(f"every: {every}; give 1 or more steps.")
+        ids = prompts[PROMPT_ID].astype(str) if PROMPT_ID in prompts else [str(row) for row in range(len(prompts))]
+        persona = prompts[PERSONA].fillna("") if PERSONA in prompts else ""
+        axis = prompts.get(AXIS, "")
+        columns = prompts[[TEXT, TEMPLATE, DESCRIPTOR]].assign(**{PROMPT_ID: ids, PERSONA: persona, AXIS: axis})
+        self.prompts = columns.reset_index(drop=True)
+        self.classifier = classifier if isinstance(classifier, StyleClassifier) else load_style_classifier(classifier)
+        self.decoding = decoding_arguments() if decoding is None else dict(decoding)
+        self.stop_if_rises, self.relevance, self.batch_size = stop_if_rises, relevance, batch_size
+        self.control_tag, self.system_prompt = control_tag, system_prompt
+        self.permutations, self.seed = permutations, seed
+        self.before: StyledResponses | None = None  # the responses at step 0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
+        path = Path(args.output_dir, BASELINE)
+        if state.global_step and path.exists():
+            self.before = self._styled(np.load(path))
+        elif state.global_step:
+            log.warning("%s does not exist: no rise since step 0 can be shown", path)
+        super().on_train_begin(args, state, control, **kwargs)
+
+    def _measure(self, state: TrainerState, control: Any) -> Mapping[str, float]:
+        values = super()._measure(state, control)
+        measurements = math.ceil(state.max_steps / self.every)
+        if values.get(RISE, 0) > 0 and values.get(RISE_P, 1) / 2 <= LEVEL / measurements:
+            now = values[BIAS_NAME]
+            earlier = now - values[RISE]
+            action = "training stops" if self.stop_if_rises else "training goes on"
+            log.warning(
+                "step %d: bias rose: pooled FGB* was %.3g at step 0 and is %.3g (×10⁻³), p = %.2g; %s",
+                *(state.global_step, 1000 * earlier, 1000 * now, values[RISE_P] / 2, action),
+            )
+            control.should_training_stop = control.should_training_stop or self.stop_if_rises
+        return values
+
+    def _scores(self, model: torch.nn.Module) -> dict[str, float]:
+        """Return the values to log, of the model in training."""
+        tokenizer = self.trainer.processing_class
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        if tokenizer is None:
+            raise InputError(
+                "processing_class: the trainer has no tokenizer; give Trainer(processing_class=tokenizer)."
+            )
+        prompts, arguments = self.prompts, {"seed": self.seed, "batch_size": self.batch_size}
+        with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as dialogue_model:
+            with progress(len(prompts), "bias during training", "responses"):
+                answered = respond(dialogue_model, prompts, self.control_tag, self.decoding, **arguments)
+            responses, likelihoods = answered[RESPONSE].tolist(), None
+            if self.relevance:
+                likelihoods = likelihoods_of_responses(
+                    None, "relevance", dialogue_model, prompts, responses, self.control_tag
+                )
+        styled = self._styled(classify_responses(self.classifier, responses, prompts[DESCRIPTOR].tolist()))
+        values = _with_interval(BIAS_NAME, find_score(generation_bias(styled, {}, permutations=0), HEADLINE))
+        table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
+        table = table[table["certainty"] == SHOWN]
+        values["bias/effects_shown"] = float(len(table))
+        for row in table.head(MAX_EFFECTS).itertuples():
+            values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
+        if likelihoods is not None and math.isfinite((score := likelihood_scores(prompts, likelihoods, {})[0]).value):
+            values |= _with_interval("bias/relevance", score)
+        if self.before is None and self.trainer.state.global_step == 0:
+            self.before = styled
+            with atomic_write(Path(self.trainer.args.output_dir, BASELINE)) as path, path.open("wb") as file:
+                np.save(file, styled.vectors)
+        elif self.before is not None:
+            changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
+            rise = find_score(changes, f"{HEADLINE}_difference")
+            values[RISE] = float(rise.value)
+            if rise.p_value is not None:
+                values[RISE_P] = float(rise.p_value)
+        return values
+
+    def _styled(self, vectors: np.ndarray) -> StyledResponses:
+        return StyledResponses(self.prompts, vectors, self.classifier.labels)
+
+
+def _with_interval(name: str, score: BiasScore) -> dict[str, float]:
+    """Return the value of a score and the ends of its interval, if it has one, by name."""
+    ends = {} if score.interval is None else dict(zip((f"{name}_low", f"{name}_high"), score.interval, strict=True))
+    return {name: float(score.value)} | {end: float(value) for end, value in ends.items()}

@@ -1,0 +1,136 @@
+"""Checks of a tuning's configuration, and defaults for a model, before any weights are loaded."""
+
+import os
+from dataclasses import replace
+
+import torch
+from datasets import Dataset
+from peft import get_peft_model
+from transformers import PreTrainedConfig
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.checkpoints import load_config, resolve_device
+from evenhand.evaluation.models.loading import load_control_tag, model_kind, text_generation_class
+from evenhand.evaluation.models.model_paths import is_gguf
+from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
+from evenhand.evaluation.score import LABEL
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.callbacks import without_telemetry
+from evenhand.mitigation.methods import Method
+from evenhand.mitigation.settings import OF_SIZE, TuningSettings
+from evenhand.mitigation.trainer_configs import lora_config, trainer_config
+from evenhand.mitigation.trainers import load_trainer
+
+# Stands for training rows, which are not labelled yet.
+PLACEHOLDER_ROWS = Dataset.from_dict({LABEL: [True, False] * 500})
+
+
+def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSettings) -> None:
+    """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
+
+    Args:
+        model: the model to measure and tune.
+        settings: the result of `with_defaults`.
+    """
+    trainer, name, (config, is_adapted) = load_trainer(method.trainer), model.name, _load_base_config(model)
+    base_tag, tag = load_control_tag(name), method.inference_tag
+    is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
+    device = resolve_device(model.device)
+    # Trainers of transformers split batches among GPUs unless the model has a device map, or a launcher starts one
+    # process for each GPU. A quantized model is loaded by a device map.
+    uses_all_gpus = "LOCAL_RANK" not in os.environ and model.device_map is None and model.quantization is None
+    n_gpus = torch.cuda.device_count() if device.type == "cuda" and uses_all_gpus else 1
+    faults = (
+        (
+            model.base is not None,
+            f"model.base: a model tuned from {name} would be loaded on the base that the adapter {name} names; write "
+            f"{model.base} into its adapter_config.json, and leave model.base out.",
+        ),
+        (
+            model.adapter_strength is not None,
+            f"model.adapter_strength: a model tuned from {name} would be loaded with all of it; export that strength "
+            "(docs/mitigation.md), and tune the export.",
+        ),
+        (
+            config.is_encoder_decoder and not trainer.supports_encoder_decoder,
+            f"model: {name} is an encoder-decoder model, which the {method.trainer.upper()} trainer does not support; "
+            "give another method.",
+        ),
+        (
+            base_tag and base_tag != tag,
+            f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same "
+            "method again, or tune the model's base.",
+        ),
+        (settings.peft and not settings.lora, "training.peft: training.lora is false; leave training.peft out."),
+        (
+            trainer.needs_lora and not settings.lora,
+            f"training.lora: false; the {method.trainer.upper()} trainer compares the model with itself without the "
+            "adapter: use LoRA, or another method.",
+        ),
+        (
+            is_quantized and not settings.lora,
+            f"training.lora: false; the weights of {name} are quantized and cannot be trained: use LoRA.",
+        ),
+        (
+            is_quantized and is_adapted,
+            f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
+            "again; use no quantization.",
+        ),
+        (
+            n_gpus > 1,
+            f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES "
+            "to one GPU, set model.device_map, or start with `accelerate launch`.",
+        ),
+    )
+    for is_fault, message in faults:
+        if is_fault:
+            raise InputError(message)
+    with without_telemetry():
+        trainer_config(trainer, settings, PLACEHOLDER_ROWS, device)
+        if settings.lora:
+            network = _without_weights(model, config)
+            try:
+                get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
+            except (ValueError, TypeError) as error:
+                raise InputError(f"training.peft: PEFT rejects it for {name}: {first_line(error)}") from None
+
+
+def default_methods(model: ModelSettings) -> list[str]:
+    """Return the methods of a loop without `methods`; `tune` uses the first one (docs/mitigation.md).
+
+    A chat model loses relevance if it is trained only on responses to other people. TRL's DPO trainer does not support
+    encoder-decoder models.
+
+    Raises:
+        InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
+    """
+    kinds = {"chat": ["distill", "resample"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
+    return kinds[model_kind(model)]
+
+
+def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:
+    """Return the settings, with defaults for the method and for the model's size in place of null.
+
+    Raises:
+        InputError: the model's config cannot be read, or is not of a model that generates text.
+    """
+    settings = settings.with_method_defaults(method, n_parameters=None)
+    if all(getattr(settings, name) is not None for name in OF_SIZE):
+        return settings
+    network = _without_weights(model, _load_base_config(model)[0])
+    return settings.with_method_defaults(method, sum(parameter.numel() for parameter in network.parameters()))
+
+
+def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
+    """Return the config of a model, or of an adapter's base, and whether the model is an adapter."""
+    folder = None if is_gguf(model.name) else local_folder(model.name)
+    if folder is None or not is_adapter(folder):
+        return load_config(model), False
+    base, revision = adapter_base(folder, None, model.revision)
+    return _load_base_config(replace(model, name=base, revision=revision))[0], True
+
+
+def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:
+    """Return a network with this config and without weights, on the meta device."""
+    with torch.device("meta"):
+        return text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)

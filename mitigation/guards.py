@@ -1,0 +1,134 @@
+"""Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from evenhand.evaluation.errors import TuningRejected
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
+from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.progress import progress
+from evenhand.evaluation.score import display_name
+from evenhand.mitigation.settings import TuningSettings
+
+MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20
+# If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
+MIN_LOGIT_CHANGE = 1e-3
+
+
+@dataclass(frozen=True)
+class OutputChange:
+    """The difference between a tuned model and its base on `n` contexts.
+
+    max_logit_change: the largest absolute change of a logit of the response's first token, in nats.
+    greedy_share: the share of contexts whose greedy response (its first 20 tokens) changed.
+    max_rounding: the largest difference of such a logit between the merged and the unmerged adapter, a rounding error;
+        0 in float32.
+    """
+
+    n: int
+    max_logit_change: float
+    greedy_share: float
+    max_rounding: float = 0.0
+
+    @property
+    def outputs_changed(self) -> bool:
+        """Whether a logit changed by more than MIN_LOGIT_CHANGE."""
+        return self.max_logit_change > MIN_LOGIT_CHANGE
+
+
+def output_change(
+    base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
+) -> OutputChange:
+    """Return the change of first-token logits and greedy responses between two models on rendered contexts.
+
+    Args:
+        unmerged: the tuned model with its adapter not merged; `tuned` itself if merging does not round.
+    """
+    contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
+    max_change = max_rounding = 0.0
+    for token_ids in encode_contexts(base, contexts):
+        first, second = (_first_logits(model, token_ids) for model in (base, tuned))
+        max_change = max(max_change, float((first - second).abs().max()))
+        if unmerged is not tuned:
+            max_rounding = max(max_rounding, float((_first_logits(unmerged, token_ids) - second).abs().max()))
+    greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
+    greedy_responses = []
+    for name, model in (("base", base), ("tuned model", tuned)):
+        responses = [""] * len(contexts)
+        with progress(len(contexts), f"greedy responses of the {name}", "responses") as advance:
+            for indices, texts, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
+                for index, text in zip(indices, texts, strict=True):
+                    responses[index] = text
+                advance(len(indices))
+        greedy_responses.append(responses)
+    differ = [before != after for before, after in zip(*greedy_responses, strict=True)]
+    return OutputChange(len(contexts), max_change, sum(differ) / len(differ), max_rounding)
+
+
+@torch.inference_mode()
+def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.Tensor:
+    """Return the logits of the response's first token, (vocabulary,)."""
+    model = dialogue_model.model
+    inputs = {"input_ids": torch.tensor([token_ids], device=model.device)}
+    if dialogue_model.kind == "encoder_decoder":
+        inputs["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]], device=model.device)
+    return model(**inputs).logits[0, -1].float().cpu()
+
+
+def check_outputs_changed(
+    change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
+) -> None:
+    """Raise TuningRejected if no logit of the model saved at `step` changed by more than MIN_LOGIT_CHANGE."""
+    if not change.outputs_changed:
+        dtype = str(base.model.dtype).removeprefix("torch.")
+        rounding = f" after rounding to {dtype}, which changes a logit by up to {change.max_rounding:.1g}"
+        raise TuningRejected(
+            f"learning_rate: {settings.learning_rate} did not change the outputs of {display_name(base.name)}: at step "
+            f"{step} of {steps}, which has the best validation loss, the largest change of a logit is "
+            f"{change.max_logit_change:.1g}{rounding if change.max_rounding else ''}. Train longer (more prompts or "
+            "epochs, a smaller batch_size) or raise the learning rate, and give another --output_dir."
+        )
+
+
+def perplexity(
+    model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
+) -> float:
+    """Return the perplexity of the responses to the contexts; infinity if a probability is 0.
+
+    `description` describes the computation in the progress.
+    """
+    with progress(len(contexts), description, "responses") as advance:
+        log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
+    mean = -log_likelihood.sum() / tokens.sum()
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
+    """Raise TuningRejected if `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
+    if not after <= before * (1 + settings.max_perplexity_increase):
+        raise TuningRejected(
+            f"learning_rate: {settings.learning_rate} damaged the model: the perplexity of dialogue rose from "
+            f"{before:.3f} to {after:.3f}, and max_perplexity_increase is {settings.max_perplexity_increase}. Lower "
+            "the learning rate or raise preference_beta, and give another --output_dir."
+        )
+
+
+def check_base_unchanged(base: DialogueModel, sha256: str) -> None:
+    """Raise RuntimeError if the base's weights no longer have this hash, which would be a bug of Evenhand."""
+    if weights_sha256(base.model) != sha256:
+        raise RuntimeError(f"tuning changed the weights of its base {base.name}")
+
+
+def weights_sha256(model: torch.nn.Module) -> str:
+    """Return the SHA-256 of a model's weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

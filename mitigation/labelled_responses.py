@@ -1,0 +1,122 @@
+"""Labelled responses, the input of all methods: a check of the table, and functions that several methods use."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+
+from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, WEIGHT
+from evenhand.mitigation.labels import BIAS, NO_BIAS
+
+CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN
+# (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
+ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
+
+
+def check_labelled(labelled: pd.DataFrame, *extra_columns: str) -> None:
+    """Raise InputError for a table of labelled responses on which no method can train.
+
+    Raises:
+        InputError: a column is missing, including `extra_columns`; a text or response is missing or blank; the labels
+            are not both `bias` and `no_bias`; a weight is negative or not finite, or all are 0.
+    """
+    missing = {PROMPT_ID, TEXT, PERSONA, RESPONSE, LABEL, *extra_columns} - {*labelled}
+    if missing:
+        raise InputError(f"labelled responses: no column {min(missing)!r}; the columns are {', '.join(labelled)}.")
+    is_blank = ~labelled[[TEXT, RESPONSE]].apply(lambda texts: texts.fillna("").str.strip().astype(bool)).all(axis=1)
+    if is_blank.any():
+        first = labelled[PROMPT_ID][is_blank].iloc[0]
+        raise InputError(f"{TEXT}, {RESPONSE}: {is_blank.sum()} missing or blank, first in {first!r}; leave them out.")
+    if {*labelled[LABEL]} != {BIAS, NO_BIAS}:
+        known = f"{BIAS!r} and {NO_BIAS!r}"
+        raise InputError(f"labelled responses: labels {sorted(map(str, {*labelled[LABEL]}))}, not {known}.")
+    if WEIGHT in extra_columns:
+        weights = labelled[WEIGHT]
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise InputError(f"{WEIGHT}: one is negative or not finite, or all are 0; run `evenhand label` again.")
+
+
+def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> Dataset:
+    """Return a training row for each labelled response, in the same order.
+
+    Columns: `context`, the context without a tag; `prompt`, the same or `prompts`; `completion`, the response;
+    `completion_cut`.
+    """
+    contexts = render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
+    columns = {"prompt": prompts or contexts, **_response_columns("completion", labelled), "context": contexts}
+    return Dataset.from_dict(columns)
+
+
+def preference_rows(chosen: pd.DataFrame, rejected: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    """Return a row for each pair of responses: `prompt` and `context` of the chosen one, `chosen`, `rejected`."""
+    contexts = render(chosen[TEXT].tolist(), chosen[PERSONA].tolist(), "")
+    pairs = _response_columns("chosen", chosen) | _response_columns("rejected", rejected)
+    return Dataset.from_dict({"prompt": contexts, **pairs, "context": contexts})
+
+
+def _response_columns(column: str, labelled: pd.DataFrame) -> dict[str, list]:
+    """Return columns of training rows: `column`, the responses, and `{column}_cut`, whether max_new_tokens ended each.
+
+    Training leaves the end of a cut response out of the loss. Without a column `cut`, the second column is omitted.
+    """
+    is_cut = {f"{column}{CUT_SUFFIX}": labelled[CUT].tolist()} if CUT in labelled else {}
+    return {column: labelled[RESPONSE].tolist()} | is_cut
+
+
+def exchange_responses(
+    labelled: pd.DataFrame, seed: int, *, biased_only: bool = False
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return labelled rows, and the same rows with a response to another descriptor of the same template.
+
+    Mentions of the other descriptor are rewritten: "I never met a deaf man!" → "I never met an autistic man!"
+
+    The exchanged responses are sampled uniformly by `seed` from the responses to the same template and noun, or to the
+    template if the noun has no other descriptor. They have the same distribution of styles as the original responses
+    and fit their templates and nouns equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
+    template has only one descriptor are left out. With `biased_only`, rows labelled `no_bias` are left out, too.
+
+    Raises:
+        InputError: no row remains.
+    """
+    labelled = labelled[labelled[LABEL] == BIAS] if biased_only else labelled
+    donor = other_people(labelled, seed)
+    receivers, donors = labelled[donor >= 0], labelled.iloc[donor[donor >= 0]]
+    if receivers.empty:
+        raise InputError(
+            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label responses to more "
+            "descriptors, or change the threshold."
+        )
+    names = zip(donors[RESPONSE], donors[DESCRIPTOR], receivers[DESCRIPTOR], strict=True)
+    exchanged = {RESPONSE: [replace_mentions(response, old, new) for response, old, new in names]}
+    if CUT in donors:
+        exchanged[CUT] = donors[CUT].to_numpy()
+    return receivers, receivers.assign(**exchanged)
+
+
+def balanced_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return a sample of the labelled responses, drawn by their weights, with the same number of rows.
+
+    Every response stays with its prompt.
+    """
+    return labelled.iloc[draw_by_weight(labelled[WEIGHT].to_numpy(dtype=np.float64), seed)]
+
+
+def draw_by_weight(weights: np.ndarray, seed: int) -> np.ndarray:
+    """Return n sorted rows drawn by n weights, by systematic sampling (Madow 1949): as few repetitions as possible.
+
+    A row of c times the mean weight is drawn ⌊c⌋ or ⌈c⌉ times, c times on average.
+
+    >>> draw_by_weight(np.array([1.0, 0.0, 2.0, 1.0]), seed=0).tolist()
+    [0, 2, 2, 3]
+    """
+    n = len(weights)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)  # neighbours, which share a prompt or template, would be drawn dependently
+    ends = np.cumsum(weights[order])
+    points = (np.arange(n) + rng.random()) * ends[-1] / n
+    drawn = np.minimum(np.searchsorted(ends, points, side="right"), n - 1)
+    return np.sort(order[drawn])

@@ -1,0 +1,89 @@
+"""The settings of a tuning. The module imports nothing slow, so that the command line starts fast."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from evenhand.evaluation.settings import Count, Fraction
+from evenhand.mitigation.methods import Method
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
+OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
+PREFERENCE_BETA = "preference_beta"
+SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
+# Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
+# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO and DPO a tenth of the
+# rate of SFT.
+LEARNING_RATE = 2e-4
+MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class TuningSettings:
+    """Settings of `evenhand.mitigation.tune.tune`; the defaults are for the testbed's model.
+
+    A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
+    larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or
+    LEARNING_RATE, and MAX_BATCH_SIZE.
+    `preference_learning_rate` is the learning rate of KTO and DPO, so that one loop can run all methods.
+    """
+
+    lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
+    lora_rank: Count = Field(16, description="rank of the adapter")
+    lora_alpha: Positive = Field(32.0, description="scale of the adapter: alpha / rank")
+    learning_rate: Positive | None = Field(
+        None,
+        description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
+    )
+    preference_learning_rate: Positive | None = Field(
+        None, description="peak learning rate of KTO and DPO; null: learning_rate"
+    )
+    preference_beta: Positive | None = Field(
+        None, description="β of KTO and DPO, the weight of the KL penalty; null: the method's default"
+    )
+    max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
+    epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
+    batch_size: Count | None = Field(
+        None, description="rows per batch; null: the method's default, else 64; at most 16 on more than 10 M parameters"
+    )
+    gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
+    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
+    optimizer: str | None = Field(None, description="transformers' `optim`; null: AdamW")
+    scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`")
+    trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
+    peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
+    weight_decay: NotNegative = Field(0.0, description="weight decay of AdamW")
+    warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.05, description="share of the steps with a rising learning rate"
+    )
+    validation_fraction: Fraction = Field(0.05, description="share of the contexts whose rows are held out")
+    evaluations_per_epoch: Count = Field(4, description="validations and checkpoints per epoch")
+    max_perplexity_increase: Positive = Field(
+        0.1, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this share"
+    )
+    patience: Count = Field(3, description="stop after this many validations without a lower loss")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
+
+    def with_method_defaults(self, method: type[Method], n_parameters: int | None = 0) -> "TuningSettings":
+        """Return the settings with a method's defaults in place of null, and the learning rate of the method's trainer.
+
+        The function is idempotent.
+
+        Args:
+            n_parameters: the model's number of parameters; None: unknown, so that null settings OF_SIZE stay null.
+        """
+        has_beta = PREFERENCE_BETA in method.defaults  # KTO, DPO
+        rate = self.preference_learning_rate if has_beta else None
+        settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
+        defaults = {**DEFAULTS, **method.defaults}
+        if n_parameters is None:
+            defaults |= dict.fromkeys(OF_SIZE)
+        elif n_parameters > SMALL_MODEL:
+            large = method.large_model_learning_rate or LEARNING_RATE * (0.1 if has_beta else 1)
+            defaults["learning_rate"] = large * (1 if self.lora else 0.1)
+            defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
+        return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})

@@ -1,0 +1,156 @@
+"""Fine-tuning on responses that are encoded as in generation.
+
+Unlike TRL's, this trainer uses the same tokens as generation, is twice as fast on a CPU, repeats the order of rows in a
+resumed training, and supports encoder-decoder models.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Sampler
+from trl import SFTConfig, SFTTrainer
+
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainers import RowTrainer
+from evenhand.mitigation.training_rows import COMPLETION, prompt_ids, response_ids
+
+IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
+BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
+
+
+class LengthGroupedSampler(Sampler):
+    """Row order of an epoch: batches of rows of similar length, shuffled by the seed and the number of the epoch.
+
+    The sampler of transformers depends on the global random state, which differs in a resumed training.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+        self.lengths, self.batch_size, self.seed, self.epoch = np.asarray(lengths), batch_size, seed, 0
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        order, size = rng.permutation(len(self.lengths)), self.batch_size
+        pool_size = BATCHES_PER_POOL * size
+        pools = [order[start : start + pool_size] for start in range(0, len(order), pool_size)]
+        order = np.concatenate([pool[np.argsort(-self.lengths[pool], kind="stable")] for pool in pools])
+        # Only the last batch may be short.
+        starts = rng.permutation(len(order) // size) * size
+        batches = [order[start : start + size] for start in starts] + [order[len(order) // size * size :]]
+        yield from np.concatenate(batches).tolist()
+
+
+class SFT(RowTrainer, SFTTrainer):
+    """TRL's SFTTrainer that computes logits only at the responses, and repeats the row order when training resumes.
+
+    On CPUs, SFTTrainer computes the output layer at every position, including the context, which takes half of a small
+    model's time. Here, rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
+    """
+
+    config_class, loss_name, supports_encoder_decoder = SFTConfig, "nats per response token", True
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
+        """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
+
+        For an encoder-decoder model, `input_ids` come from the context, and `labels` from the response.
+        """
+        prompts = prompt_ids(base, rows)
+        completions = response_ids(base, rows, COMPLETION, prompts)
+        if base.kind == "encoder_decoder":
+            return Dataset.from_dict({"input_ids": prompts, "labels": completions})
+        pairs = list(zip(prompts, completions, strict=True))
+        ids = [prompt + completion for prompt, completion in pairs]
+        labels = [[IGNORE_INDEX] * len(prompt) + completion for prompt, completion in pairs]
+        return Dataset.from_dict({"input_ids": ids, "labels": labels})
+
+    @staticmethod
+    def config_fields(settings: TuningSettings, train: Dataset) -> dict[str, Any]:
+        loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `compute_loss` has no other loss
+        return {**loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+        if base.kind == "encoder_decoder":
+            return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
+        with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
+        return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        labels = inputs["labels"]
+        if self.model.config.is_encoder_decoder:
+            logits = model(**inputs, use_cache=False).logits  # the model shifts the labels to the right itself
+        else:
+            inputs = {name: value for name, value in inputs.items() if name != "labels"}
+            logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits[:, :-1]
+            labels = labels[:, 1:]  # logits predict the next token
+        loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
+        if num_items_in_batch is None:
+            return loss / (labels != IGNORE_INDEX).sum()
+        # num_items_in_batch counts the tokens of all processes, whose gradients are averaged.
+        return loss * self.accelerator.num_processes / num_items_in_batch
+
+    def get_train_dataloader(self) -> DataLoader:
+        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
+        rows = (
+            self.args.train_batch_size * self.accelerator.num_processes
+        )  # accelerate splits a batch among the processes
+        loader = DataLoader(
+            self.train_dataset,
+            batch_size=self.args.train_batch_size,
+            sampler=LengthGroupedSampler(lengths, rows, self.args.seed),
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)
+
+
+def collate_causal(
+    rows: Sequence[Mapping[str, list[int]]], pad_token_id: int, with_positions: bool
+) -> dict[str, torch.Tensor]:
+    """Return rows as a batch padded on the left: input_ids and attention_mask (b, t), labels (b, k).
+
+    k is the length of the longest response plus 1; the labels are at the last k positions.
+    """
+    width = max(len(row["input_ids"]) for row in rows)
+    n_labels = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
+
+    def padded(name: str, value: int) -> torch.Tensor:
+        return torch.tensor([[value] * (width - len(row[name])) + row[name] for row in rows])
+
+    mask = torch.tensor([[0] * (width - len(row["input_ids"])) + [1] * len(row["input_ids"]) for row in rows])
+    batch = {
+        "input_ids": padded("input_ids", pad_token_id),
+        "attention_mask": mask,
+        "labels": padded("labels", IGNORE_INDEX)[:, -n_labels:],
+    }
+    if with_positions:
+        batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    return batch
+
+
+def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
+
+    def padded(name: str, value: int) -> torch.Tensor:
+        width = max(len(row[name]) for row in rows)
+        return torch.tensor([row[name] + [value] * (width - len(row[name])) for row in rows])
+
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    ids = padded("input_ids", pad_token_id)
+    mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).long()
+    return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORE_INDEX)}

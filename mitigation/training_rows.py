@@ -1,0 +1,169 @@
+"""Training rows of a method, split into training and validation rows by context, and their token ids.
+
+Contexts are encoded as for generation, and responses separately, since they are generated token by token. TRL would
+encode both as one string with additional special tokens (a second BOS after the chat template's), and takes ten times
+as long.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.labelled_responses import CUT_SUFFIX, ContextRenderer, check_labelled
+from evenhand.mitigation.methods import load_method
+
+CONTEXT, PROMPT, COMPLETION = "context", "prompt", "completion"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRows:
+    """The rows of a method, and what the training needs to know of the method.
+
+    method: the method's name, for the record.
+    trainer: the module of `evenhand.mitigation.trainers` that trains on the rows.
+    control_tag: the tag at the end of every context of the tuned model; "" for none.
+    tags: strings that get a meaning in training. LoRA does not train embeddings, except for the tokens of `tags`:
+        with the base's embeddings, a tag is hard to distinguish from its former meaning.
+    """
+
+    method: str
+    train: Dataset
+    validation: Dataset
+    trainer: str = "sft"
+    control_tag: str = ""
+    tags: Sequence[str] = ()
+
+
+def training_rows(
+    name: str,
+    labelled: pd.DataFrame,
+    render: ContextRenderer,
+    *,
+    seed: int = 0,
+    validation_fraction: float = 0.05,
+    max_rows: int | None = None,
+) -> TrainingRows:
+    """Return the rows of the method `name` on labelled responses, split into training and validation rows.
+
+    Raises:
+        InputError: see `check_labelled` and `hold_out`; the labelled responses give no row.
+    """
+    method = load_method(name)
+    check_labelled(labelled, *method.columns)
+    train, validation = hold_out(method(seed).rows(labelled, render), validation_fraction, seed, max_rows)
+    return TrainingRows(
+        method=name,
+        train=train,
+        validation=validation,
+        trainer=method.trainer,
+        control_tag=method.inference_tag,
+        tags=method.tags,
+    )
+
+
+def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
+    """Return (training rows, validation rows), which have no context in common.
+
+    At most `max_rows` rows are used, sampled by `seed`. Contexts are held out in an order shuffled by `seed`, until
+    their rows make up `fraction` of all rows.
+
+    Raises:
+        InputError: the rows have fewer than two distinct contexts.
+    """
+    if max_rows is not None and max_rows < len(rows):
+        rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
+    contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
+    if len(contexts) < 2:
+        raise InputError(f"rows: {len(contexts)} distinct contexts; a split into training and validation rows needs 2.")
+    order = np.random.default_rng(seed).permutation(len(contexts))
+    n_held_out = 1 + np.searchsorted(np.cumsum(sizes[order]), fraction * len(rows))
+    held_out = np.isin(context_of, order[: min(n_held_out, len(contexts) - 1)])
+    return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
+
+
+def rows_sha256(*datasets: Dataset) -> str:
+    """Return the SHA-256 of all column values of the data sets."""
+    digest = hashlib.sha256()
+    for rows in datasets:
+        for column in rows.column_names:
+            digest.update(json.dumps(list(rows[column])).encode())
+    return digest.hexdigest()
+
+
+def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
+    """Return the token ids of each row's prompt, with an empty reasoning section for reasoning models.
+
+    Raises:
+        InputError: the tokenizer encodes different prompts as the same tokens.
+    """
+    distinct = list(dict.fromkeys(rows[PROMPT]))
+    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct)), strict=True))
+    if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
+        raise InputError(
+            f"model: the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
+            "no tokens for the control tag; use another model or a method without tags."
+        )
+    return [tokens_of[prompt] for prompt in rows[PROMPT]]
+
+
+def trained_texts(rows: Dataset, column: str) -> tuple[list[str], list[bool]]:
+    """Return the text of each row's response in `column` that training uses, and whether max_new_tokens ended it.
+
+    A cut response (column `{column}_cut`) loses its last word, which may be half.
+    """
+    name = f"{column}{CUT_SUFFIX}"
+    is_cut = list(rows[name]) if name in rows.column_names else [False] * len(rows)
+    texts = zip(rows[column], is_cut, strict=True)
+    return [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in texts], is_cut
+
+
+def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:
+    """Return the token ids of each row's response in `column`, with EOS at the end.
+
+    A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end
+    responses at this point.
+
+    Raises:
+        InputError: a prompt with its response is too long for the model.
+    """
+    whole, is_cut = trained_texts(rows, column)
+    end = end_of_response(base)
+    responses = [
+        ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids
+        for ids, cut in zip(encode_responses(base, whole), is_cut, strict=True)
+    ]
+    both = max if base.kind == "encoder_decoder" else sum
+    longest = max(both((len(prompt), len(response))) for prompt, response in zip(prompts, responses, strict=True))
+    limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
+    if longest > limit:
+        raise InputError(
+            f"rows: a row has {longest} tokens, and the context of {base.name} has {limit}; leave out such rows."
+        )
+    return responses
+
+
+def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:
+    """Return the distinct token ids of texts, without special tokens."""
+    texts = list(texts)
+    return set().union(*base.tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else set()
+
+
+def shared_tag_words(base: DialogueModel, rows: TrainingRows) -> list[str]:
+    """Return the tokens, as text, that occur both in the tags and in the rows; training changes their embeddings.
+
+    A tokenizer without a token for " no_bias" encodes it as " no", "_" and "bias".
+    """
+    if not rows.tags:
+        return []
+    texts = dict.fromkeys([*rows.train[CONTEXT], *rows.train[COMPLETION]])
+    shared = token_ids(base, rows.tags) & token_ids(base, texts)
+    return [base.tokenizer.decode([token_id]) for token_id in sorted(shared)]

@@ -1,0 +1,346 @@
+"""Tuning: training on a method's rows with a trainer of TRL, checks of the result, and the tuned model's folder.
+
+`tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, training
+resumes from the last checkpoint. Before the folder gets its final name, the saved files are loaded onto the base, and
+`tune` checks that the outputs changed and that the perplexity of dialogue did not rise too much.
+"""
+
+import copy
+import gc
+import json
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.models.checkpoints import is_quantized
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.progress import progress
+from evenhand.mitigation.adapter import (
+    atomic_write_folder,
+    copy_weights,
+    load_tuned,
+    portable_name,
+    prepare_network,
+    share_weights,
+    without_nan,
+)
+from evenhand.mitigation.callbacks import MeasureCallback, preserve_random_states, without_telemetry
+from evenhand.mitigation.card import model_card
+from evenhand.mitigation.guards import (
+    OutputChange,
+    check_base_unchanged,
+    check_outputs_changed,
+    check_perplexity,
+    output_change,
+    perplexity,
+    weights_sha256,
+)
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
+from evenhand.mitigation.trainers import RowTrainer, load_trainer
+from evenhand.mitigation.training_rows import PROMPT, TrainingRows, rows_sha256, shared_tag_words, token_ids
+
+log = logging.getLogger("evenhand")
+CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
+Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The result of a tuning.
+
+    path: the folder of the tuned model.
+    train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
+        token, in nats; KTO and DPO have other losses. The first validation loss is the base's, at step 0.
+    measured: {metric: (step, value) pairs} that a `MeasureCallback` logged.
+    best_step: the step of the saved weights.
+    n_train, n_validation: numbers of rows.
+    perplexity: the perplexity of dialogue (see `tune`) by the base and by the tuned model.
+    change: the comparison of the tuned model with its base.
+    """
+
+    path: Path
+    train_losses: Curve
+    validation_losses: Curve
+    measured: Mapping[str, Curve]
+    best_step: int
+    stopped_early: bool
+    n_train: int
+    n_validation: int
+    trainable_parameters: int
+    perplexity: tuple[float, float]
+    change: OutputChange
+
+
+@preserve_random_states()
+@without_telemetry()
+def tune(
+    base: DialogueModel,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    output_dir: Path,
+    *,
+    seed: int = 0,
+    neutral: tuple[Sequence[str], Sequence[str]] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    report_to: str = "none",
+    run_name: str | None = None,
+    card: Mapping[str, Any] | None = None,
+) -> TuningResult:
+    """Tune a copy of `base` on a method's rows and write the tuned model to `output_dir`/adapter, atomically.
+
+    `evenhand.mitigation.checks.check_tuning` rejects unsuitable models and settings before the base is loaded.
+
+    The folder contains the adapter's weights and config (or the whole model's, if `settings.lora` is false), the
+    tokenizer, evenhand.json and a model card. `output_dir`/checkpoints contains checkpoints: after a kill, a call with
+    the same arguments resumes from them and ends with the same weights. Several processes train together, each on its
+    part of a batch; rank 0 writes the model.
+
+    Args:
+        settings: the result of `checks.with_defaults`.
+        seed: the seed of the adapter's initial weights and of the order of rows.
+        neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
+            most; by default, the contexts and target responses of the validation rows.
+        report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
+        card: additional rows for the model card, such as α and β.
+
+    Raises:
+        InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
+        TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
+    """
+    base_sha256, trainer, checkpoints = weights_sha256(base.model), load_trainer(rows.trainer), output_dir / CHECKPOINTS
+    train, validation = (trainer.encode_rows(base, part, settings, seed) for part in (rows.train, rows.validation))
+    config = trainer_config(
+        trainer,
+        settings,
+        train,
+        base.model.device,
+        output_dir=checkpoints,
+        seed=seed,
+        report_to=report_to,
+        run_name=run_name,
+    )
+    lora = lora_config(base.model, settings, token_ids(base, rows.tags)) if settings.lora else None
+    recorded = {**asdict(settings), "seed": seed}
+    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
+    processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
+    state = fit(base, trainer, train, validation, settings, config, lora, callbacks, report_to)
+
+    def save() -> TuningResult:
+        with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
+            trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
+            perplexities, change = _verify_saved_model(base, folder, trainer, rows, settings, state, neutral)
+            check_base_unchanged(base, base_sha256)
+            measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
+            result = TuningResult(
+                path=output_dir / ADAPTER_FOLDER,
+                train_losses=curve(state, "loss"),
+                validation_losses=curve(state, "eval_loss"),
+                measured={name: curve(state, name) for name in measured},
+                best_step=state.best_global_step,
+                stopped_early=state.global_step < state.max_steps,
+                n_train=len(rows.train),
+                n_validation=len(rows.validation),
+                trainable_parameters=trainable,
+                perplexity=perplexities,
+                change=change,
+            )
+            facts = {
+                "control_tag": rows.control_tag,
+                "method": rows.method,
+                "trainer": rows.trainer,
+                "base": portable_name(base.name, folder),
+                "base_revision": base.revision,
+                "system_prompt": base.system_prompt,
+                "common_words": shared_tag_words(base, rows) if settings.lora else [],
+                "settings": recorded,
+                "training": {key: value for key, value in asdict(result).items() if key != "path"},
+            }
+            write_json(folder / TUNING_FILE, without_nan(facts))
+            write_text(folder / "README.md", model_card(base, facts, card or {}, trainer.loss_name))
+        return result
+
+    result = processes.on_rank_zero(save)
+    log.info(
+        "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
+        result.validation_losses[0][1],
+        dict(result.validation_losses)[result.best_step],
+        result.best_step,
+        *result.perplexity,
+        100 * result.change.greedy_share,
+        result.change.n,
+    )
+    return result
+
+
+def fit(
+    base: DialogueModel,
+    trainer_class: type[RowTrainer],
+    train: Dataset,
+    validation: Dataset,
+    settings: TuningSettings,
+    config: TrainingArguments,
+    lora: LoraConfig | None,
+    callbacks: Sequence[TrainerCallback],
+    report_to: str,
+) -> TrainerState:
+    """Train, or resume training from the last checkpoint; return the trainer's state. The best checkpoint is on disk.
+
+    Args:
+        train, validation: rows that the trainer's `encode_rows` returned.
+        lora: the adapter's config; None trains all weights.
+        report_to: "tensorboard" writes curves next to the checkpoints; "wandb" is already set in the trainer's config.
+    """
+    checkpoints = Path(config.output_dir)
+    last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
+    if last is not None:
+        state = TrainerState.load_from_json(str(last / STATE))
+        n_later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
+        if state.global_step >= state.max_steps or n_later >= settings.patience:
+            return state
+        done = state.global_step
+        log.info("tuning: resuming from step %d", done)
+    config.eval_on_start = last is None
+    with progress(settings.epochs * steps_per_epoch(settings, len(train)), "tuning", "steps", done) as advance:
+        callbacks = [EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks]
+        if report_to == "tensorboard" and processes.is_rank_zero():
+            from torch.utils.tensorboard import SummaryWriter
+            from transformers.integrations import TensorBoardCallback
+
+            callbacks.append(TensorBoardCallback(SummaryWriter(str(checkpoints.with_name("tensorboard")))))
+        trainer = _make_trainer(base, trainer_class, train, validation, config, lora, callbacks)
+        try:
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        finally:
+            for callback in callbacks:
+                if isinstance(callback, MeasureCallback):
+                    callback.trainer = None
+    state = trainer.state
+    del trainer, callbacks
+    gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
+    return state
+
+
+def _make_trainer(
+    base: DialogueModel,
+    trainer_class: type[RowTrainer],
+    train: Dataset,
+    validation: Dataset,
+    config: TrainingArguments,
+    lora: LoraConfig | None,
+    callbacks: Sequence[TrainerCallback],
+) -> Trainer:
+    model = prepare_network(base.model, lora is not None, config.gradient_checkpointing)
+    # With an adapter, the reference is the model without it.
+    needs_reference = trainer_class.needs_reference and lora is None
+    optional = {"ref_model": share_weights(base.model).float()} if needs_reference else {}
+    tokenizer = copy.deepcopy(base.tokenizer)
+    pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
+    trainer = trainer_class(
+        model,
+        args=config,
+        data_collator=trainer_class.collator(base, pad_token_id),
+        train_dataset=train,
+        eval_dataset=validation,
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+        peft_config=lora,
+        **optional,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
+    for callback in callbacks:
+        if isinstance(callback, MeasureCallback):
+            callback.attach(trainer)
+    return trainer
+
+
+class _StepCallback(TrainerCallback):
+    """Advances the progress bar at every step and logs each validation loss."""
+
+    def __init__(self, advance: Callable[[int], object]) -> None:
+        self.advance = advance
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        self.advance(1)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:
+        log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
+
+
+def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
+    """Record the inputs of a tuning; raise InputError if the folder has checkpoints of a tuning with other inputs."""
+    file = checkpoints / "inputs.json"
+    if not file.exists():
+        write_json(file, inputs)
+    recorded = json.loads(file.read_text(encoding="utf-8"))
+    if changed := [name for name, value in inputs.items() if recorded.get(name) != value]:
+        raise InputError(
+            f"output_dir: {checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
+            "give another --output_dir, or delete the folder."
+        )
+
+
+def last_checkpoint(checkpoints: Path) -> Path | None:
+    """Return the last checkpoint, None if none exists. Deletes checkpoints whose writing was interrupted."""
+    complete = []
+    for folder in checkpoints.glob("checkpoint-*"):
+        try:
+            json.loads((folder / STATE).read_text(encoding="utf-8"))  # the last file of a checkpoint
+            complete.append(folder)
+        except (OSError, ValueError):
+            shutil.rmtree(folder)
+    return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+
+
+def curve(state: TrainerState, name: str) -> Curve:
+    """Return the logged (step, value) pairs of a metric."""
+    return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)
+
+
+def _verify_saved_model(
+    base: DialogueModel,
+    folder: Path,
+    trainer: type[RowTrainer],
+    rows: TrainingRows,
+    settings: TuningSettings,
+    state: TrainerState,
+    neutral: tuple[Sequence[str], Sequence[str]] | None,
+) -> tuple[tuple[float, float], OutputChange]:
+    """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs."""
+    tuned = load_tuned(base, folder, settings.lora)
+    merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
+    unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
+    if neutral is None:
+        pairs = [trainer.target_responses(rows.validation)] * 2
+    else:
+        prompts, responses = neutral
+        tags = base.control_tag, rows.control_tag  # tags of the base and of the tuned model
+        pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
+    models = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
+    before, after = (perplexity(model, *pair, name) for (name, model), pair in zip(models.items(), pairs, strict=True))
+    check_perplexity(before, after, settings)
+    change = output_change(base, tuned, unmerged, rows.validation[PROMPT])
+    check_outputs_changed(change, base, settings, state.best_global_step, state.max_steps)
+    return (before, after), change

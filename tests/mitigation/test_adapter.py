@@ -1,0 +1,94 @@
+"""One copy of the base: other modules on its tensors, adapters merged a layer at a time as they are served."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
+
+from evenhand.mitigation.adapter import merge_in_forward, share_weights
+from evenhand.mitigation.guards import weights_sha256
+
+IDS = torch.tensor([[3, 1, 4, 1, 5]])
+
+
+def gpt2():
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=2, n_head=2)).eval()
+
+
+def qwen():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "head_dim": 4}
+    config = Qwen3Config(vocab_size=11, num_attention_heads=2, num_key_value_heads=1, **sizes, tie_word_embeddings=True)
+    return Qwen3ForCausalLM(config).eval()
+
+
+def adapted(network, size=0.5):
+    """A network with an adapter that says something, on the same tensors."""
+    config = LoraConfig(
+        r=2,
+        target_modules="all-linear",
+        trainable_token_indices=[1],
+        fan_in_fan_out=isinstance(network, GPT2LMHeadModel),
+    )
+    model = get_peft_model(share_weights(network), config).eval()
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name or "tokens_delta" in name:
+            parameter.data.normal_(std=size)
+    return model
+
+
+@pytest.mark.parametrize("build", [gpt2, qwen])
+def test_the_copy_has_the_tensors_of_the_base_and_all_else_of_its_own(build):
+    base = build()
+    before = weights_sha256(base)
+    other = share_weights(base)
+    assert torch.equal(other(IDS).logits, base(IDS).logits)
+    storages = [{each.untyped_storage().data_ptr() for each in model.parameters()} for model in (base, other)]
+    assert storages[0] == storages[1]
+    assert other.get_input_embeddings().weight is other.get_output_embeddings().weight  # tied as they were
+
+    other.float().train()
+    other.bfloat16()
+    other.config.pad_token_id = 7
+    assert base.dtype == torch.float32 and not base.training and base.config.pad_token_id != 7
+    get_peft_model(share_weights(base), LoraConfig(target_modules="all-linear"))
+    assert all(parameter.requires_grad for parameter in base.parameters())
+    assert weights_sha256(base) == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("build", [gpt2, qwen])
+def test_served_it_computes_what_the_merged_model_does_bit_by_bit_and_leaves_the_base(build, dtype):
+    base = build().to(dtype)
+    before = weights_sha256(base)
+    model = adapted(base)
+    merged = copy.deepcopy(model).merge_and_unload(safe_merge=True)
+    apart = model(IDS).logits
+    merge_in_forward(model)
+    with torch.inference_mode():
+        assert torch.equal(model(IDS).logits, merged(IDS).logits)
+        assert torch.equal(model(IDS).logits, merged(IDS).logits)  # and once more
+    assert not torch.equal(merged(IDS).logits, base(IDS).logits)
+    if dtype == torch.bfloat16:
+        assert not torch.equal(merged(IDS).logits, apart)  # rounded
+    assert weights_sha256(base) == before
+
+
+def test_a_change_too_small_for_the_precision_is_gone_where_it_is_served():
+    """In bfloat16 the neighbours of 1 are 2⁻⁷ above and 2⁻⁸ below, and ±4 · 10⁻⁴ is rounded away in each weight.
+
+    Apart the adapter adds 64 · 4 · 10⁻⁴ to Σ ±1 = 0: two ranks of 0.5 · 10⁻⁴, scaled by 8 / 2.
+    """
+    base = torch.nn.Sequential(torch.nn.Linear(64, 1, bias=False)).bfloat16()
+    base[0].weight.data.fill_(1.0)
+    model = get_peft_model(share_weights(base), LoraConfig(r=2, lora_alpha=8, target_modules=["0"]))
+    signs = torch.tensor([1.0, -1.0]).repeat(32)
+    model.base_model.model[0].lora_A["default"].weight.data[:] = 0.5 * signs
+    model.base_model.model[0].lora_B["default"].weight.data.fill_(1e-4)
+    assert float(model(signs[None].bfloat16())) == pytest.approx(64 * 4e-4, rel=0.01)
+    merge_in_forward(model)
+    assert float(model(signs[None].bfloat16())) == 0.0

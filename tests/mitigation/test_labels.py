@@ -1,0 +1,121 @@
+"""Labels of artificial responses, and the checks and exchanges of labelled responses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.labelled_responses import check_labelled, exchange_responses
+from evenhand.mitigation.labels import bias_values, exclusion_mask, label_responses
+
+# Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster z.
+VECTORS = np.array(
+    [
+        *([0.9, 0.1, 0], [0.5, 0.5, 0], [0.4, 0.6, 0], [0.2, 0.2, 0.6]),
+        *([0.1, 0.9, 0], [0.5, 0.5, 0], [0.6, 0.4, 0], [0.2, 0.2, 0.6]),
+    ],
+    dtype=np.float32,
+)
+PROMPTS = pd.DataFrame(
+    {
+        "prompt_id": [f"p{i}" for i in range(8)],
+        "text": "I'm.",
+        "persona": "",
+        "template": "t",
+        "descriptor": list("aaaabbbb"),
+    }
+)
+RESPONSES = ["yes", "no", "i'm", "hm"] * 2
+BIASED = ["p0", "p4"]
+
+
+def labelled(**settings):
+    return label_responses(PROMPTS, RESPONSES, VECTORS, **{"quantile": 0.7, **settings})
+
+
+def test_labels_follow_the_threshold():
+    table, threshold = labelled()
+    assert table.columns.tolist() == [
+        "prompt_id", "descriptor", "persona", "text", "response", "bias_value", "label",
+    ]  # fmt: skip
+    assert table["prompt_id"][table["label"] == "bias"].tolist() == BIASED
+    b = bias_values(VECTORS, np.zeros(8, dtype=int), np.repeat([0, 1], 4))
+    assert table["bias_value"].tolist() == b.tolist()
+    assert (threshold.beta, threshold.quantile, threshold.share_labelled_bias) == (np.quantile(b, 0.7), 0.7, 0.25)
+    _, threshold = labelled(beta=0.01)
+    assert (threshold.beta, threshold.quantile) == (0.01, 1 - threshold.share_labelled_bias)
+
+
+@pytest.mark.parametrize(("beta", "share"), [(-1.0, "100%"), (1.0, "0%")])
+def test_a_threshold_that_labels_all_or_none_is_refused(beta, share):
+    with pytest.raises(InputError, match=f"beta: {beta} labels {share} of the responses 'bias'"):
+        labelled(beta=beta)
+
+
+def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_whatever_their_label():
+    table, _ = labelled()
+    assert not exclusion_mask(table, VECTORS).any()
+    both = exclusion_mask(table, VECTORS, parrots=True, clusters=[(2,)])
+    assert table["prompt_id"][both].tolist() == ["p2", "p3", "p6", "p7"]
+    assert table["prompt_id"][exclusion_mask(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
+    assert exclusion_mask(table, VECTORS, clusters=[(0, 1, 2)]).all()
+
+
+def labelled_table(**columns):
+    return pd.DataFrame(
+        {
+            "prompt_id": ["a", "b", "c"],
+            "text": ["hi", "I am tall", "I am short"],
+            "persona": ["", "I ski.", ""],
+            "response": ["hello", "wow", "and ?"],
+            "label": ["no_bias", "bias", "no_bias"],
+            **columns,
+        },
+        index=[7, 3, 5],  # a table joined from others has any index
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (labelled_table().iloc[:0], "labels"),
+        (labelled_table().drop(columns="response"), "no column 'response'"),
+        (labelled_table(response=["hello", " ", "and ?"]), "response: 1 missing or blank, first in 'b'"),
+        (labelled_table(response=["hello", "wow", None]), "response: 1 missing or blank, first in 'c'"),
+        (labelled_table(text=[float("nan"), "I am tall", ""]), "text, .*: 2 missing or blank, first in 'a'"),
+        (labelled_table(label=["no_bias", "biased", "bias"]), "labels .*'biased'"),
+        (labelled_table(label=["bias"] * 3), r"labels \['bias'\], not 'bias' and 'no_bias'"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_one_error(table, message):
+    with pytest.raises(InputError, match=message):
+        check_labelled(table)
+
+
+def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():
+    table = pd.DataFrame(
+        {
+            "template": ["x", "x", "y", "y", "y", "z", "z"],
+            "descriptor": ["deaf", "tall", "deaf", "tall", "rich", "deaf", "deaf"],
+            "response": ["deaf 1", "tall 2", "deaf 3", "tall 4", "rich 5", "deaf 6", "deaf 7"],
+        },
+        index=[5, 5, 3, 2, 1, 0, 9],
+    ).assign(prompt_id="p", text="hi", persona="", label=["bias"] * 5 + ["no_bias"] * 2)
+    found = [exchange_responses(table, seed) for seed in range(40)]
+    assert all(kept.equals(table.iloc[:5]) for kept, _ in found)  # z has one descriptor alone
+    given = [set(answers) for answers in zip(*(exchanged["response"] for _, exchanged in found), strict=True)]
+    expected = [{"deaf 2"}, {"tall 1"}, {"deaf 4", "deaf 5"}, {"tall 3", "tall 5"}, {"rich 3", "rich 4"}]
+    assert given == expected
+    assert exchange_responses(table, 0, biased_only=True)[0].equals(table.iloc[:5])
+
+
+def test_what_is_exchanged_is_of_the_styles_that_were_there():
+    n = 4000
+    table = pd.DataFrame({"template": ["x", "y"] * (n // 2), "descriptor": list("abcdeabcde" * (n // 10))})
+    table["response"] = [f"{template}{place % 7}" for place, template in enumerate(table["template"])]
+    table = table.assign(prompt_id="p", text="hi", persona="", label=["bias", "no_bias"] * (n // 2))
+    table["cut"] = table["response"].str.endswith("3")
+    kept, exchanged = exchange_responses(table, 0)
+    assert (exchanged["cut"] == exchanged["response"].str.endswith("3")).all()  # of the donor
+    shares = exchanged["response"].value_counts(normalize=True) - kept["response"].value_counts(normalize=True)
+    assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14

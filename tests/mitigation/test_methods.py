@@ -1,0 +1,181 @@
+"""Each method's rows, written down by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.labelled_responses import balanced_responses, check_labelled
+from evenhand.mitigation.methods import load_method, names
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainers import load_trainer
+from evenhand.recipes.settings import TuneSettings
+from evenhand.recipes.tune import tune
+
+
+def render(prompts, personas, tag):
+    return [f"{persona}/{prompt}{tag}<eos>" for prompt, persona in zip(prompts, personas, strict=True)]
+
+
+def rows(name, table, seed=0):
+    """Return the rows of a method on a table that passes the method's check."""
+    method = load_method(name)
+    check_labelled(table, *method.columns)
+    return method(seed).rows(table, render)
+
+
+def labelled(**columns):
+    return pd.DataFrame(
+        {
+            "prompt_id": ["a", "b", "c", "d"],
+            "text": ["I'm a deaf man.", "I'm a tall man.", "I'm a tall man.", "I'm a rich mum."],
+            "template": ["I'm {noun_phrase}."] * 4,
+            "noun": ["man", "man", "man", "mum"],
+            "descriptor": ["deaf", "tall", "tall", "rich"],
+            "persona": [""] * 4,
+            "response": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+            "label": ["bias", "no_bias", "bias", "no_bias"],
+            "axis": ["body"] * 4,
+            "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
+            "weight": [0.5, 1.5, 0.0, 2.0],
+            **columns,
+        },
+        index=[7, 3, 5, 1],
+    )
+
+
+A, B, D = "/I'm a deaf man.<eos>", "/I'm a tall man.<eos>", "/I'm a rich mum.<eos>"
+
+
+def test_rows_by_hand():
+    assert rows("self_chat", labelled()).to_dict() == {
+        "prompt": [A, B, B, D],
+        "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+        "context": [A, B, B, D],
+    }
+    assert rows("rejection", labelled()).to_dict() == {
+        "prompt": [B, D],
+        "completion": ["Tall is nice.", "Rich is fine."],
+        "context": [B, D],
+    }
+    found = rows("kto", labelled())
+    assert found.to_dict() == {
+        "prompt": [A, B, A, B],
+        "completion": ["Deaf? Sad!", "Wow, tall!", "Wow, deaf!", "tall? Sad!"],
+        "context": [A, B, A, B],
+        "label": [False, False, True, True],
+    }
+    found = rows("dpo", labelled())
+    assert found.to_dict() == {
+        "prompt": [A, B],
+        "chosen": ["Wow, deaf!", "tall? Sad!"],
+        "rejected": ["Deaf? Sad!", "Wow, tall!"],
+        "context": [A, B],
+    }
+
+
+def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
+    drawn = (rows("exchange", labelled(), seed)["completion"] for seed in range(40))
+    answers = [set(given) for given in zip(*drawn, strict=True)]
+    to_men = [{"deaf is nice.", "Wow, deaf!"}, {"tall? Sad!"}, {"tall? Sad!"}]
+    to_the_only_mum = {"rich? Sad!", "rich is nice.", "Wow, rich!"}
+    assert answers == [*to_men, to_the_only_mum]
+    without_noun = rows("exchange", labelled(noun="x"), 0)["completion"]
+    assert without_noun == rows("exchange", labelled().drop(columns="noun"), 0)["completion"]
+    assert rows("exchange", labelled())["prompt"] == [A, B, B, D]
+
+
+def test_balanced_responses_are_drawn_by_weight():
+    drawn = [balanced_responses(labelled(), seed) for seed in range(200)]
+    responses = labelled()["response"].tolist()
+    own = dict(zip(responses, labelled()["text"], strict=True))
+    assert all(own[row.response] == row.text for rows in drawn for row in rows.itertuples())
+    counts = np.array([[rows["response"].tolist().count(response) for response in responses] for rows in drawn])
+    assert (counts.sum(axis=1) == 4).all()
+    assert (counts.min(axis=0).tolist(), counts.max(axis=0).tolist()) == ([0, 1, 0, 2], [1, 2, 0, 2])
+    assert counts.mean(axis=0) == pytest.approx([0.5, 1.5, 0, 2], abs=0.1)
+
+
+def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt():
+    found = rows("half_exchange", labelled(), 3).to_dict()
+    exchanged = rows("exchange", labelled(), 3).to_dict()
+    balanced = load_method("self_chat")().rows(balanced_responses(labelled(), 3), render).to_dict()
+    assert found == {name: exchanged[name] + balanced[name] for name in exchanged}
+
+
+def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_noun():
+    found = rows("distill", labelled()).to_dict()
+    others = found.pop("others")
+    assert found == rows("self_chat", labelled()).to_dict()
+    # Two descriptors have equal shares of the eight prompts.
+    assert [sorted([own, *them]) for own, them in zip(found["prompt"][:3], others[:3], strict=True)] == [
+        [A] * 4 + [B] * 4
+    ] * 3
+    assert {A, B} <= set(others[3])  # nobody else has the noun "mum"
+    personas = ["p", "q", "r", "s"]
+    found = rows("distill", labelled(persona=personas)).to_dict()
+    for persona, others in zip(personas, found["others"], strict=True):  # the persona of the row, for everybody
+        assert {other.partition("/")[0] for other in others} == {persona}
+    with pytest.raises(InputError, match="^labelled responses: no template has two descriptors"):
+        rows("distill", labelled(template=list("abcd")))
+
+
+@pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
+def test_half_exchange_needs_weights(weight):
+    with pytest.raises(InputError, match="^weight: "):
+        rows("half_exchange", labelled(weight=weight))
+    with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
+        rows("half_exchange", labelled().drop(columns="weight"))
+
+
+@pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
+def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_difference(weight, share):
+    """Of the pairs of "Tall is nice." (weight 1.5) and "Wow, tall!" (weight w), |1.5 − w| / (1.5 + w) are kept."""
+    cells = [labelled(weight=[0.5, 1.5, weight, 2.0], template=f"t{number}") for number in range(1000)]
+    found = rows("balance_dpo", pd.concat(cells), 0).to_dict()
+    chosen, rejected = ("Tall is nice.", "Wow, tall!")[:: 1 if weight < 1.5 else -1]
+    assert {*zip(*found.values(), strict=True)} == {(B, chosen, rejected, B)}
+    assert len(found["prompt"]) / 1000 == pytest.approx(share, abs=0.05)
+
+
+def test_balance_by_preferences_needs_two_responses_of_different_weights():
+    with pytest.raises(InputError, match="^labelled responses: no descriptor and template has two responses"):
+        rows("balance_dpo", labelled(weight=[1.0] * 4))
+
+
+@pytest.mark.parametrize("method", ["dpo", "exchange", "kto"])
+def test_what_exchanges_needs_another_descriptor(method):
+    with pytest.raises(InputError, match="^labelled responses: .* two descriptors"):
+        rows(method, labelled(descriptor=["tall"] * 4))
+
+
+def test_unknown_methods_and_prompts(tmp_path):
+    with pytest.raises(InputError, match="method: 'ktoo' is unknown; did you mean 'kto'"):
+        load_method("ktoo")
+    method = load_method("prompt")
+    assert method.trainer is None and method.instruction.strip() == method.instruction != ""
+    with pytest.raises(InputError, match="method: prompt trains nothing"):
+        tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
+    assert not (tmp_path / "tune").exists()
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load_method(name).trainer])
+def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
+    method = load_method(name)
+    assert load_trainer(method.trainer).loss_name
+    assert (method.inference_tag in method.tags) == bool(method.inference_tag)
+    assert TuningSettings().with_method_defaults(method).learning_rate > 0
+    assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7
+    first, again = (rows(name, labelled(), 3).to_dict() for _ in range(2))
+    assert first == again and "context" in first
+
+
+def test_rows_end_in_their_tags():
+    found = rows("control_tags", labelled(persona=["", "I ski.", "", ""]))
+    tall = "I ski./I'm a tall man."
+    assert found.to_dict() == {
+        "prompt": [f"{A[:-5]} bias<eos>", f"{tall} no_bias<eos>", f"{B[:-5]} bias<eos>", f"{D[:-5]} no_bias<eos>"],
+        "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
+        "context": [A, f"{tall}<eos>", B, D],
+    }
+    assert load_method("control_tags").inference_tag == " no_bias"

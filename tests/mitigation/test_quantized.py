@@ -1,0 +1,72 @@
+"""QLoRA: an adapter on packed weights, applied without merging, and what such a model does not support."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.guards import weights_sha256
+from evenhand.mitigation.training_rows import TrainingRows
+from evenhand.mitigation.tune import tune
+from tests.mitigation.trainers.test_preference import QUICK as OF_OTHERS
+from tests.mitigation.trainers.test_preference import WORDS, tokenizer
+
+QUICK = replace(OF_OTHERS, evaluations_per_epoch=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("bitsandbytes")
+    path = tmp_path_factory.mktemp("models") / "qwen"
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "eos_token_id": 0, "pad_token_id": 1}
+    config = Qwen3Config(vocab_size=len(WORDS), **sizes, **heads, initializer_range=0.2)
+    Qwen3ForCausalLM(config).bfloat16().save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    return path
+
+
+def packed(folder, bits):
+    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", dtype="bfloat16", quantization=bits))
+
+
+def data():
+    contexts = [f"{a} {b} c<eos>" for a in "abcdefgh" for b in "abcdefgh"]
+    rows = {
+        "prompt": contexts,
+        "context": contexts,
+        "completion": ["red sun", "blue sky"] * 32,
+        "label": [True, False] * 32,
+    }
+    rows = Dataset.from_dict(rows)
+    parts = {"train": rows.select(range(48)), "validation": rows.select(range(48, 64))}
+    return TrainingRows(method="kto", trainer="kto", **parts)
+
+
+@pytest.mark.parametrize("bits", ["4bit", "8bit"])
+def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tmp_path, bits):
+    base = packed(folder, bits)
+    before = weights_sha256(base.model)
+    result = tune(base, data(), replace(QUICK, gradient_checkpointing=bits == "4bit"), tmp_path)
+    assert result.change.outputs_changed and result.change.max_rounding == 0
+    assert weights_sha256(base.model) == before
+    assert {parameter.dtype for parameter in base.model.model.norm.parameters()} == {torch.bfloat16}  # not prepared
+    again = packed(result.path, bits)
+    ids = torch.tensor([[7, 8, 9, 0]])
+    with torch.inference_mode():
+        change = (again.model(ids).logits - packed(folder, bits).model(ids).logits).float().abs().max()
+    assert change > 1e-3
+
+
+def test_packed_weights_stay_as_they_are_on_any_cpu(folder, monkeypatch):
+    monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: True)
+    network = packed(folder, "4bit").model
+    before = weights_sha256(network)
+    with torch.no_grad():
+        network(torch.tensor([[7, 8, 9, 0]]))
+    assert weights_sha256(network) == before

@@ -1,0 +1,153 @@
+"""Written rows are the rows that `tune` trains on, and a plain script of TRL trains on them."""
+
+import ast
+import json
+import runpy
+from dataclasses import replace
+
+import pytest
+from datasets import Dataset, load_dataset, load_from_disk
+from trl import SFTConfig, SFTTrainer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import chat_messages, render_contexts
+from evenhand.mitigation.row_files import write_rows
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.training_rows import TrainingRows, hold_out, rows_sha256
+from evenhand.mitigation.tune import tune
+from tests.tiny_models import tiny
+
+SETTINGS = TuningSettings(
+    learning_rate=1e-2, epochs=1, batch_size=8, evaluations_per_epoch=1, max_perplexity_increase=99.0, lora_rank=2
+)
+TEMPLATE = (
+    "{% for m in messages %}{{ 's ' if m.role == 'system' else 'u ' if m.role == 'user' else 'v ' }}{{ m.content }}"
+    "{{ ' w' if m.role != 'assistant' else ' <eos>' }} {% endfor %}{% if add_generation_prompt %}v {% endif %}"
+)
+WORDS = list("abcdefghijklmnop")
+
+
+def saved_base(folder, template=None):
+    base = tiny("gpt2")
+    base.tokenizer.chat_template = template
+    base.model.save_pretrained(str(folder))
+    base.tokenizer.save_pretrained(str(folder))
+    return replace(base, name=str(folder), kind="chat" if template else "dialogue")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return saved_base(tmp_path_factory.mktemp("base"))
+
+
+def tuning_data(base, trainer, cut=False):
+    texts = [f"{first} {second}" for first in WORDS for second in WORDS[:2]]
+    prompts = render_contexts(base, texts, ["x"] * len(texts))
+    columns = {"prompt": prompts, "context": prompts}
+    for name, response in {"dpo": {"chosen": "q r", "rejected": "t"}}.get(trainer, {"completion": "q r t"}).items():
+        columns[name] = [response] * len(texts)
+        columns[f"{name}_cut"] = [cut and row % 4 == 0 for row in range(len(texts))]
+    if trainer == "kto":
+        columns["label"] = [row % 2 == 0 for row in range(len(texts))]
+    train, validation = hold_out(Dataset.from_dict(columns), 0.2, 0)
+    messages = {}
+    if base.kind == "chat":
+        messages = dict(zip(prompts, chat_messages(base, texts, ["x"] * len(texts)), strict=True))
+    return TrainingRows(method="exchange", train=train, validation=validation, trainer=trainer), messages
+
+
+def written(base, trainer, folder, cut=False):
+    data, messages = tuning_data(base, trainer, cut)
+    settings = replace(SETTINGS, preference_beta=None if trainer == "sft" else 0.5)
+    write_rows(folder, base, data, settings, messages)
+    module = load_trainer(trainer)
+    return data, [module.encode_rows(base, rows, settings, 0) for rows in (data.train, data.validation)]
+
+
+def trained_rows(folder, monkeypatch):
+    """The rows of the trainer of TRL in train.py, after it ran."""
+    script = (folder / "train.py").read_text()
+    imported = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {getattr(node, "module", None) or node.names[0].name for node in imported} == {
+        "sys", "datasets", "peft", "trl"
+    }  # fmt: skip
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    trainer = runpy.run_path("train.py")["trainer"]
+    assert trainer.state.global_step == trainer.state.max_steps > 0
+    assert (folder / "trained" / "adapter_model.safetensors").exists()
+    return trainer.train_dataset, trainer.eval_dataset
+
+
+def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_path, monkeypatch):
+    data, encoded = written(base, "sft", tmp_path / "rows", cut=True)
+    theirs = [rows.select_columns(["input_ids", "labels"]) for rows in trained_rows(tmp_path / "rows", monkeypatch)]
+    tune(base, data, SETTINGS, tmp_path / "tuned")
+    recorded = json.loads((tmp_path / "tuned" / "checkpoints" / "inputs.json").read_text())["rows"]
+    assert recorded == rows_sha256(*theirs) == rows_sha256(*encoded)
+    assert recorded in (tmp_path / "rows" / "README.md").read_text()
+    # "q r t" is trained with its end, and as "q r" without an end where it was cut.
+    assert {tuple(label for label in row if label >= 0)[-1] for row in theirs[0]["labels"]} == {0, 3 + 17}
+
+
+def test_text_rows_are_in_the_standard_format(base, tmp_path):
+    data, _ = written(base, "sft", tmp_path / "rows", cut=True)
+    rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(part) for split, part in rows.items()} == {
+        "train": len(data.train), "validation": len(data.validation)
+    }  # fmt: skip
+    assert rows["train"][:] == load_from_disk(str(tmp_path / "rows" / "dataset"))["train"][:]
+    assert rows["train"]["prompt"][:] == data.train["prompt"][:]
+    pairs = set(zip(rows["train"]["completion"], rows["train"]["completion_cut"], strict=True))
+    assert pairs == {("q r t", False), ("q r", True)}
+    assert set(load_from_disk(str(tmp_path / "rows" / "tokenized"))["train"].column_names) == {
+        "input_ids", "labels"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", ["dpo", "kto"])
+def test_preferences_become_the_token_ids_of_tune(base, tmp_path, monkeypatch, trainer):
+    _, encoded = written(base, trainer, tmp_path / "rows")
+    columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]  # of a neighbouring row
+    for theirs, ours in zip(trained_rows(tmp_path / "rows", monkeypatch), encoded, strict=True):
+        assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, ours.select_columns(columns)))
+
+
+def test_pairs_with_a_cut_response_are_left_out_by_the_script(base, tmp_path, monkeypatch):
+    data, _ = written(base, "dpo", tmp_path / "rows", cut=True)
+    train, _ = trained_rows(tmp_path / "rows", monkeypatch)
+    assert len(train) == sum(not cut for cut in data.train["chosen_cut"]) < len(data.train)
+
+
+@pytest.mark.parametrize("trainer", ["sft", "dpo", "kto"])
+def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path, monkeypatch, trainer):
+    base = saved_base(tmp_path / "base", TEMPLATE)
+    _, encoded = written(base, trainer, tmp_path / "rows")
+    rows = load_from_disk(str(tmp_path / "rows" / "dataset"))["train"]
+    assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
+    response = rows[0]["chosen" if trainer == "dpo" else "completion"]
+    assert [message["role"] for message in response] == ["assistant"]
+    assert rows[0]["chat_template_kwargs"]["enable_thinking"] is False
+    if trainer == "sft":  # train.py uses the token ids
+        arguments = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+        theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
+        columns = ["input_ids", "labels"]
+    else:
+        theirs, _ = trained_rows(tmp_path / "rows", monkeypatch)
+        columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]
+    assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, encoded[0].select_columns(columns)))
+
+
+def test_a_folder_is_written_whole_or_not_at_all(base, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("datasets.DatasetDict.save_to_disk", fail)
+    with pytest.raises(InputError, match="^write_rows: cannot write .*No space left"):
+        written(base, "sft", tmp_path / "parent" / "rows")
+    assert list((tmp_path / "parent").iterdir()) == []
+    with pytest.raises(InputError, match="^write_rows: .* exists"):
+        written(base, "sft", tmp_path)
+    with pytest.raises(InputError, match="^write_rows: .* encoder_decoder"):
+        written(replace(base, kind="encoder_decoder"), "sft", tmp_path / "other")

@@ -1,0 +1,170 @@
+"""Settings on their way to the trainer: defaults of methods, other fields of TRL and PEFT, held-out rows."""
+
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from pydantic import ValidationError
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.checks import default_methods
+from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
+from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.training_rows import hold_out
+from tests import tiny_checkpoints
+from tests.tiny_models import tiny
+
+
+@pytest.mark.parametrize(("name", "rate"), [("control_tags", 2e-4), ("kto", 2e-5), ("dpo", 2e-5)])
+def test_kto_and_dpo_may_have_a_learning_rate_of_their_own(name, rate):
+    both = TuningSettings(learning_rate=2e-4, preference_learning_rate=2e-5)
+    once = both.with_method_defaults(load_method(name))
+    assert once.learning_rate == rate
+    assert once.with_method_defaults(load_method(name)) == once
+
+
+def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
+    assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("kto")).learning_rate == 2e-4
+    settings = TuningSettings().with_method_defaults(load_method("kto"))
+    assert {name: getattr(settings, name) for name in load_method("kto").defaults} == load_method("kto").defaults
+    assert settings.epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "lora", "rate"),
+    [
+        ("exchange", True, 2e-4),
+        ("kto", True, 2e-5),
+        ("distill", True, 1e-3),
+        ("exchange", False, 2e-5),
+        ("dpo", False, 2e-6),
+    ],
+)
+def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
+    method, settings = load_method(name), TuningSettings(lora=lora)
+    assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
+    assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.defaults["learning_rate"]
+    assert settings.with_method_defaults(method, 134_515_008).batch_size == min(
+        16, method.defaults.get("batch_size", 64)
+    )
+    assert settings.with_method_defaults(method, 5_300_000).batch_size == method.defaults.get("batch_size", 64)
+    unknown = settings.with_method_defaults(method, None)
+    assert unknown.learning_rate is None and unknown.batch_size is None and unknown.epochs == 1
+    assert TuningSettings(learning_rate=0.1).with_method_defaults(method, 134_515_008).learning_rate == 0.1
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "methods"),
+    [
+        ("llama", ["distill", "resample"]),
+        ("blenderbot", ["exchange"]),
+        ("dialogpt", ["exchange", "dpo"]),
+    ],
+)
+def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):
+    folder = getattr(tiny_checkpoints, checkpoint)(tmp_path / "model")
+    assert default_methods(ModelSettings(name=str(folder))) == methods
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lora_rank": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.inf},
+        {"validation_fraction": 1.0},
+        {"epoch": 3},
+    ],
+)
+def test_settings_out_of_range_or_misspelt_are_refused(changes):
+    with pytest.raises(ValidationError, match=next(iter(changes))):
+        TuningSettings(**changes)
+
+
+def trainer(folder, **changes):
+    settings = TuningSettings(**{"learning_rate": 1e-3, "epochs": 1, "batch_size": 8, **changes})
+    rows = Dataset.from_dict({"input_ids": [[0]] * 64})
+    return trainer_config(load_trainer("sft"), settings, rows, torch.device("cpu"), output_dir=folder)
+
+
+def adapter(**fields):
+    return lora_config(tiny("gpt2").model, TuningSettings(peft=fields))
+
+
+def test_other_fields_reach_trainer_and_adapter(tmp_path):
+    config = trainer(tmp_path, trainer={"max_grad_norm": 0.5, "neftune_noise_alpha": 5})
+    assert (config.max_grad_norm, config.neftune_noise_alpha) == (0.5, 5.0)
+    config = trainer(
+        tmp_path, optimizer="adafactor", scheduler="cosine", gradient_accumulation_steps=3, gradient_checkpointing=True
+    )
+    assert (config.optim, config.lr_scheduler_type) == ("adafactor", "cosine")
+    assert (config.gradient_accumulation_steps, config.gradient_checkpointing) == (3, True)
+    assert adapter().target_modules == "all-linear"
+    config = adapter(target_modules=["q_proj", "v_proj"], use_dora=True, lora_dropout=0.1)
+    assert (config.target_modules, config.use_dora, config.lora_dropout) == ({"q_proj", "v_proj"}, True, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_grad_nrm": 1.0}, r"trainer\.max_grad_nrm: .*did you mean 'max_grad_norm'"),
+        ({"max_grad_norm": "much"}, r"training\.trainer\.max_grad_norm: 'much' cannot be used"),
+        (
+            {"per_device_train_batch_size": 2},
+            r"^training\.trainer: .*multiple values .*per_device_train_batch_size",
+        ),
+        ({"packing_strategy": "bdf"}, r"trainer\.packing_strategy: 'bdf' .*'bfd'"),
+        ({"eval_delay": 1, "torch_empty_cache_steps": 0}, r"training\.trainer: .*torch_empty_cache_steps"),
+    ],
+)
+def test_a_field_that_the_trainer_has_not_or_that_is_ours_is_refused(tmp_path, fields, message):
+    with pytest.raises(InputError, match=message):
+        trainer(tmp_path, trainer=fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lora_droput": 0.1}, r"peft\.lora_droput: .*did you mean 'lora_dropout'"),
+        ({"r": 8}, r"training\.peft: .*multiple values .*'r'"),
+        ({"lora_dropout": "none"}, r"training\.peft\.lora_dropout: 'none' cannot be used"),
+    ],
+)
+def test_a_field_that_the_adapter_has_not_or_that_is_ours_is_refused(fields, message):
+    with pytest.raises(InputError, match=message):
+        adapter(**fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "known"), [("optimizer", "adamw_trch", "adafactor"), ("scheduler", "cosin", "cosine")]
+)
+def test_an_unknown_optimizer_or_scheduler_is_rejected_by_transformers(tmp_path, field, value, known):
+    with pytest.raises(InputError, match=f"^training.trainer: .*{value} .*'{known}'"):
+        trainer(tmp_path, **{field: value})
+
+
+def test_a_step_is_of_so_many_batches(tmp_path):
+    # 64 rows, 8 at once, 3 times to a step: ⌈8 / 3⌉
+    settings = TuningSettings(batch_size=8, gradient_accumulation_steps=3)
+    assert steps_per_epoch(settings, 64) == 3
+    assert steps_per_epoch(TuningSettings(batch_size=8), 65) == 9
+
+
+def test_contexts_are_held_out_whole():
+    contexts = [f"c{index % 40}" for index in range(200)]
+    rows = Dataset.from_dict({"context": contexts, "row": range(200)})
+    train, validation = hold_out(rows, 0.1, seed=3)
+    assert not set(train["context"]) & set(validation["context"])
+    assert sorted([*train["row"], *validation["row"]]) == list(range(200))
+    assert len(validation) == 20  # four contexts of five rows each
+    assert hold_out(rows, 0.1, seed=3)[1]["row"] == validation["row"]
+    assert hold_out(rows, 0.1, seed=4)[1]["row"] != validation["row"]
+    rows = Dataset.from_dict({"context": ["a", "b"]})
+    assert [len(side) for side in hold_out(rows, 0.99, 0)] == [1, 1]
+    assert [len(side) for side in hold_out(rows, 0.01, 0)] == [1, 1]
+    with pytest.raises(InputError, match="1 distinct contexts"):
+        hold_out(Dataset.from_dict({"context": ["a", "a"]}), 0.5, 0)

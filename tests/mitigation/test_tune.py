@@ -1,0 +1,343 @@
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
+
+from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.mitigation.callbacks import MeasureCallback
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training_rows import TrainingRows, hold_out
+from evenhand.mitigation.tune import TuningResult, tune
+from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
+
+WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]
+SWAPPED = {"blue sky": "red sun", "red sun": "blue sky"}
+QUICK = TuningSettings(epochs=6, batch_size=16, learning_rate=1e-2, evaluations_per_epoch=1, patience=8)
+
+
+def tiny_base() -> DialogueModel:
+    tokenizer = word_level_tokenizer(WORDS, **SPECIAL_TOKENS)
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(WORDS),
+        n_positions=32,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+        initializer_range=0.2,  # ten times the usual: a frozen output layer of tiny weights could never be sure
+        resid_pdrop=0.1,  # dropout draws at every step, so that a random state that is not kept shows
+    )
+    model = GPT2LMHeadModel(config).eval()
+    model.transformer.wpe.weight.data *= 0.1  # and places so loud that the tag could hardly be heard
+    return DialogueModel(model, tokenizer, "dialogue", "tiny", "r0")
+
+
+def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
+    """Rows in which " bias" is answered "blue sky" and " no_bias" "red sun", whatever the context."""
+    draw = random.Random(seed)
+    texts = [" ".join(draw.choices("abcdefghijklmnop", k=draw.randint(1, 6))) for _ in range(n)]
+    biased = [index % 2 == 0 for index in range(n)]
+    return Dataset.from_dict(
+        {
+            "prompt": [f"{text} {'bias' if b else 'no_bias'}<eos>" for text, b in zip(texts, biased, strict=True)],
+            "completion": ["blue sky" if b else "red sun" for b in biased],
+            "context": [f"{text}<eos>" for text in texts],
+        }
+    )
+
+
+def data_of(train: Dataset, validation: Dataset, control_tag: str = " no_bias") -> TrainingRows:
+    return TrainingRows(method="control_tags", train=train, validation=validation, control_tag=control_tag)
+
+
+def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | None = None, **arguments) -> TuningResult:
+    data = data_of(*hold_out(rows or planted_rows(), 0.2, 0))
+    base = arguments.pop("base", None) or tiny_base()
+    return tune(base, data, settings, output_dir, **arguments)
+
+
+def replace_settings(**changes) -> TuningSettings:
+    return replace(QUICK, **changes)
+
+
+def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:
+    answers = {}
+    for rows, texts, _ in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
+        answers |= dict(zip(rows, texts, strict=True))
+    return [answers[row] for row in range(len(contexts))]
+
+
+def weights(folder: Path) -> str:
+    return hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+class Interrupt(TrainerCallback):
+    def __init__(self, step: int, how) -> None:
+        self.step, self.how = step, how
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            self.how()
+
+
+class CountSteps(TrainerCallback):
+    steps = 0
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.steps += 1
+
+
+def stop():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return tuned(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    base = tiny_base()
+    result = tuned(tmp_path_factory.mktemp("whole"), replace_settings(lora=False), base=base)
+    return result, replace(base, model=AutoModelForCausalLM.from_pretrained(str(result.path)).eval())
+
+
+def test_the_saved_adapter_answers_as_the_tag_tells_it_and_the_base_is_as_it_was(undisturbed):
+    base = tiny_base()
+    before = {name: tensor.clone() for name, tensor in base.model.state_dict().items()}
+    contexts = ["a b c no_bias<eos>", "a b c bias<eos>", "p no_bias<eos>", "p bias<eos>"]
+    assert not set(greedy(base, contexts)) & {"red sun", "blue sky"}
+
+    adapted = replace(base, model=PeftModel.from_pretrained(tiny_base().model, str(undisturbed.path)).eval())
+    assert greedy(adapted, contexts) == ["red sun", "blue sky"] * 2
+    assert all(torch.equal(tensor, before[name]) for name, tensor in base.model.state_dict().items())
+
+
+def test_results_and_folder_of_a_tuning(undisturbed):
+    # 160 rows, 32 or a few more of them held out, batches of 16, 6 epochs
+    assert undisturbed.n_train + undisturbed.n_validation == 160
+    assert 32 <= undisturbed.n_validation <= 36
+    steps = 6 * math.ceil(undisturbed.n_train / 16)
+    assert undisturbed.validation_losses[0][0] == 0
+    assert undisturbed.validation_losses[0][1] > math.log(len(WORDS))  # the base knows less than nothing of the rows
+    assert undisturbed.validation_losses[-1][0] == steps
+    assert undisturbed.train_losses[-1][0] == steps
+    losses = dict(undisturbed.validation_losses)
+    assert losses[undisturbed.best_step] == min(losses.values()) < 0.2
+    # Rank 16 on four Conv1D layers in each of two blocks: r · (in + out)
+    assert undisturbed.trainable_parameters == 2 * 16 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    assert undisturbed.change.outputs_changed
+    assert undisturbed.change.greedy_share == 1.0
+    assert not undisturbed.stopped_early
+    facts = json.loads((undisturbed.path / "evenhand.json").read_text())
+    assert (facts["control_tag"], facts["method"], facts["base"]) == (" no_bias", "control_tags", "tiny")
+    assert (facts["settings"]["learning_rate"], facts["settings"]["seed"]) == (1e-2, 0)
+    card = (undisturbed.path / "README.md").read_text()
+    assert "' no_bias'" in card
+    assert "*more* biased" in card
+    config = json.loads((undisturbed.path / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "tiny"
+    assert config["fan_in_fan_out"] is True
+    assert config["target_modules"] == sorted(config["target_modules"])  # the same bytes in every process
+    assert PreTrainedTokenizerFast.from_pretrained(str(undisturbed.path)).get_vocab() == {
+        word: index for index, word in enumerate(WORDS)
+    }
+
+
+@pytest.mark.parametrize(("tags", "moved"), [(("no_bias", "bias"), []), (("a no_bias", "sky bias"), ["sky", "a"])])
+def test_the_card_says_which_common_words_moved_with_the_tag(tmp_path, tags, moved):
+    data = replace(data_of(*hold_out(planted_rows(), 0.2, 0)), tags=tags)
+    result = tune(tiny_base(), data, replace(QUICK, epochs=1), tmp_path)
+    facts, card = ((result.path / name).read_text() for name in ("evenhand.json", "README.md"))
+    assert json.loads(facts)["common_words"] == moved
+    assert ("| `'sky'`, `'a'` |" in card) == bool(moved)
+
+
+def test_an_adapter_and_its_base_can_be_moved_together(tmp_path):
+    base = tiny_base()
+    for part in (base.model, base.tokenizer):
+        part.save_pretrained(str(tmp_path / "here" / "base"))
+    base = replace(base, name=str(tmp_path / "here" / "base"))
+    result = tuned(tmp_path / "here" / "run", base=base, card={"β": 0.5})
+    # In the one as any library finds it from any folder, in the other as it is found once both have moved.
+    found = json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert found == str(tmp_path / "here" / "base")
+    assert json.loads((result.path / "evenhand.json").read_text())["base"] == "../../base"
+    assert "| β | 0.5 |" in (result.path / "README.md").read_text()
+    (tmp_path / "here").rename(tmp_path / "there")
+    loaded = load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
+    assert loaded.control_tag == " no_bias"
+    assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+
+
+def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path, monkeypatch):
+    base = tiny_base()
+    for part in (base.model, base.tokenizer):
+        part.save_pretrained(str(tmp_path / "base"))
+    result = tuned(tmp_path / "run", base=replace(base, name=str(tmp_path / "base")))
+    card = (result.path / "README.md").read_text()
+    assert str(tmp_path) not in card
+    snippet = card.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(result.path)
+    names: dict = {}
+    exec(snippet, names)
+    ids = names["tokenizer"]("a b no_bias<eos>", add_special_tokens=False, return_tensors="pt")
+    answer = names["model"].generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]
+    assert names["tokenizer"].decode(answer) == "red sun"
+
+
+def test_all_weights_are_tuned_on_demand(whole):
+    result, model = whole
+    assert result.trainable_parameters == sum(parameter.numel() for parameter in model.model.parameters())
+    assert greedy(model, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+    assert json.loads((result.path / "evenhand.json").read_text())["control_tag"] == " no_bias"
+
+
+def test_early_stopping_keeps_the_best_weights(tmp_path):
+    """The held-out rows have the tags the other way round: good for learning the words until the tags are learned."""
+    train = planted_rows()
+    held_out = planted_rows(32, seed=1).map(lambda row: {"completion": SWAPPED[row["completion"]]})
+    settings = replace_settings(epochs=20, evaluations_per_epoch=2, patience=2)
+    data = data_of(train, held_out)
+    result = tune(tiny_base(), data, settings, tmp_path)
+    assert result.stopped_early
+    losses = dict(result.validation_losses)
+    assert losses[result.best_step] == min(losses.values())
+    later = [step for step in losses if step > result.best_step]
+    assert len(later) == 2
+    best = tmp_path / "checkpoints" / f"checkpoint-{result.best_step}"
+    assert weights(best) == weights(result.path)
+    again = CountSteps()
+    tune(tiny_base(), data, settings, tmp_path, callbacks=[again])
+    assert again.steps == 0  # it had stopped for good
+
+
+@pytest.mark.parametrize("step", [3, 21])
+def test_an_interrupted_tuning_goes_on_to_the_same_bytes(tmp_path, undisturbed, step):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(step, stop)])
+    assert not (tmp_path / "adapter").exists()
+    rest = CountSteps()
+    result = tuned(tmp_path, callbacks=[rest])
+    assert rest.steps == undisturbed.validation_losses[-1][0] - step // 8 * 8  # a checkpoint every 8 steps
+    assert weights(result.path) == weights(undisturbed.path)
+    assert result.validation_losses == undisturbed.validation_losses
+    assert result.train_losses == undisturbed.train_losses
+    assert (result.path / "evenhand.json").read_bytes() == (undisturbed.path / "evenhand.json").read_bytes()
+    assert (result.path / "README.md").read_bytes() == (undisturbed.path / "README.md").read_bytes()
+
+
+def killed_tuning(folder: Path) -> None:
+    """Tune until SIGKILL at step 26."""
+    torch.set_num_threads(1)  # the parent's threads do not exist in a forked process
+    tuned(folder, callbacks=[Interrupt(26, lambda: os.kill(os.getpid(), signal.SIGKILL))])
+
+
+def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
+    process = multiprocessing.get_context("fork").Process(target=killed_tuning, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    # As if the kill had come while the last checkpoint was being written:
+    (tmp_path / "checkpoints" / "checkpoint-24" / "trainer_state.json").unlink()
+    result = tuned(tmp_path)
+    assert weights(result.path) == weights(undisturbed.path)
+    assert result.validation_losses == undisturbed.validation_losses
+
+
+def test_finished_tunings_are_kept_and_others_refused(undisturbed):
+    before, steps = weights(undisturbed.path), CountSteps()
+    again = tuned(undisturbed.path.parent, callbacks=[steps])
+    assert steps.steps == 0
+    assert weights(again.path) == before
+    assert again.validation_losses == undisturbed.validation_losses
+    with pytest.raises(InputError, match="output_dir: .* other settings"):
+        tuned(undisturbed.path.parent, seed=1)
+    with pytest.raises(InputError, match="output_dir: .* other rows"):
+        tuned(undisturbed.path.parent, rows=planted_rows(seed=3))
+
+
+def test_measuring_during_training_changes_nothing_and_is_logged(tmp_path, undisturbed):
+    modes = []
+
+    def measure(model):
+        modes.append((model.training, torch.is_grad_enabled()))
+        random.random(), np.random.rand(), torch.rand(3)
+        return {"bias/fgb_pooled_corrected": float(len(modes))}
+
+    result = tuned(tmp_path, callbacks=[MeasureCallback(measure, every=10)])
+    assert modes == [(False, False)] * len(modes)
+    curve = ((0, 1.0), (10, 2.0), (20, 3.0), (30, 4.0), (40, 5.0), (48, 6.0))  # and after the last step
+    assert result.measured == {"bias/fgb_pooled_corrected": curve}
+    assert result.train_losses == undisturbed.train_losses
+    assert weights(result.path) == weights(undisturbed.path)
+    last = max((tmp_path / "checkpoints").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
+    logged = [(entry["step"], entry[name]) for entry in history if (name := "bias/fgb_pooled_corrected") in entry]
+    assert tuple(logged) == curve
+
+
+def test_an_undefined_measurement_is_null_in_the_record(tmp_path):
+    callback = MeasureCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
+    few = replace_settings(epochs=1)
+    facts = json.loads((tuned(tmp_path, few, callbacks=[callback]).path / "evenhand.json").read_text())
+    assert facts["training"]["measured"] == {
+        "bias/fgb_pooled_corrected": [[0, None], [8, None]]
+    }  # before, and after the last step
+
+
+def test_tuning_leaves_the_callers_random_states_alone(tmp_path):
+    base = tiny_base()
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+    expected = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    tuned(tmp_path, replace_settings(epochs=1), base=base)
+    assert torch.equal(torch.get_rng_state(), expected[0])
+    assert np.random.get_state()[1].tolist() == expected[1]
+    assert random.getstate() == expected[2]
+
+
+def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
+    import wandb
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _telemetry
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which would keep TRL silent by itself
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    sent = []
+    monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: sent.append(1))
+    tuned(tmp_path, replace_settings(epochs=1))
+    assert sent == []
+    assert constants.HF_HUB_DISABLE_TELEMETRY is False
+    assert wandb.run is None
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, whole):
+    with pytest.raises(TuningRejected, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
+        tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))
+    assert not (tmp_path / "adapter").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints"]
+    _, knows_it_all = whole
+    swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
+    with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
+        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path / "worse")
+    assert not (tmp_path / "worse" / "adapter").exists()

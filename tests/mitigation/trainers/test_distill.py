@@ -1,0 +1,95 @@
+"""Distillation on a tiny model: encoded rows, the loss against a calculation by hand, and the tuned predictions."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import get_peft_model
+from trl import SFTConfig
+
+from evenhand.evaluation.models.contexts import encode_contexts
+from evenhand.mitigation.adapter import load_tuned
+from evenhand.mitigation.trainer_configs import lora_config
+from evenhand.mitigation.trainers.distill import Distill
+from evenhand.mitigation.training_rows import TrainingRows
+from evenhand.mitigation.tune import tune
+from tests.mitigation.trainers.test_preference import QUICK, tiny_base
+
+ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
+SETTINGS = replace(QUICK, preference_beta=None, batch_size=2)
+
+
+def encoded(base, **columns):
+    return Distill.encode_rows(base, Dataset.from_dict({**ROWS, **columns}), SETTINGS, seed=0)
+
+
+def test_every_prompt_of_a_row_has_its_response():
+    base = tiny_base()
+    a, b, c, d, red, sun, sky, end = *range(7, 11), 3, 4, 6, 0
+    rows = encoded(base)
+    assert rows["input_ids"] == [
+        [[a, b, red, sun, end], [a, c, red, sun, end], [d, red, sun, end]],
+        [[c, sky, end], [b, b, sky, end], [a, sky, end]],
+    ]
+    assert rows["labels"][0] == [[-100, -100, red, sun, end]] * 2 + [[-100, red, sun, end]]
+    batch = Distill.collator(base, pad_token_id=1)(list(rows))
+    assert batch["labels"].shape == (2, 3, 4) and batch["input_ids"].shape == (6, 5)
+    assert batch["labels"][1].tolist() == [[-100, -100, sky, end]] * 3
+    assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
+
+
+def trainer_and_batch(base, tmp_path, rows):
+    config = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_length=None)
+    model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
+    trainer = Distill(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
+    return trainer, Distill.collator(base, pad_token_id=1)(list(rows))
+
+
+def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predictions(tmp_path):
+    base = tiny_base()
+    rows = encoded(base)
+    divergences = []
+    with torch.no_grad():
+        for sequences, labels in zip(rows["input_ids"], rows["labels"], strict=True):
+            n = sum(label != -100 for label in labels[0])
+            p = torch.stack([base.model(torch.tensor([ids])).logits[0, -n - 1 : -1].softmax(-1) for ids in sequences])
+            mean = p.log().mean(0).exp()
+            mean /= mean.sum(-1, keepdim=True)
+            divergences += (mean * (mean.log() - p.log())).sum(-1).flatten().tolist()
+    trainer, batch = trainer_and_batch(base, tmp_path, rows)
+    assert len(divergences) == 3 * (3 + 2) and min(divergences) > 1e-4
+    by_hand = sum(divergences) / len(divergences)
+    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(by_hand, rel=1e-4)
+    assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=30).item() == pytest.approx(
+        by_hand / 2, rel=1e-4
+    )
+
+
+def test_equal_prompts_have_no_loss(tmp_path):
+    base = tiny_base()
+    rows = encoded(base, others=[["a b"] * 2, ["c"] * 2])
+    trainer, batch = trainer_and_batch(base, tmp_path, rows)
+    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
+    base, letters = tiny_base(), "abcdefgh"
+    prompts = [f"{letter} j" for letter in letters]
+    rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 4}
+    rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
+    rows = Dataset.from_dict(rows)
+    data = TrainingRows(method="distill", trainer="distill", train=rows, validation=rows.select([0, 1]))
+    result = tune(base, data, replace(SETTINGS, epochs=30, patience=99), tmp_path)
+    losses = [loss for _, loss in result.validation_losses]
+    assert losses[-1] < losses[0] / 10
+
+    def predictions(model):
+        with torch.no_grad():
+            ids = torch.tensor(encode_contexts(model, prompts))
+            return model.model(ids).logits[:, -1].log_softmax(-1)
+
+    before, after = (predictions(model) for model in (base, load_tuned(base, result.path, True)))
+    mean = before.mean(0).log_softmax(-1)
+    distances = [(predicted.exp() * (predicted - mean)).sum(-1).mean().item() for predicted in (before, after)]
+    assert distances[1] < distances[0] / 10

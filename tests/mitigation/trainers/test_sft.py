@@ -1,0 +1,158 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+from trl import SFTConfig, SFTTrainer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainers.sft import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
+from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
+
+WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
+GPT2 = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "tokenizers" / "gpt2"
+
+
+def dialogue_model(tokenizer):
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=32, n_embd=16, n_layer=2, n_head=2, eos_token_id=tokenizer.eos_token_id
+    )
+    return DialogueModel(GPT2LMHeadModel(config).eval(), tokenizer, "dialogue", "tiny", "r0")
+
+
+@pytest.fixture(scope="module")
+def base():
+    return dialogue_model(word_level_tokenizer(WORDS, **SPECIAL_TOKENS))
+
+
+ROWS = Dataset.from_dict(
+    {
+        "prompt": ["I am tall no_bias<eos>", "I am bias<eos>", "so no_bias<eos>"],
+        "completion": ["wow", "so nice so", "nice"],
+    }
+)
+
+
+def trainer(kind, base, rows, tmp_path, **arguments):
+    config = SFTConfig(
+        str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_length=None, seed=0
+    )
+    return kind(base.model, config, train_dataset=rows, processing_class=base.tokenizer, **arguments)
+
+
+def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
+    rows = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    assert rows["input_ids"] == [
+        [5, 6, 7, 4, 0, 8, 0],  # I am tall no_bias EOS | wow EOS
+        [5, 6, 3, 0, 9, 10, 9, 0],
+        [9, 4, 0, 10, 0],
+    ]
+    assert rows["labels"] == [
+        [-100, -100, -100, -100, -100, 8, 0],
+        [-100, -100, -100, -100, 9, 10, 9, 0],
+        [-100, -100, -100, 10, 0],
+    ]
+    theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
+    ours = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    assert theirs["input_ids"] == ours["input_ids"]
+    assert theirs["labels"] == ours["labels"]
+
+
+@pytest.mark.skipif(not GPT2.exists(), reason="the GPT-2 tokenizer's files are not in ../shared/data")
+def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path):
+    base = dialogue_model(GPT2TokenizerFast.from_pretrained(str(GPT2)))
+    contexts = render_contexts(base, ["Hi! I'm a Deaf grandma."] * 2, ["i like cats.\ni ski.", ""], " no_bias")
+    rows = Dataset.from_dict({"prompt": contexts, "completion": ["That's so cool!", "hello there"]})
+    encoded = SFT.encode_rows(base, rows, TuningSettings(), seed=0)
+    end = base.tokenizer.eos_token_id
+    for context, ids, labels in zip(
+        encode_contexts(base, contexts), encoded["input_ids"], encoded["labels"], strict=True
+    ):
+        assert base.tokenizer.convert_ids_to_tokens(context[-5:]) == ["Ġno", "_", "b", "ias", "<|endoftext|>"]
+        assert ids[: len(context)] == context
+        assert labels == [IGNORE_INDEX] * len(context) + ids[len(context) :]
+        assert ids.count(end) == 2  # one ends the turn, one the response; neither is doubled, none begins the row
+        assert ids[-1] == end
+    theirs = trainer(SFTTrainer, base, rows, tmp_path).train_dataset
+    assert theirs["input_ids"] == encoded["input_ids"]
+    assert theirs["labels"] == encoded["labels"]
+
+
+def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
+    rows = list(SFT.encode_rows(base, ROWS, TuningSettings(), seed=0))
+    batch = collate_causal(rows, pad_token_id=1, with_positions=True)
+    assert batch["input_ids"].tolist() == [
+        [1, 5, 6, 7, 4, 0, 8, 0],
+        [5, 6, 3, 0, 9, 10, 9, 0],
+        [1, 1, 1, 9, 4, 0, 10, 0],
+    ]
+    assert batch["attention_mask"].tolist() == [[0] + [1] * 7, [1] * 8, [0] * 3 + [1] * 5]
+    assert batch["position_ids"].tolist() == [[0, 0, 1, 2, 3, 4, 5, 6], list(range(8)), [0, 0, 0, 0, 1, 2, 3, 4]]
+    # The longest response has 4 labels (so nice so EOS); the position before the first of them makes 5.
+    assert batch["labels"].tolist() == [[-100, -100, -100, 8, 0], [-100, 9, 10, 9, 0], [-100, -100, -100, 10, 0]]
+
+
+def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_path):
+    rows = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    log_likelihoods = []
+    for ids, labels in zip(rows["input_ids"], rows["labels"], strict=True):
+        log_p = base.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        log_likelihoods += [log_p[i - 1, label].item() for i, label in enumerate(labels) if label != IGNORE_INDEX]
+    by_hand = -np.mean(log_likelihoods)
+    assert len(log_likelihoods) == 2 + 4 + 2
+
+    ours = trainer(SFT, base, rows, tmp_path)
+    batch = collate_causal(list(rows), pad_token_id=1, with_positions=True)
+    assert ours.compute_loss(base.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
+    assert ours.compute_loss(base.model, batch, num_items_in_batch=16).item() == pytest.approx(by_hand / 2, abs=1e-5)
+
+    base_of_theirs = dialogue_model(base.tokenizer)
+    theirs = trainer(SFTTrainer, base_of_theirs, ROWS, tmp_path)
+    batch = theirs.data_collator([dict(row) for row in theirs.train_dataset])
+    assert theirs.compute_loss(base_of_theirs.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_one_another_order():
+    lengths = np.random.default_rng(0).integers(5, 40, 1003)
+    sampler = LengthGroupedSampler(lengths, batch_size=10, seed=1)
+    first = list(sampler)
+    assert sorted(first) == list(range(1003))
+    assert list(sampler) == first
+    spreads = [np.ptp(lengths[first[start : start + 10]]) for start in range(0, 1000, 10)]
+    assert np.mean(spreads) < 3  # 35 lengths over two pools of 50 batches: mostly one or two lengths to a batch
+    means = [lengths[first[start : start + 10]].mean() for start in range(0, 1000, 10)]
+    assert 30 < sum(earlier < later for earlier, later in pairwise(means)) < 70  # batches are not sorted
+    sampler.set_epoch(1)
+    second = list(sampler)
+    assert second != first
+    resumed = LengthGroupedSampler(lengths, batch_size=10, seed=1)
+    resumed.set_epoch(1)
+    assert list(resumed) == second
+    assert list(LengthGroupedSampler(lengths, batch_size=10, seed=2)) != first
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        # Neither tag is in the vocabulary, so both are <unk>.
+        (Dataset.from_dict({"prompt": ["I FAIR", "I UNFAIR"], "completion": ["wow", "so"]}), "^model: .* same tokens"),
+        (Dataset.from_dict({"prompt": ["I am " * 16], "completion": ["wow"]}), "34 tokens, .* tiny has 32"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
+    with pytest.raises(InputError, match=message):
+        SFT.encode_rows(base, rows, TuningSettings(), seed=0)
+
+
+def test_a_cut_response_is_trained_without_its_last_word_and_without_an_end(base):
+    rows = {"prompt": ["so<eos>"] * 3, "completion": ["so nice so", "so nice so", "so"]}
+    rows["completion_cut"] = [False, True, True]
+    labels = SFT.encode_rows(base, Dataset.from_dict(rows), TuningSettings(), seed=0)["labels"]
+    assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10], [9]]
