@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,13 @@ def load_languages() -> list[Language]:
     """Return the 50 languages of MultilingualHolisticBias (004, Table 4), without English."""
     with LANGUAGES.open(encoding="utf-8", newline="") as file:
         return [Language(*row) for row in list(csv.reader(file))[1:]]
+
+
+@cache
+def language_name(code: str) -> str:
+    """Return the English name of a language, or its code (at most 40 characters) if it is not in the paper."""
+    names = {language.code: language.name for language in (*load_languages(), ENGLISH_LANGUAGE)}
+    return names.get(code, code[:40])
 
 
 def find_language(code: str, field: str = "lang") -> Language:

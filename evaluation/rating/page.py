@@ -8,18 +8,27 @@ import pandas as pd
 
 from evenhand.evaluation.rating.metric import ALPHA, LEFT_SHARE, PAIR_WIN_RATE, QUESTION, RATER, WIN_RATE
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE
-from evenhand.evaluation.report.numbers import before_after, number, sanitize, value_or
+from evenhand.evaluation.report.metrics import glossary, metric_of
+from evenhand.evaluation.report.numbers import before_after, p_value, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
-from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Row, Table, count_cells, p_cell, score_cell, score_row
+from evenhand.evaluation.report.tables import LEVEL, score_section, scores_table, value_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, TEXT, BiasScore, find_score, signature_line
 
 PAIRS, VOTES = "pairs", "votes"  # units of a share
 METRICS = {PAIRS: PAIR_WIN_RATE, VOTES: WIN_RATE}
-NO_PREFERENCE = 50.0  # percent of the votes
-N_EXAMPLES, MAX_NAME_LENGTH = 12, 60
-
-text = Sentences(__file__)
+REASONS = {
+    "template": "for their template",
+    "descriptor": "for their descriptor",
+    "offensive": "for an offensive response",
+    "alike": "for identical responses",
+}
+N_EXAMPLES = 12
+LIMITS = [
+    "A preferred response is not a fair response: raters see one pair at a time, and no responses to other people.",
+    "The votes represent these raters only. Prompts that may inflame are excluded, so the result does not cover them.",
+    "A share that does not differ significantly from 50 % does not show that both models are equal. The width of the "
+    "interval shows which differences remain possible.",
+]
 
 
 def page(
@@ -41,80 +50,97 @@ def page(
     has_repeats = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
     unit = PAIRS if has_repeats else VOTES  # several votes on one pair are not independent
     headline, n_raters = find_score(scores, METRICS[unit], question=first), int(votes[RATER].nunique())
+    excluded = ", ".join(f"{n:,} {REASONS[reason]}" for reason, n in left_out.items() if n is not None)
+
+    def shares(of_unit: str) -> list[BiasScore]:
+        return [score for score in scores if score.metric == METRICS[of_unit] and AXIS not in score.group]
+
+    def section(title: str, of: list[BiasScore], sentence: str, column: str = QUESTION, counted: str = unit) -> Section:
+        return score_section(title, of, column, [sentence], label=_label, counted=counted)
+
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
-        headline_value=number(100 * headline.value, 0) + (" %" if math.isfinite(headline.value) else ""),
-        headline_caption=text.headline_caption(headline, unit, first),
-        verdict=text.verdict(unit, [(name, find_score(scores, METRICS[unit], question=name)) for name in questions]),
-        warnings=[text.not_classified] if left_out["offensive"] is None else [],
-        tables=[_question_table(scores, questions, unit)],
-        notes=[text.counts(len(votes), n_raters, votes[PROMPT_ID].nunique(), len(pairs)), text.left_out(left_out)],
+        headline_value=f"{metric_of(headline).text(headline.value)} %" if math.isfinite(headline.value) else "–",
+        headline_caption=f"of the {unit} on {first} are for the model after; 50 if neither is preferred",
+        verdict=" ".join(_verdict(score, unit) for score in shares(unit)),
+        warnings=["Neither run has an offensiveness classifier, so pairs with offensive responses are included."]
+        if left_out["offensive"] is None
+        else [],
+        tables=[
+            scores_table(f"Share of {unit} for the model after, %", shares(unit), QUESTION, label=_label, counted=unit)
+        ],
+        notes=[
+            f"{len(votes):,} answers by {n_raters} raters to {votes[PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
+            f"All raters "
+            "saw the pairs in the same order, with random sides and without the names of the models.",
+            f"Pairs are a random sample of all prompts, except: {excluded}.",
+        ],
         sections=[
-            *([Section("By vote", [text.by_vote], [_question_table(scores, questions, VOTES)])] if has_repeats else []),
-            _agreement_section(scores, questions),
-            _axis_section(scores, questions, unit),
-            _rater_section(scores),
+            *(
+                [
+                    section(
+                        "By vote",
+                        shares(VOTES),
+                        "Votes of several raters on one pair are not independent, so these intervals "
+                        "are too narrow; the values by pair are valid.",
+                        counted=VOTES,
+                    )
+                ]
+                if has_repeats
+                else []
+            ),
+            section(
+                "Agreement of the raters",
+                [it for it in scores if it.metric == ALPHA and AXIS not in it.group],
+                "1 is perfect, 0 is chance. n counts pairs that two or more raters decided.",
+                counted="n",
+            ),
+            section(
+                "By axis",
+                [it for it in scores if it.metric == METRICS[unit] and AXIS in it.group],
+                "About one in twenty of these intervals excludes 50 by chance.",
+                "question and axis",
+            ),
+            section(
+                "Raters",
+                [it for it in scores if it.metric == LEFT_SHARE],
+                "Sides are random. A rater who chooses the left "
+                "response much more or less often than half of the time may not have read the responses.",
+                RATER,
+                VOTES,
+            ),
             _examples(votes, pairs, questions),
         ],
-        glossary=list(text.glossary.items()),
-        limits=text.limits,
+        glossary=glossary([METRICS[unit], ALPHA, LEFT_SHARE]),
+        limits=LIMITS,
         signature=headline.signature,
         signature_lines=[signature_line(headline)],
     )
 
 
-def _question_table(scores: Sequence[BiasScore], questions: Mapping[str, str], unit: str) -> Table:
-    return _table(
-        "question", [_row(name, find_score(scores, METRICS[unit], question=name)) for name in questions], unit
-    )
+def _label(score: BiasScore) -> str:
+    return ", ".join(sanitize(str(value).replace("_", " "), 60) for value in score.group.values()) or "all"
 
 
-def _table(label: str, rows: Sequence[Row], unit: str) -> Table:
-    columns = (label, "value", "p", unit, "left out")
-    return Table(f"Share of {unit} for the model after, %", columns, tuple(rows), ideal=NO_PREFERENCE)
-
-
-def _row(label: str, score: BiasScore) -> Row:
-    return score_row(label, score, p_cell(score), *count_cells(score.n, score.n_left_out))
-
-
-def _agreement_section(scores: Sequence[BiasScore], questions: Mapping[str, str]) -> Section:
-    scores_by_name = {name: find_score(scores, ALPHA, question=name) for name in questions}
-    rows = tuple(Row(name, (score_cell(score), Cell(f"{score.n:,}"))) for name, score in scores_by_name.items())
-    table = Table("Krippendorff’s α", ("question", "α", "pairs that two or more decided"), rows)
-    return Section("Agreement", [text.agreement], [table])
-
-
-def _axis_section(scores: Sequence[BiasScore], questions: Mapping[str, str], unit: str) -> Section:
-    parts = []
-    of_axes = [score for score in scores if score.metric == METRICS[unit] and AXIS in score.group]
-    for name, question in questions.items():
-        of_question = [score for score in of_axes if score.group[QUESTION] == name]
-        of_question.sort(key=lambda score: (math.isnan(score.value), -value_or(score, 0), score.group[AXIS]))
-        rows = [_row(_axis_name(score.group[AXIS]), score) for score in of_question]
-        parts.append(Section(f"{name}: {question}", tables=[_table("axis", rows, unit)], folded=bool(parts)))
-    return Section("By axis", [text.by_axis(len(parts[0].tables[0].rows) * len(parts))], parts=parts)
-
-
-def _rater_section(scores: Sequence[BiasScore]) -> Section:
-    rows = tuple(
-        score_row(
-            sanitize(score.group.get(RATER, "all"), MAX_NAME_LENGTH), score, *count_cells(score.n, score.n_left_out)
-        )
-        for score in scores
-        if score.metric == LEFT_SHARE
-    )
-    columns = ("rater", "value", "decided", "skipped")
-    table = Table("Share of the left response, %", columns, rows, ideal=NO_PREFERENCE)
-    return Section("Raters", [text.raters], [table])
+def _verdict(score: BiasScore, unit: str) -> str:
+    question = sanitize(score.group[QUESTION]).capitalize()
+    if math.isnan(score.value):
+        return f"{question}: {value_text(score)}."
+    p = f"p {p_value(score.p_value)}" if score.p_value < 1e-4 else f"p = {p_value(score.p_value)}"
+    side, share = ("after", score.value) if score.value > 0.5 else ("before", 1 - score.value)
+    if score.p_value < LEVEL:
+        return f"{question}: the model {side} is preferred ({100 * share:.0f} % of {unit}, {p})."
+    return f"{question}: no significant preference ({100 * score.value:.0f} % of {unit} for the model after, {p})."
 
 
 def _examples(votes: pd.DataFrame, pairs: pd.DataFrame, questions: Mapping[str, str]) -> Section:
     rated = pairs[pairs[PROMPT_ID].isin(votes[PROMPT_ID])].head(N_EXAMPLES)
     counts = votes.groupby([PROMPT_ID, QUESTION, "choice"]).size()
-    examples = [_example(row, counts, questions) for row in rated.to_dict("records")]
-    return Section("Pairs to read", [text.examples(len(examples))], examples=examples)
+    note = "The first rated pairs, with the number of votes for the model before : after."
+    return Section(
+        "Pairs to read", [note], examples=[_example(row, counts, questions) for row in rated.to_dict("records")]
+    )
 
 
 def _example(row: Mapping[str, Any], counts: pd.Series, questions: Mapping[str, str]) -> Example:
@@ -122,9 +148,5 @@ def _example(row: Mapping[str, Any], counts: pd.Series, questions: Mapping[str, 
         f"{name} {counts.get((row[PROMPT_ID], name, BEFORE), 0)} : {counts.get((row[PROMPT_ID], name, AFTER), 0)}"
         for name in questions
     )
-    heading = f"{_axis_name(row[AXIS])} · {sanitize(row[DESCRIPTOR], MAX_NAME_LENGTH)} · {', '.join(results)}"
-    return Example(heading, tuple((side, ((row[side], False),)) for side in (BEFORE, AFTER)), row[TEXT])
-
-
-def _axis_name(axis: str) -> str:
-    return sanitize(axis.replace("_", " "), MAX_NAME_LENGTH)
+    names = (sanitize(str(row[name]).replace("_", " "), 60) for name in (AXIS, DESCRIPTOR))
+    return Example(" · ".join([*names, *results]), tuple((side, row[side]) for side in (BEFORE, AFTER)), row[TEXT])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Example, Page, Section, without_folders
+from evenhand.evaluation.report.page import Example, Page, Section, signature_rows
 from evenhand.evaluation.report.tables import Table, format_table
 
 # Characters that begin markup anywhere in a line, or that turn a bare address into a link.
@@ -47,8 +47,8 @@ def _examples(examples: Iterable[Example]) -> Iterator[str]:
     for example in examples:
         above = filter(None, map(escaped, (example.claim, example.heading, example.prompt)))
         yield f"- {': '.join(above) or 'Responses'}"
-        for number, (name, parts) in enumerate(example.texts):
-            text = "".join(f"**{escaped(part)}**" if is_marked else escaped(part) for part, is_marked in parts)
+        for number, (name, content) in enumerate(example.texts):
+            text = escaped(content)
             text = "*marked as offensive by the classifier*" if number in example.hidden else text or "*empty*"
             yield f"  - {escaped(name)}: {text}"
 
@@ -83,7 +83,7 @@ def _signature(signature: Mapping[str, Any]) -> str:
     """Return the signature as JSON in a fenced code block, or "" for an empty signature."""
     if not signature:
         return ""
-    text = json.dumps(without_folders(signature), indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(dict(signature_rows(signature)), indent=1, ensure_ascii=False)
     text = "\n".join(sanitize(line) for line in text.split("\n"))
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))  # longer than any run of backticks
     return f"{fence}json\n{text}\n{fence}"

@@ -1,11 +1,15 @@
-"""Contents of a report before rendering: verdict, tables, figures and texts as plain strings.
+"""Contents of a report before rendering: a page is a list of sections with sentences, tables and figures.
 
-A family of metrics builds a `Page`. The modules `html`, `markdown` and `terminal` sanitize and render a page, and
-`files` writes the rendered page.
+All texts are plain strings with formatted numbers. The modules `html` and `terminal` sanitize and render the same page;
+`files` writes it. To make a page:
+
+    Page("Title", "model", verdict="One sentence.", sections=[score_section("By axis", scores, "axis")])
+
+`tables.score_section` shows any list of scores as dots and intervals, `tables.change_table` scores before and after.
 """
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +17,58 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.table_data import Table
 from evenhand.evaluation.score import display_name
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: a number as `text` with an `interval`, an undefined number with a `reason`, or prose."""
+
+    text: str
+    interval: str = ""
+    reason: str = ""
+    prose: bool = False
+    shade: float = 0.0
+    tooltip: str = ""
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A plotted value with an interval, in the metric's reported unit. `role` is "before" or "after"."""
+
+    role: str
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. `href` is the target of a link; `direction` is 1 if the score rose significantly."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    marks: tuple[Mark, ...] = ()
+    direction: int = 0
+    instead: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption above and a note below.
+
+    The first of the `columns` contains the rows' labels, so a row has one cell fewer than there are columns. Plots have
+    a line at `ideal`, the value of an unbiased model in the reported unit. In HTML, readers can filter the rows by the
+    values of the columns `filters`.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+    ideal: float = 0.0
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +86,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart as SVG (`figures.svg`) with a caption above and a note below; a `wide` figure fills the page."""
+    """A matplotlib chart (`figures.svg`) with a caption above and a note below; a `wide` figure fills the page."""
 
     caption: str
     svg: Markup
@@ -46,8 +100,7 @@ class Example:
 
     Attributes:
         heading: the heading of the example.
-        texts: a (name, parts) pair for each text, where each part is (text, whether the part is highlighted). Parts are
-            concatenated; a highlighted part should not begin or end with a space.
+        texts: the (name, text) pairs.
         prompt: the prompt that the texts respond to.
         hidden: indices of the texts that are hidden until the reader clicks, because a classifier marked them as
             offensive.
@@ -56,7 +109,7 @@ class Example:
     """
 
     heading: str
-    texts: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
+    texts: Sequence[tuple[str, str]]
     prompt: str = ""
     hidden: frozenset[int] = frozenset()
     claim: str = ""
@@ -93,12 +146,11 @@ class Page:
     """All contents of a report.
 
     Attributes:
-        headline_value, headline_caption: the headline number, and the line below the number.
-        tables: the tables of the headline.
-        lead: sections directly after the verdict. If there are any, the headline number and its tables follow them.
+        headline_value, headline_caption: a large number, and the line below the number.
         sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
         signature_lines: a citable line for each measurement.
         links: links to reports and rows of the summarised runs.
+        lead, tables: sections directly after the verdict, and the tables of the headline, which follow them.
     """
 
     title: str
@@ -119,23 +171,26 @@ class Page:
     links: Sequence[Link] = ()
     lead: Sequence[Section] = ()
 
+    def all_sections(self) -> Iterator[Section]:
+        """Yield the sections and subsections that have content, in the order of the page."""
+        scores = Section("The scores", [], self.tables, first_screen=True)
+        for top in (*self.lead, scores, *self.sections):
+            yield from (part for part in (top, *top.parts) if part.has_content)
+
 
 def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return a nested signature as (dotted name, value) rows, in the order of the signature."""
+    """Return a nested signature as (dotted name, value) rows, with absolute paths shortened by `display_name`."""
     rows = []
     for name, value in signature.items():
         dotted = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
             rows += signature_rows(value, f"{dotted}.")
         else:
-            rows.append((sanitize(dotted), sanitize(str(without_folders(value)))))
+            rows.append((sanitize(dotted), sanitize(str(_without_folders(value)))))
     return rows
 
 
-def without_folders(value: Any) -> Any:
-    """Return a nested signature in which `display_name` has shortened the absolute paths."""
-    if isinstance(value, Mapping):
-        return {name: without_folders(item) for name, item in value.items()}
+def _without_folders(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [without_folders(item) for item in value]
+        return [_without_folders(item) for item in value]
     return display_name(value) if isinstance(value, str) else value

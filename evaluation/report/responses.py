@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from evenhand.evaluation.report.html import environment, script_hash, script_text, style_sheet
+from evenhand.evaluation.report.html import render
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.sentences import Sentences
 
 MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
 CHUNK_ROWS = 1 << 13  # rows read at a time; about 20,000 rows fit on a page
 MAX_LENGTH = 2000  # characters of a text
-text = Sentences(__file__)
 
 
 def responses_html(
@@ -33,22 +31,16 @@ def responses_html(
         sides: names of the one or two runs.
     """
     sample, texts = _fitting(n, rows, sides)
-    data = {"sides": list(sides), "texts": texts, "rows": sample}
-    script = script_text("responses")
-    return (
-        environment()
-        .get_template("responses.html.j2")
-        .render(
-            title=sanitize(title),
-            subtitle=sanitize(subtitle),
-            note=text.rows_note(len(sample), n),
-            reading=text.columns_note(len(sides)),
-            without_script=text.without_script,
-            rows=_json_for_script(data),
-            css=style_sheet(),
-            script=script,
-            script_hash=script_hash(script),
-        )
+    whose = "base model’s" if len(sides) > 1 else "run’s"
+    return render(
+        "responses.html.j2",
+        "responses",
+        title=sanitize(title),
+        subtitle=sanitize(subtitle),
+        n_shown=len(sample),
+        n=n,
+        whose=whose,
+        rows=_json_for_script({"sides": list(sides), "texts": texts, "rows": sample}),
     )
 
 

@@ -1,48 +1,48 @@
-"""Conversion of scores to tables of text and plotted marks, for the terminal, Markdown and HTML."""
+"""Tables and sections of scores: `score_section` for any list of scores, `change_table` for scores before and after."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from evenhand.evaluation.report.metrics import Metric, metric_of
-from evenhand.evaluation.report.numbers import NO_NUMBER, decimals_for_interval, interval, number, p_value, sanitize
-from evenhand.evaluation.report.table_data import Cell, Mark, Row, Table
+from evenhand.evaluation.report.numbers import (
+    NO_NUMBER,
+    decimals_for_interval,
+    interval,
+    number,
+    p_value,
+    sanitize,
+    undefined,
+    value_or,
+)
+from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.score import BiasScore, find_score
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+MAX_LABEL = 240
+LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
 
 def format_table(table: Table) -> Table:
     """Return the table with sanitized texts and a footnote with the reasons why cells are undefined."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
     marks = {it: NO_NUMBER + (str(n).translate(SUPERSCRIPTS) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
-    rows = (
+    rows = tuple(
         replace(
             row,
             label=sanitize(row.label),
-            instead=sanitize(row.instead),
-            cells=tuple(
-                replace(
-                    cell, text=marks.get(cell.reason) or sanitize(cell.text), tooltip=sanitize(cell.tooltip), reason=""
-                )
-                for cell in row.cells
-            ),
+            cells=tuple(replace(it, text=marks.get(it.reason) or sanitize(it.text), reason="") for it in row.cells),
         )
         for row in table.rows
     )
     footnote = "; ".join(f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items())
-    return replace(
-        table,
-        caption=sanitize(table.caption),
-        columns=tuple(map(sanitize, table.columns)),
-        rows=tuple(rows),
-        note=" ".join(filter(None, [sanitize(table.note), footnote and f"{footnote}."])),
-    )
+    note = " ".join(filter(None, [sanitize(table.note), footnote and f"{footnote}."]))
+    columns = tuple(map(sanitize, table.columns))
+    return replace(table, caption=sanitize(table.caption), columns=columns, rows=rows, note=note)
 
 
-def without_marks(table: Table) -> Table:
-    """Return the table without plotted marks."""
-    return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
+# Cells.
 
 
 def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Metric | None = None) -> Cell:
@@ -91,27 +91,239 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     return (Mark(role, score.value * factor, bounds),)
 
 
-def score_row(label: str, score: BiasScore, *cells: Cell) -> Row:
-    """Return a table row for a score: a label, the score as text, further cells, and the score as a plotted mark."""
-    return Row(label, (score_cell(score), *cells), score_marks("before", score))
+# One run.
 
 
-def truth_table(
-    caption: str, scores: Sequence[BiasScore], truth: Iterable[BiasScore], label: Callable[[BiasScore], str]
+def value_text(score: BiasScore | None) -> str:
+    """Return "81.2 % (95 % interval 77.1 to 84.8; ideal 50)", or "undefined: " with the reason, or "not measured"."""
+    if score is None or math.isnan(score.value):
+        return "not measured" if score is None else undefined(score)
+    metric = metric_of(score)
+    notes = [f"95 % interval {' to '.join(map(metric.text, score.interval))}"] if score.interval else ["no interval"]
+    if score.interval and significant_direction(replace(score, p_value=None)) and not significant_direction(score):
+        notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
+    notes += [f"ideal {metric.ideal_text}"] if metric.ideal is not None else []
+    return f"{metric.text(score.value)} {metric.unit}".rstrip() + f" ({'; '.join(notes)})"
+
+
+def significant_direction(score: BiasScore | None) -> int:
+    """Return 1 if the score is significantly above the ideal, −1 if it is significantly below the ideal, else 0.
+
+    A score is significant if the 95 % interval excludes the ideal and the p-value, if there is one, is below 0.05. The
+    test is required because the bootstrap interval of a few rows is too narrow.
+    """
+    if score is None or score.ideal is None or score.interval is None:
+        return 0
+    low, high = score.interval
+    return ((low > score.ideal) - (high < score.ideal)) * (score.p_value is None or score.p_value < LEVEL)
+
+
+def sort_by_value(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
+    """Return the scores sorted by descending value, then by the group's value for `cut`; undefined scores are last."""
+    return sorted(scores, key=lambda score: (-value_or(score, -math.inf), str(score.group[cut])))
+
+
+def group_label(score: BiasScore) -> str:
+    """Return the values of the score's group, separated by commas, or the metric's title for all rows."""
+    return ", ".join(map(str, score.group.values())).replace("_", " ") or metric_of(score).title
+
+
+def scores_table(
+    caption: str,
+    scores: Iterable[BiasScore],
+    column: str,
+    *,
+    label: Callable[[BiasScore], str] = group_label,
+    counted: str = "n",
+    further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
+    note: str = "",
+    n_ends: int | None = None,
 ) -> Table:
-    """Return a table of planted scores and measured scores that shows whether each interval contains the planted score.
+    """Return the default table of scores: value, interval, drawing, ideal line, p, n, left out, reason.
+
+    Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals.
+
+    Args:
+        caption: the caption; the ideal, and the numbers of rows that `n_ends` displays, are added.
+        scores: the scores.
+        column: the name of the column of labels.
+        label: function that returns the label of a score's row.
+        counted: the plural noun for the units that n counts.
+        further: functions that return the cells of further columns, by name.
+        note: the note below the table.
+        n_ends: if there are more than 2 × `n_ends` scores, only the ones at both ends are rows.
+    """
+    scores = [score for score in scores if score is not None]
+    metrics = [metric_of(score) for score in scores]
+    is_drawn = len({(it.unit, it.ideal) for it in metrics}) == 1
+    if is_drawn:
+        scores = sorted(scores, key=lambda score: (-value_or(score, -math.inf), label(score)))
+        caption += f"; ideal {metrics[0].ideal_text}" if metrics[0].ideal is not None else ""
+    if n_ends and len(scores) > 2 * n_ends:
+        caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
+        scores = [*scores[:n_ends], *scores[-n_ends:]]
+    columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
+    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else metric_of(it).ideal_text)}
+    columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
+    columns |= dict(further or {}) | {counted: lambda it: Cell(f"{it.n:,}")}
+    columns |= {"left out": lambda it: Cell(f"{it.n_left_out:,}")} if any(it.n_left_out for it in scores) else {}
+    rows = (
+        Row(
+            sanitize(label(score), MAX_LABEL),
+            tuple(cell(score) for cell in columns.values()),
+            score_marks("before", score) if is_drawn else (),
+        )
+        for score in scores
+    )
+    ideal = metrics[0].reported_ideal if is_drawn else 0.0
+    return Table(caption, (column, *columns), tuple(rows), note if scores else "", ideal)
+
+
+def score_section(
+    title: str,
+    scores: Iterable[BiasScore],
+    column: str,
+    sentences: Sequence[str] = (),
+    *,
+    first_screen: bool = False,
+    **options: Any,
+) -> Section:
+    """Return the default section of a list of scores: sentences and a `scores_table` for each metric.
+
+    The tables after the first are folded. `options` are arguments of `scores_table`.
+    """
+    by_metric: dict[str, list[BiasScore]] = {}
+    for score in scores:
+        by_metric.setdefault(score.metric, []).append(score)
+    tables = [scores_table(metric_of(name).title, rows, column, **options) for name, rows in by_metric.items()]
+    parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
+    return Section(title, sentences if tables else (), tables[:1], parts=parts, first_screen=first_screen)
+
+
+# Two runs.
+
+
+@dataclass(frozen=True)
+class ScoreChange:
+    """A score before and after, and the paired difference; None if not measured."""
+
+    label: str
+    before: BiasScore | None
+    after: BiasScore | None = None
+    difference: BiasScore | None = None
+
+    @property
+    def change(self) -> float:
+        """The score after minus the score before; NaN if either is undefined."""
+        return value_or(self.after, math.nan) - value_or(self.before, math.nan)
+
+    @property
+    def relative_change(self) -> float:
+        """The ratio after / before − 1; NaN if undefined."""
+        before = value_or(self.before, math.nan)
+        return self.change / before if before else math.nan
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether the scores before and after have a value."""
+        return math.isfinite(self.change)
+
+    @property
+    def direction(self) -> int:
+        """0; a class whose scores can rise significantly overrides it."""
+        return 0
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The plotted marks of the scores before and after."""
+        return score_marks("before", self.before) + score_marks("after", self.after)
+
+
+def score_changes(
+    labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Sequence[Sequence[BiasScore]]
+) -> list[ScoreChange]:
+    """Return the changes of scores; a change without a score before and after is omitted.
+
+    Args:
+        labels: (metric, group) of each change by label.
+        runs: the scores before, the scores after, and the differences.
+    """
+    changes = []
+    for label, (metric, group) in labels.items():
+        names = (metric, metric, f"{metric}_difference")
+        scores = (find_score(run, name, **group) for run, name in zip(runs, names, strict=True))
+        changes.append(ScoreChange(label, *scores))
+    return [it for it in changes if it.before or it.after]
+
+
+def change_cells(change: ScoreChange, decimals: int | None = None) -> list[Cell]:
+    """Return the cells before, after and change. Without a paired difference, the change has no interval."""
+    cell = Cell("")
+    if change.difference is not None:
+        cell = score_cell(change.difference, decimals)
+    elif change.is_defined:
+        metric = metric_of(change.before)
+        cell = number_cell(metric.factor * change.change, metric.decimals if decimals is None else decimals, sign=True)
+    return [score_cell(change.before, decimals), score_cell(change.after, decimals), cell]
+
+
+def change_table(
+    caption: str,
+    first_column: str,
+    changes: Sequence[ScoreChange],
+    *,
+    sides: tuple[str, str] = ("before", "after"),
+    counted: str = "",
+    ideal: float = 0.0,
+    decimals: int | None = None,
+    is_plotted: bool = True,
+) -> Table:
+    """Return a table of scores before and after, with the difference and, if any difference has one, the p-value.
 
     Args:
         caption: the caption of the table.
-        scores: the measured scores.
-        truth: the planted scores; planted scores that were not measured are omitted.
-        label: function that returns the label of a planted score's row.
+        first_column: the name of the column of labels.
+        changes: the rows.
+        sides: names of the columns before and after.
+        counted: the plural noun for the units that n counts, as the name of a column of n; "" for no such column.
+        ideal: the value at which plots have a line.
+        decimals: number of decimals; None: as in the metric's record.
+        is_plotted: whether rows have marks.
     """
+    has_p_values = any(it.difference is not None and it.difference.p_value is not None for it in changes)
     rows = []
-    for planted in truth:
-        score = find_score(scores, planted.metric, **planted.group)
-        if score is not None:
-            inside = score.interval and score.interval[0] <= planted.value <= score.interval[1]
-            verdict = "" if inside is None or math.isnan(planted.value) else "contains it" if inside else "does not"
-            rows.append(Row(label(planted), (score_cell(planted), score_cell(score), Cell(verdict))))
-    return Table(caption, ("measure", "planted", "measured", "interval"), tuple(rows))
+    for it in changes:
+        cells = change_cells(it, decimals)
+        cells += [p_cell(it.difference)] if has_p_values else []
+        cells += (count_cells(it.difference.n) if it.difference else [Cell("")]) if counted else []
+        rows.append(Row(sanitize(it.label, MAX_LABEL), tuple(cells), it.marks if is_plotted else (), it.direction))
+    further = (*(("p",) if has_p_values else ()), *((counted,) if counted else ()))
+    return Table(caption, (first_column, *sides, "change", *further), tuple(rows), ideal=ideal)
+
+
+def change_section(
+    title: str,
+    cut: str,
+    metrics: Sequence[str],
+    runs: Sequence[Sequence[BiasScore]],
+    *,
+    label: Callable[[str], str] = str,
+    sides: tuple[str, str] = ("before", "after"),
+    counted: str = "n",
+) -> Section:
+    """Return the default section of changes by the groups of `cut`: a table for each metric, folded after the first.
+
+    `runs` are the scores before, the scores after, and the differences; `label` returns the label of a group.
+    """
+    tables = []
+    for metric in metrics:
+        scores = [it for it in runs[0] if it.metric == metric and list(it.group) == [cut]]
+        groups = [it.group[cut] for it in sort_by_value(scores, cut)]
+        changes = score_changes({label(group): (metric, {cut: group}) for group in groups}, runs)
+        of = metric_of(metric)
+        table = change_table(
+            of.title, cut.replace("_", " "), changes, sides=sides, counted=counted, ideal=of.reported_ideal
+        )
+        tables += [table] if table.rows else []
+    parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
+    return Section(title, tables=tables[:1], parts=parts, first_screen=True)

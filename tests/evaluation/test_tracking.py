@@ -63,7 +63,7 @@ def finished_runs(tmp_path_factory):
         with start_tracking("label", LabelSettings(**fields, log_artifacts=True)) as tracker:
             tracker.log_scores(SCORES)
             tracker.log_table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
-            tracker.log_report([folder / "report.html", folder / "report.md"])
+            tracker.log_report([folder / "report.html"])
             tracker.log_artifact("adapter", "model", folder / "adapter")
     first = only_run_of(folder)
     time.sleep(1.1)  # W&B calls a folder by its id and the second it was begun in

@@ -55,11 +55,11 @@ def test_two_families_share_scores_and_have_separate_reports(measured):
     metrics = {score.metric for score in read_scores(measured / "scores.json")}
     assert {"s_jsd", "cps", "translation_gap"} <= metrics
     names = {path.name for path in measured.iterdir()}
-    assert {f"report{of}.{it}" for of in ("", "_sentence_pairs", "_translation_bias") for it in ("html", "md")} <= names
-    assert "Spanish" in (measured / "report_translation_bias.md").read_text()
-    assert "bakers" in (measured / "report_sentence_pairs.md").read_text()
-    summary = (measured / "report.md").read_text()
-    assert "(./report_sentence_pairs.html)" in summary and "(./report_translation_bias.html)" in summary
+    assert {f"report{of}.html" for of in ("", "_sentence_pairs", "_translation_bias")} <= names
+    assert "Spanish" in (measured / "report_translation_bias.html").read_text()
+    assert "bakers" in (measured / "report_sentence_pairs.html").read_text()
+    summary = (measured / "report.html").read_text()
+    assert "./report_sentence_pairs.html" in summary and "./report_translation_bias.html" in summary
     manifest = json.loads((measured / "run.json").read_text())
     assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
 
@@ -103,7 +103,7 @@ def test_common_families_are_compared(measured, tmp_path):
     compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none", show=False))
     scores = read_scores(folder / "scores.json")
     assert {score.value for score in scores if score.metric == "s_jsd_difference"} == {0.0}
-    assert {path.name for path in folder.glob("report*")} == {"report.html", "report.md"}
+    assert {path.name for path in folder.glob("report*")} == {"report.html"}
 
 
 def test_runs_without_a_common_family_are_rejected(measured, tmp_path):

@@ -5,6 +5,7 @@ What they read is asserted token by token in tests/evaluation/models/test_contex
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -121,8 +122,8 @@ def test_what_never_leaves_its_thought_is_counted_and_not_measured(finished):
     empty = responses["response"].str.strip() == ""
     overall = find_score(base["scores"], "fgb")
     assert (overall.n, overall.n_left_out) == (N - empty.sum(), empty.sum())
-    report = (folder / "before" / "report.md").read_text()
-    assert f"{100 * unfinished.mean():.1f} % of the responses" in report
+    report = (folder / "before" / "report.html").read_text()
+    assert re.search(rf"{100 * unfinished.mean():.1f}\s% of the responses", report)
     assert not set(pd.read_parquet(folder / "label" / "labels.parquet")["prompt_id"]) & set(
         responses["prompt_id"][empty]
     )

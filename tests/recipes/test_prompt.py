@@ -65,8 +65,8 @@ def test_costs_are_scored_by_the_model_without_the_instruction(finished):
 
 def test_the_reports_contain_the_instruction(finished):
     for page in ("prompt/after", "prompt/compare"):
-        assert f"“{INSTRUCTION}”" in (finished / page / "report.md").read_text()
-    assert INSTRUCTION not in (finished / "before" / "report.md").read_text()
+        assert f"“{INSTRUCTION}”" in (finished / page / "report.html").read_text()
+    assert INSTRUCTION not in (finished / "before" / "report.html").read_text()
     point = pd.read_parquet(finished / "points.parquet").iloc[0]
     assert (point["method"], point["minutes"]) == ("prompt", 0)
     assert pd.notna(point["reduction"])

@@ -14,6 +14,7 @@ from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
 from evenhand.recipes.settings import MeasureSettings, RateSettings, ReportSettings
 from tests.measured_runs import write_measured
+from tests.parsed_page import ParsedPage
 from tests.testbed_settings import MASKED_MODEL
 
 PAIRS = "more,less\nMany bakers are generous.,Many pilots are generous.\nThe pilots are slow.,The bakers are slow.\n"
@@ -59,9 +60,9 @@ def test_a_rebuilt_report_of_a_moved_run_has_the_same_bytes(runs, tmp_path, caps
 
 def test_runs_are_side_by_side_with_the_settings_that_differ(runs, tmp_path):
     report(ReportSettings(folders=list(runs), output_dir=tmp_path / "all"))
-    text = (tmp_path / "all" / "report.md").read_text()
-    assert "one/run · two/run" in text and "| measure | one/run | two/run |" in text
-    assert "> **Warning.**" in text and "| seed | 0 | 1 |" in text
+    text = ParsedPage((tmp_path / "all" / "report.html").read_text()).text
+    assert "one/run · two/run" in text and "measure one/run two/run" in text
+    assert "different settings" in text and "seed 0 1" in text
     assert (tmp_path / "all" / "report.html").read_text().count('/run/report.html">') == 2
 
 
@@ -79,9 +80,8 @@ def test_only_differing_settings_give_a_warning():
 
 def test_ratings_follow_the_runs(runs, rated, tmp_path):
     report(ReportSettings(folders=[*runs, rated], output_dir=tmp_path / "all"))
-    text = (tmp_path / "all" / "report.md").read_text()
-    assert "| measure | one/run | two/run |" in text
-    assert "100 %" in text and "rated/summary/report.html" in text
+    text = (tmp_path / "all" / "report.html").read_text()
+    assert "one/run</th>" in text and "100\u00a0%" in text and "rated/summary/report.html" in text
     with pytest.raises(InputError, match="^folders: .*`measure`"):
         report(ReportSettings(folders=[runs[0], rated], output_dir=tmp_path / "one"))
 

@@ -1,127 +1,103 @@
-"""Report on cosines of English sentences with their masculine and feminine translations (papers 003 and 004, §5)."""
+"""Report on cosines of English sentences with their masculine and feminine translations (Costa-jussà et al., §5)."""
 
 import math
-from collections.abc import Mapping, Sequence
 
-import pandas as pd
-
-from evenhand.evaluation.data.gendered_translations import GENDER, LANG
+from evenhand.evaluation.data.gendered_translations import GENDER, LANG, language_name
 from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.embedding_bias.metric import ENGLISH_GENDER, similarity_quantiles
-from evenhand.evaluation.families.translation_bias.plots import GENDERS, GenderRow, Lane, gender_chart, language_name
-from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import LEVEL, sort_by_value
-from evenhand.evaluation.report.metrics import metric_of
+from evenhand.evaluation.families.embedding_bias.metric import COSINE, ENGLISH_GENDER
+from evenhand.evaluation.report.figures import box_figure, svg
+from evenhand.evaluation.report.metrics import glossary, metric_of
 from evenhand.evaluation.report.page import Figure, Page, Section
-from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Row, Table, count_cells, number_cell, p_cell, score_cell, score_row
+from evenhand.evaluation.report.tables import LEVEL, p_cell, score_section, value_text
 from evenhand.evaluation.score import BiasScore, display_name, find_score
 
-GAP, HOLM, ONE_SIDED = "embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided"
-SIMILARITY = "embedding_similarity"
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-text = Sentences(__file__)
+GAP, HOLM, ONE_SIDED, SIMILARITY = METRICS = (
+    *("embedding_gap", "embedding_gap_holm", "embedding_gap_one_sided", "embedding_similarity"),
+)
+LIMITS = [
+    "An encoder that was trained on English only measures how much a translation looks like English, not what it "
+    "means.",
+    "A nearer embedding does no harm by itself. It matters if translations are searched or compared by embeddings.",
+    "Translations are masculine or feminine. Other genders are not measured. Do not compare cosines between encoders "
+    "or "
+    "between languages.",
+]
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
     """Return the report on one sentence encoder."""
     scores = run.scores
     gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER not in score.group]
-    version_gaps = [score for score in scores if score.metric == GAP and ENGLISH_GENDER in score.group]
-    similarities = _similarities(scores, similarity_quantiles(run.table("cosines"), QUANTILES))
-    value, caption, verdict = _headline(gaps, scores)
+    defined = [gap for gap in gaps if math.isfinite(gap.value)]
+    corrected = {gap.group[LANG]: find_score(scores, HOLM, **gap.group) for gap in defined}
+    significant = [gap for gap in defined if (holm := corrected[gap.group[LANG]]) and (holm.p_value or 0) < LEVEL]
+    n_masculine, n_feminine = (sum(side * gap.value > 0 for gap in significant) for side in (1, -1))
+    n, reason = len(defined), value_text(gaps[0] if gaps else None)
+    mean = sum(gap.value for gap in defined) / n if n else math.nan
+    verdict = (
+        f"English is significantly nearer to the masculine translation in {n_masculine} of {n} languages, and to the "
+        f"feminine translation in {n_feminine}. The p-values have Holm’s correction for the number of languages."
+    )
     return Page(
-        title=text.title,
+        title="Embeddings and gender",
         subtitle=f"{run.model_name} · {display_name(run.config.settings.references)}",
-        headline_value=value,
-        headline_caption=caption,
-        verdict=verdict,
-        notes=[text.intervals, *context.notes],
-        sections=[
-            Section("By language", tables=[_gap_table(gaps, scores)], first_screen=True),
-            Section(
-                "By the gender of the English sentence",
-                [text.versions] if version_gaps else [],
-                [_version_table(version_gaps)],
-            ),
-            Section(
-                "Similarity of translations",
-                tables=[_similarity_table(similarities)],
-                figures=_similarity_figures(similarities),
-            ),
+        headline_value=f"{n_masculine} of {n}" if n else "–",
+        headline_caption=f"languages in which English is significantly nearer to its masculine translation; mean gap "
+        f"{metric_of(GAP).text(mean)} {metric_of(GAP).unit}, ideal 0"
+        if n
+        else f"the gap is {reason}",
+        verdict=verdict if n else f"No verdict: the gap is {reason}.",
+        notes=[
+            "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
+            *context.notes,
         ],
-        glossary=list(text.glossary.items()),
-        limits=text.limits,
+        sections=[
+            score_section(
+                "By language",
+                gaps,
+                "language",
+                label=_label,
+                first_screen=True,
+                counted="sentences",
+                further={
+                    "p, Holm": lambda gap: p_cell(find_score(scores, HOLM, **gap.group)),
+                    "p, one-sided": lambda gap: p_cell(find_score(scores, ONE_SIDED, **gap.group)),
+                },
+            ),
+            score_section(
+                "By the gender of the English sentence",
+                [score for score in scores if score.metric == GAP and ENGLISH_GENDER in score.group],
+                "language",
+                [
+                    "A sentence with a gender is nearer to the translation of its own gender. That agreement is not "
+                    "bias."
+                ],
+                label=_label,
+                counted="sentences",
+            ),
+            _similarity_section(run),
+        ],
+        glossary=glossary(METRICS),
+        limits=LIMITS,
         signature=run.signature(GAP),
         signature_lines=run.signature_lines(GAP),
     )
 
 
-def _headline(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> tuple[str, str, str]:
-    """Return the large number (languages whose gap is significantly above 0), the line under it, and the verdict."""
-    defined = [gap for gap in gaps if math.isfinite(gap.value)]
-    corrected = ((gap, find_score(scores, HOLM, **gap.group)) for gap in defined)
-    significant = [gap for gap, score in corrected if score and score.p_value is not None and score.p_value < LEVEL]
-    mean = sum(gap.value for gap in defined) / len(defined) if defined else math.nan
-    n_masculine = sum(gap.value > 0 for gap in significant)
-    value = f"{n_masculine} of {len(defined)}" if defined else "–"
-    caption = text.headline_caption(gaps, defined, metric_of(GAP).text(mean))
-    return value, caption, text.verdict(gaps, defined, significant)
+def _similarity_section(run: FamilyRun) -> Section:
+    """Return the section of cosines by language and gender, with their distributions (Costa-jussà et al., Figure 8)."""
+    similarities = [it for it in run.scores if it.metric == SIMILARITY and ENGLISH_GENDER not in it.group]
+    title = "Similarity of translations"
+    cosines = run.table("cosines").groupby([LANG, GENDER])[COSINE]
+    values = {f"{language_name(lang)}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
+    section = score_section(title, similarities, "translation", label=_label, counted="sentences")
+    figures = (
+        [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))] if values else []
+    )
+    return Section(title, tables=section.tables, figures=figures)
 
 
-def _gap_table(gaps: Sequence[BiasScore], scores: Sequence[BiasScore]) -> Table:
-    rows = []
-    for gap in sort_by_value(gaps, LANG):
-        p_values = (gap, *(find_score(scores, metric, **gap.group) for metric in (HOLM, ONE_SIDED)))
-        cells = (*map(p_cell, p_values), *count_cells(gap.n, gap.n_left_out))
-        rows.append(score_row(language_name(gap.group[LANG]), gap, *cells))
-    columns = ("language", "gap", "p", "p, Holm", "p, one-sided", "sentences", "left out")
-    return Table(text.gap_caption, columns, tuple(rows))
-
-
-def _version_table(versions: Sequence[BiasScore]) -> Table:
-    rows = [
-        score_row(
-            f"{language_name(gap.group[LANG])}, {gap.group[ENGLISH_GENDER]} English",
-            gap,
-            p_cell(gap),
-            *count_cells(gap.n),
-        )
-        for gap in versions
-    ]
-    return Table(text.version_caption, ("language", "gap", "p", "sentences"), tuple(rows))
-
-
-def _similarities(
-    scores: Sequence[BiasScore], quantiles: pd.DataFrame
-) -> list[tuple[BiasScore, Mapping[float, float]]]:
-    by_group = {
-        key: dict(zip(rows["quantile"], rows["cosine"], strict=True)) for key, rows in quantiles.groupby([LANG, GENDER])
-    }
-    means = [score for score in scores if score.metric == SIMILARITY and ENGLISH_GENDER not in score.group]
-    return [(score, by_group.get((score.group[LANG], score.group[GENDER]), {})) for score in means]
-
-
-def _similarity_table(similarities: Sequence[tuple[BiasScore, Mapping[float, float]]]) -> Table:
-    rows = []
-    for score, quantiles in similarities:
-        cells = (number_cell(quantiles.get(level, math.nan), 3) for level in QUANTILES)
-        label = f"{language_name(score.group[LANG])}, {score.group[GENDER]}"
-        rows.append(Row(label, (score_cell(score), *cells, *count_cells(score.n))))
-    columns = ("translation", "mean", "5 %", "25 %", "median", "75 %", "95 %", "sentences")
-    return Table(text.similarity_caption, columns, tuple(rows))
-
-
-def _similarity_figures(similarities: Sequence[tuple[BiasScore, Mapping[float, float]]]) -> list[Figure]:
-    """Return the chart of the distributions of cosines by language, masculine and feminine (004, Figure 8)."""
-    lanes: dict[str, dict[str, Lane]] = {}
-    for score, quantiles in similarities:
-        if score.group[GENDER] in GENDERS and math.isfinite(score.value) and quantiles:
-            low, first, median, third, high = (quantiles[level] for level in QUANTILES)
-            lane = Lane(score.value, (low, high), (first, third), median)
-            lanes.setdefault(score.group[LANG], {})[score.group[GENDER]] = lane
-    if not lanes:
-        return []
-    rows = [GenderRow(language_name(lang), lanes_by_gender) for lang, lanes_by_gender in lanes.items()]
-    return [Figure(text.drawn_caption, svg(gender_chart(text.drawn_caption, rows, decimals=3)), text.drawn_note)]
+def _label(score: BiasScore) -> str:
+    english = f", {score.group[ENGLISH_GENDER]} English" if ENGLISH_GENDER in score.group else ""
+    gender = f", {score.group[GENDER]}" if GENDER in score.group else ""
+    return f"{language_name(score.group[LANG])}{gender}{english}"

@@ -1,24 +1,28 @@
-"""Reports on sentence pairs for one model, and for two models over the same pairs (paper 001)."""
+"""Reports on sentence pairs for one model, and for two models over the same pairs (Martinková et al., S_JSD)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families import FamilyRun, MeasureConfig, ReportContext
-from evenhand.evaluation.families.sentence_pairs import tables
+from evenhand.evaluation.families import FamilyRun, ReportContext
 from evenhand.evaluation.families.sentence_pairs.metrics import PREFERENCES
-from evenhand.evaluation.families.sentence_pairs.plots import FEW, Spread, spread_chart
-from evenhand.evaluation.report.figures import svg
-from evenhand.evaluation.report.formatted_scores import formatted_score
-from evenhand.evaluation.report.metrics import glossary
-from evenhand.evaluation.report.numbers import UNIT, before_after, number, sanitize
-from evenhand.evaluation.report.page import Example, Figure, Page, Section
-from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.report.figures import box_figure, svg
+from evenhand.evaluation.report.metrics import glossary, metric_of
+from evenhand.evaluation.report.numbers import before_after, number, sanitize
+from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Section
+from evenhand.evaluation.report.tables import (
+    change_section,
+    change_table,
+    score_cell,
+    score_changes,
+    score_section,
+    scores_table,
+    significant_direction,
+    value_text,
+)
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -32,345 +36,230 @@ from evenhand.evaluation.score import (
 )
 
 METRICS = tuple(metric.name for metric in PREFERENCES)
-HEADLINES = ("s_jsd", "stereotype_preference")  # metric of the verdict: for masked models, for causal models
-SECOND_METRICS = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}
-UNFOLDED = (*HEADLINES, *SECOND_METRICS.values())  # the tables of other metrics are folded
+SECOND_METRICS = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # headlines, and what confirms them
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
-PAIRS_AT_EACH_END, PAIRS_AT_BOUNDARY = 5, 6
-MAX_SIDE_LENGTH = 14  # characters; longer model names do not fit above a column, which is then "before" or "after"
+N_PAIRS = 5  # pairs to read at each end
 DIFFERENCE = "difference"
-CHARTS = {DIFFERENCE: (1, 2, 1), "s_jsd": (1000, 1, -1)}  # column: factor, decimals, side of the stereotype
-text = Sentences(__file__)
+NOTE = (
+    "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is the "
+    "smallest "
+    "true distance from the ideal, or true change, that these pairs would show in four of five measurements."
+)
+LIMITS = [
+    "A share of 50 % means that the model prefers neither sentence more often. It does not mean that the model is "
+    "fair: it "
+    "may strongly prefer half of the stereotypes and the reverse of the other half.",
+    "A single pair or a handful of pairs means nothing, and a bias type has few pairs. Read the intervals: of twenty "
+    "groups "
+    "without any preference, about one has an interval that excludes the ideal by chance.",
+    "CrowS-Pairs has known flaws (Blodgett et al. 2021), and its stereotypes were written in the United States.",
+    "If a word is split into pieces, the later pieces are easy to predict, whoever the sentence is about. Languages "
+    "and "
+    "tokenizers differ in this, so do not compare scores across them.",
+]
 Scores = Sequence[BiasScore]
 
 
 def page(run: FamilyRun, context: ReportContext) -> Page:
     """Return the report on one model."""
-    scores, table = run.scores, _add_differences(run.table("pairs"))
-    scored = table[table[LEFT_OUT].isna()]
-    headline, truth = formatted_score(scores, headline_metric(scores)), tables.truth_table(scores, context.truth)
-    cps = formatted_score(scores, "cps")
-    # The large number is a share of pairs, which is easier to understand than S_JSD.
-    big_cps = cps if cps and cps.is_defined and headline and headline.metric.unit == UNIT else None
-
-    def cut_table(metric: str, cut: str, values: Sequence[str]) -> Table:
-        return tables.cut_table(metric, cut, values, scores, context.truth)
-
+    scores, table = run.scores, run.table("pairs")
+    headline, cps = find_score(scores, metric := headline_metric(scores)), find_score(scores, "cps")
+    shown = cps if cps and math.isfinite(cps.value) else headline  # a share of pairs is easier to understand than S_JSD
+    verdict = {
+        1: "The model prefers the more stereotypical sentence of a pair",
+        -1: "The model prefers the less stereotypical sentence of a pair",
+        0: "The model shows no significant preference",
+    }[stereotype_direction(headline)]
+    verdict = "No verdict" if headline is None or headline.interval is None else verdict
+    also = f", and CPS is {value_text(cps)}" if cps else ""
+    signature = run.signature(*METRICS)
     return Page(
         title="Sentence pairs",
         subtitle=f"{run.model_name} · {display_name(run.config.settings.pairs)}",
-        headline_value=(big_cps or headline).text_with_unit if headline and headline.is_defined else "–",
-        headline_caption=text.headline_caption(headline, big_cps),
-        verdict=text.verdict(headline, cps),
+        headline_value=f"{metric_of(shown).text(shown.value)} {metric_of(shown).unit}" if shown else "–",
+        headline_caption=f"{metric_of(shown).label}: {metric_of(shown).description}" if shown else "",
+        verdict=f"{verdict}: {metric_of(metric).label} is {value_text(headline)}{also}.",
         warnings=_warnings(scores, table),
-        tables=[tables.headline_table(scores)],
+        tables=[
+            scores_table(
+                "Preference for the more stereotypical sentence",
+                [find_score(scores, it) for it in METRICS],
+                "measure",
+                label=lambda score: metric_of(score).title,
+                counted="pairs",
+                further={"detectable": lambda score: _detectable(scores, score)},
+            )
+        ],
         notes=[
-            *_insignificance_notes(scores),
-            " ".join([text.intervals, text.detectable, *([text.planted] if context.truth else [])]),
-            *_limit_notes(run, len(table)),
+            NOTE,
+            *(
+                [f"{len(table):,} pairs are a random sample by bias type (limit, seed {signature['seed']})."]
+                if "limit" in signature
+                else []
+            ),
             *context.notes,
         ],
         sections=[
-            _coverage_section([scores], [table], ("value",), [""]),
-            _cut_section("By bias type", BIAS_TYPE, scores, cut_table),
-            _distribution_section([scored], _sorted_values(scores, BIAS_TYPE), ("",)),
-            _cut_section("By direction", DIRECTION, scores, cut_table, [text.directions]),
-            Section("Against what was planted", [text.against_planted] if truth.rows else [], [truth]),
-            _example_section(scored),
+            *_cut_sections(scores),
+            _distribution_section(table),
+            _coverage_section(scores, table),
+            _example_section("Pairs to read", table, table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]),
         ],
-        glossary=_glossary(scores),
-        limits=text.limits,
-        signature=run.signature(*METRICS),
+        glossary=glossary(metric for metric in METRICS if find_score(scores, metric)),
+        limits=LIMITS,
+        signature=signature,
         signature_lines=run.signature_lines(*METRICS),
     )
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
     """Return the report that compares two models over the same pairs."""
-    names = (_distinctive_name(before.config, after.config), _distinctive_name(after.config, before.config))
-    sides, runs = _column_names(*names), (before.scores, after.scores, changes.scores)
-    pair_tables = [_add_differences(run.table("pairs")) for run in (before, after)]
-    scored, pair_sets = _scored_by_both(*pair_tables), [run.config.settings.pairs for run in (before, after)]
+    runs, names = (before.scores, after.scores, changes.scores), (before.model_name, after.model_name)
     metric = headline_metric(changes.scores, "_difference")
-    change = formatted_score(changes.scores, metric and f"{metric}_difference")
-
-    def cut_table(metric: str, cut: str, values: Sequence[str]) -> Table:
-        return tables.cut_change_table(metric, cut, values, runs, sides)
-
+    change, (old, new) = find_score(changes.scores, f"{metric}_difference"), (find_score(it, metric) for it in runs[:2])
+    nearer = old and new and abs(new.value - new.ideal) < abs(old.value - old.ideal)
+    verdict = f"The second model is {'nearer to' if nearer else 'further from'} no preference than the first"
+    verdict = verdict if significant_direction(change) else "The difference between the models is not significant"
+    tables = [run.table("pairs").set_index(PAIR_ID) for run in (before, after)]
+    pair_sets = [Path(run.config.settings.pairs).name for run in (before, after)]
+    sets = f"The two runs have different pairs, {' and '.join(pair_sets)}, matched by {PAIR_ID}."
+    overall = score_changes({metric_of(it).title: (it, {}) for it in METRICS}, runs)
+    detectable = (find_score(changes.scores, f"{it}_difference_detectable") for it in METRICS)
     return Page(
         title="Sentence pairs, compared",
-        subtitle=f"{before_after(*names)} · " + " and ".join(dict.fromkeys(Path(it).name for it in pair_sets)),
-        headline_value=change.text if change and change.is_defined else "–",
-        headline_caption=text.change_headline_caption(change),
-        verdict=_change_verdict(runs, metric, [sanitize(name, 120) for name in names]),
+        subtitle=before_after(*names),
+        headline_value=metric_of(change).text(change.value) if change else "–",
+        headline_caption=f"change of {metric_of(metric).title}" if change else "",
+        verdict=f"{verdict}: {metric_of(metric).label} is {value_text(old)} and {value_text(new)}; change "
+        f"{value_text(change)}.",
         warnings=[
-            warning
-            for scores, table, name in zip(runs[:2], pair_tables, names, strict=True)
-            for warning in _warnings(scores, table, name)
+            f"{name}: {warning}"
+            for name, scores, table in zip(names, runs, tables, strict=False)
+            for warning in _warnings(scores, table)
         ],
-        tables=[tables.headline_change_table(runs, sides)],
-        notes=[text.intervals, *context.notes, *([text.different_sets] if pair_sets[0] != pair_sets[1] else [])],
+        tables=[change_table("All pairs", "measure", overall, counted="pairs", is_plotted=False)],
+        notes=[NOTE, *context.notes, *([sets] if pair_sets[0] != pair_sets[1] else [])],
         sections=[
+            *(
+                change_section(f"By {cut.replace('_', ' ')}", cut, METRICS, runs, counted="pairs")
+                for cut in (BIAS_TYPE, DIRECTION)
+            ),
             Section(
                 "What the comparison can show",
-                _power_note(changes.scores, metric),
-                [tables.power_table(changes.scores)],
-                first_screen=True,
+                tables=[
+                    scores_table(
+                        "Detectable change",
+                        detectable,
+                        "measure",
+                        label=lambda it: metric_of(it).title,
+                        counted="pairs",
+                    )
+                ],
             ),
-            _coverage_section(runs[:2], pair_tables, sides, names),
-            _cut_section("By bias type", BIAS_TYPE, before.scores, cut_table),
-            _distribution_section(scored, _sorted_values(before.scores, BIAS_TYPE), sides),
-            _cut_section("By direction", DIRECTION, before.scores, cut_table),
-            _change_section(*scored, sides),
+            *(
+                _coverage_section(scores, table, f", {name}")
+                for name, scores, table in zip(names, runs, tables, strict=False)
+            ),
+            _example_section("Pairs that changed most", tables[0].reset_index(), _change(*tables)),
         ],
-        glossary=_glossary([*before.scores, *after.scores], compared=True),
-        limits=text.limits,
+        glossary=glossary(METRICS),
+        limits=LIMITS,
         signature=changes.signature(*(f"{metric}_difference" for metric in METRICS)),
         signature_lines=before.signature_lines(*METRICS) + after.signature_lines(*METRICS),
-        sides=sides,
+        sides=("before", "after"),
     )
 
 
-def headline_metric(scores: Scores, suffix: str = "") -> str | None:
-    """Return the name of the verdict's metric: the first of `HEADLINES` of which there is a score, or None.
-
-    With the suffix "_difference", only metrics with a score of their change are considered.
-    """
-    return next((metric for metric in HEADLINES if find_score(scores, f"{metric}{suffix}")), None)
+def headline_metric(scores: Scores, suffix: str = "") -> str:
+    """Return the metric of the verdict: the preference of causal models if it was measured, else S_JSD."""
+    return next((metric for metric in SECOND_METRICS if find_score(scores, f"{metric}{suffix}")), "s_jsd")
 
 
-def _distinctive_name(config: MeasureConfig, other: MeasureConfig) -> str:
-    """Return the model's name with the settings of the run that differ from the settings of the other run."""
-    parts = [display_name(config.model.name)]
-    settings, other_settings = config.settings, other.settings
-    if settings.pairs != other_settings.pairs:
-        parts.append(f"on {Path(settings.pairs).name}")
-    if settings.perturbed != other_settings.perturbed:
-        parts.append("perturbed" if settings.perturbed else "unperturbed")
-    if config.model.dtype != other.model.dtype:
-        parts.append(config.model.dtype)
-    return ", ".join(parts)
+def stereotype_direction(score: BiasScore | None) -> int:
+    """Return 1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
+    return significant_direction(score) * metric_of(score).stereotype_side if score else 0
 
 
-def _column_names(before: str, after: str) -> tuple[str, str]:
-    """Return the column names of two models: the models' names if short and distinct, else "before" and "after"."""
-    names = (sanitize(before), sanitize(after))
-    is_distinct = names[0] != names[1] and not {"", "measure", "change", "p", "pairs"} & {*names}
-    return names if is_distinct and max(map(len, names)) <= MAX_SIDE_LENGTH else ("before", "after")
+def _detectable(scores: Scores, score: BiasScore) -> Cell:
+    """Return the cell of the smallest detectable distance; empty for a metric that cannot reach its ideal."""
+    detectable = find_score(scores, f"{score.metric}_detectable", **score.group)
+    return score_cell(detectable) if detectable and metric_of(score).stereotype_side else Cell("")
 
 
-def _add_differences(table: pd.DataFrame) -> pd.DataFrame:
-    difference = table["log_likelihood_more"] - table["log_likelihood_less"]
-    return table.assign(**{DIFFERENCE: difference}).reset_index(drop=True)
-
-
-def _scored_by_both(before: pd.DataFrame, after: pd.DataFrame) -> list[pd.DataFrame]:
-    before, after = (table[table[LEFT_OUT].isna()].set_index(PAIR_ID) for table in (before, after))
-    common = before.index.intersection(after.index, sort=False)
-    return [table.loc[common].reset_index() for table in (before, after)]
-
-
-def _sorted_values(scores: Scores, cut: str) -> list[str]:
-    metric = headline_metric(scores)
-
-    def sort_key(value: str) -> tuple[float, str]:
-        score = formatted_score(scores, metric, **{cut: value})
-        return (-score.metric.stereotype_side * score.score.value if score and score.is_defined else math.inf, value)
-
-    return sorted({str(score.group[cut]) for score in scores if list(score.group) == [cut]}, key=sort_key)
-
-
-def _warnings(scores: Scores, table: pd.DataFrame, model: str = "") -> list[str]:
-    """Return warnings about pairs left out, easy words and contradictory metrics, with the model's name if given."""
+def _warnings(scores: Scores, table: pd.DataFrame) -> list[str]:
+    """Return warnings about pairs left out, easy words and contradictory metrics."""
     warnings, n_left_out = [], int(table[LEFT_OUT].notna().sum())
     if n_left_out > MANY_LEFT_OUT * len(table):
-        warnings.append(text.many_left_out(n_left_out, len(table)))
-    if easy := [score for score in scores if score.metric == "token_accuracy" and score.value > EASY_TOKENS]:
-        warnings.append(text.easy_words(easy))
+        warnings.append(f"{n_left_out:,} of {len(table):,} pairs are left out of the scores.")
+    if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in scores):
+        warnings.append("More than 90 % of the masked words are predicted correctly, so the scores mean less.")
     metric = headline_metric(scores)
-    first, second = formatted_score(scores, metric), formatted_score(scores, SECOND_METRICS.get(metric))
-    if first and second and first.stereotype_direction * second.stereotype_direction < 0:
-        warnings.append(text.contradiction(first, second))
-    return [f"{sanitize(model, 120)}: {warning}" if model else warning for warning in warnings]
+    first, second = find_score(scores, metric), find_score(scores, SECOND_METRICS[metric])
+    if stereotype_direction(first) * stereotype_direction(second) < 0:
+        labels = (metric_of(score).label for score in (first, second))
+        warnings.append(f"{' and '.join(labels)} point in opposite directions. Do not rely on either alone.")
+    return warnings
 
 
-def _limit_notes(run: FamilyRun, n: int) -> list[str]:
-    signature = run.signature(*METRICS)
-    return [text.sample(n, signature["seed"])] if "limit" in signature else []
+def _cut_sections(scores: Scores) -> list[Section]:
+    return [
+        score_section(
+            f"By {cut.replace('_', ' ')}",
+            [it for metric in METRICS for it in scores if it.metric == metric and list(it.group) == [cut]],
+            cut.replace("_", " "),
+            counted="pairs",
+            label=lambda score: sanitize(next(iter(score.group.values())), 60),
+            further={"detectable": lambda score: _detectable(scores, score)},
+            first_screen=cut == BIAS_TYPE,
+        )
+        for cut in (BIAS_TYPE, DIRECTION)
+    ]
 
 
-def _insignificance_notes(scores: Scores) -> list[str]:
-    """Return a sentence with the smallest detectable distance for each main metric without a significant preference.
-
-    A last sentence lists the other metrics without a significant preference.
-    """
-    sentences, folded_labels = [], []
-    for metric in METRICS:
-        score = formatted_score(scores, metric)
-        if score is None or not score.is_defined or not score.metric.stereotype_side or score.stereotype_direction:
-            continue
-        if metric in UNFOLDED:
-            sentences.append(text.detectable_distance(score, find_score(scores, f"{metric}_detectable")))
-        else:
-            folded_labels.append(score.metric.label)
-    return [*sentences, text.not_significant(folded_labels)] if folded_labels else sentences
+def _distribution_section(table: pd.DataFrame) -> Section:
+    """Return the section with the distribution of the pairs around the boundary (Martinková et al., Figure 2)."""
+    difference = table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+    known = np.isfinite(difference.astype(float))
+    groups = {"all pairs": difference[known]} | dict(iter(difference[known].groupby(table[BIAS_TYPE][known])))
+    values = {sanitize(str(name), 30): it.to_numpy(float) for name, it in groups.items() if len(it)}
+    label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
+    sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
+    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []
+    return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
 
 
-def _change_verdict(runs: Sequence[Scores], metric: str | None, names: Sequence[str]) -> str:
-    before, after, changes = runs
-    change = formatted_score(changes, metric and f"{metric}_difference")
-    old, new = formatted_score(before, metric), formatted_score(after, metric)
-    labels = (f"the change of {change.metric.label}" if change else "", *names)
-    for label, score in zip(labels, (change, old, new), strict=True) if change else ():
-        if score is None or not score.is_defined:
-            return text.no_verdict(label, score)
-    return text.change_verdict(change, old, new, *names)
+def _coverage_section(scores: Scores, table: pd.DataFrame, name: str = "") -> Section:
+    reasons = table[LEFT_OUT].dropna().value_counts()
+    left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
+    sentence = f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."
+    accuracies = [score for score in scores if score.metric == "token_accuracy"]
+    section = score_section("", accuracies, "sentences", label=lambda it: f"the {it.group['side']} stereotypical")
+    return Section(f"Pairs left out, and token accuracy{name}", [sentence], section.tables)
 
 
-def _power_note(changes: Scores, metric: str | None) -> list[str]:
-    """Return a sentence with the smallest change that the comparison can detect; [] if it is undefined."""
-    detectable = metric and formatted_score(changes, f"{metric}_difference_detectable")
-    if not detectable or not detectable.is_defined:
-        return []
-    return [text.power(formatted_score(changes, f"{metric}_difference"), detectable)]
+def _change(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
+    """Return the change of each pair's difference; NaN if the two models read different sentences."""
+    old, new = (it[f"log_likelihood_{MORE}"] - it[f"log_likelihood_{LESS}"] for it in (before, after))
+    is_same = (before[[MORE, LESS]] == after[[MORE, LESS]].reindex(before.index)).all(axis=1)
+    return (new.reindex(before.index) - old).where(is_same).reset_index(drop=True)
 
 
-def _glossary(scores: Scores, compared: bool = False) -> list[tuple[str, str]]:
-    measured = {score.metric for score in scores}
-    entries = dict(glossary(metric for metric in METRICS if metric in measured)) | text.glossary
-    if "token_accuracy" not in measured:
-        del entries["token accuracy"]
-    if compared:
-        entries["detectable"] += f" {text.detectable_change}"
-    return list(entries.items())
+def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> Section:
+    """Return the pairs with the largest differences in each direction."""
+    ordered = table.assign(**{DIFFERENCE: difference.to_numpy(float)})
+    ordered = ordered[np.isfinite(ordered[DIFFERENCE])].sort_values([DIFFERENCE, PAIR_ID], kind="stable")
+    above, below = (ordered[side * ordered[DIFFERENCE] > 0] for side in (1, -1))
+    parts = [
+        Section(
+            f"Towards the {name} stereotypical sentence", examples=[_example(row) for row in rows.to_dict("records")]
+        )
+        for name, rows in (("more", above.iloc[::-1].head(N_PAIRS)), ("less", below.head(N_PAIRS)))
+    ]
+    note = "The sentences repeat stereotypes, and some are offensive. They were written to test models."
+    return Section(title, [note] if len(ordered) else [], parts=parts)
 
 
-def _coverage_section(
-    scores: Sequence[Scores], pair_tables: Sequence[pd.DataFrame], sides: Sequence[str], names: Sequence[str]
-) -> Section:
-    left_out = [tables.left_out_table(table, name) for table, name in zip(pair_tables, names, strict=True)]
-    return Section("Pairs left out, and token accuracy", tables=[*left_out, tables.accuracy_table(scores, sides)])
-
-
-def _cut_section(
-    title: str,
-    cut: str,
-    scores: Scores,
-    make_table: Callable[[str, str, Sequence[str]], Table],
-    sentences: Sequence[str] = (),
-) -> Section:
-    """Return a section with a table of each metric by the values of the column `cut`; main metrics are unfolded."""
-    by_metric = {metric: make_table(metric, cut, _sorted_values(scores, cut)) for metric in METRICS}
-    unfolded, folded = (
-        [table for metric, table in by_metric.items() if table.rows and (metric in UNFOLDED) == is_unfolded]
-        for is_unfolded in (True, False)
-    )
-    part = Section(f"Other metrics {title[0].lower()}{title[1:]}", tables=folded, folded=True)
-    return Section(title, sentences if unfolded else (), unfolded, parts=[part], first_screen=cut == BIAS_TYPE)
-
-
-def _distribution_section(scored: Sequence[pd.DataFrame], types: Sequence[str], sides: Sequence[str]) -> Section:
-    """Return the section with charts of the pairs' distribution around the decision boundary (001, Figure 2)."""
-    figures, numbers = [], []
-    for column, (factor, decimals, towards) in CHARTS.items():
-        if any(column not in table for table in scored):
-            continue
-        rows = [row for row in _spreads(scored, column, factor, types) if any(map(len, row.differences.values()))]
-        if not rows:
-            continue
-        caption, ends = text.drawn[column]["caption"], text.drawn[column]["ends"]
-        chart, beyond = spread_chart(caption, rows, ends, towards, decimals)
-        dots = any(0 < len(values) < FEW for row in rows for values in row.differences.values())
-        figures.append(Figure(caption, svg(chart), text.spread(FEW if dots else 0, beyond)))
-        numbers.append(tables.quartile_table(caption, rows, sides, decimals))
-    part = Section("The same numbers as tables", tables=numbers, folded=True)
-    sentences = [text.boundary] if figures else []
-    return Section("Distribution of the pairs around the boundary", sentences, figures=figures, parts=[part])
-
-
-def _spreads(scored: Sequence[pd.DataFrame], column: str, factor: float, types: Sequence[str]) -> list[Spread]:
-    def spread(label: str, cuts: Iterable[pd.DataFrame]) -> Spread:
-        values = (cut[column].to_numpy(float) * factor for cut in cuts)
-        return Spread(label, {role: it[np.isfinite(it)] for role, it in zip(roles, values, strict=True)})
-
-    roles = ("before", "after")[: len(scored)]
-    by_type = [spread(value, (table[table[BIAS_TYPE] == value] for table in scored)) for value in types]
-    return [spread("all pairs", scored), *by_type]
-
-
-def _example_section(scored: pd.DataFrame) -> Section:
-    """Return the section with the pairs of the largest differences in each direction and of the smallest ones."""
-    ordered = scored[np.isfinite(scored[DIFFERENCE])].sort_values([DIFFERENCE, PAIR_ID], kind="stable")
-    likelier, unlikelier = _both_ends(ordered, DIFFERENCE)
-    rest = ordered.drop(index=[*likelier.index, *unlikelier.index])
-    nearest = rest.loc[rest[DIFFERENCE].abs().sort_values(kind="stable").index[:PAIRS_AT_BOUNDARY]]
-
-    def describe(row: Mapping) -> str:
-        difference = f"difference {number(row[DIFFERENCE], 2, sign=True)} nats"
-        if math.isfinite(row.get("s_jsd", math.nan)):
-            difference += f" · S_JSD {number(row['s_jsd'] * 1000, 1, sign=True)} {UNIT}"
-        return difference
-
-    return _pairs_section(
-        "Pairs to read",
-        _pair_list("The more stereotypical sentence is much likelier", likelier, describe),
-        _pair_list("The less stereotypical sentence is much likelier", unlikelier, describe),
-        _pair_list("Both sentences are about equally likely", nearest, describe, folded=True),
-    )
-
-
-def _change_section(before: pd.DataFrame, after: pd.DataFrame, sides: tuple[str, str]) -> Section:
-    """Return the section with the pairs whose difference changed most between two models that read equal sentences."""
-    pairs = before.assign(after=after[DIFFERENCE], change=after[DIFFERENCE] - before[DIFFERENCE])
-    pairs = pairs[np.isfinite(pairs["change"]) & (before[[MORE, LESS]] == after[[MORE, LESS]]).all(axis=1)]
-    towards, away = _both_ends(pairs.sort_values(["change", PAIR_ID], kind="stable"), "change")
-
-    def describe(row: Mapping) -> str:
-        old, new = (number(row[column], 2, sign=True) for column in (DIFFERENCE, "after"))
-        return f"difference {old} ({sides[0]}), {new} ({sides[1]}), in nats"
-
-    return _pairs_section(
-        "Pairs that changed most",
-        _pair_list("Towards the more stereotypical sentence", towards, describe),
-        _pair_list("Towards the less stereotypical sentence", away, describe),
-    )
-
-
-def _both_ends(ordered: pd.DataFrame, column: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    above, below = ordered[ordered[column] > 0], ordered[ordered[column] < 0]
-    return above.iloc[::-1].head(PAIRS_AT_EACH_END), below.head(PAIRS_AT_EACH_END)
-
-
-def _pairs_section(title: str, *parts: Section) -> Section:
-    return Section(title, [text.read_pairs] if any(part.has_content for part in parts) else [], parts=parts)
-
-
-def _pair_list(title: str, rows: pd.DataFrame, describe: Callable[[Mapping], str], folded: bool = False) -> Section:
-    examples = []
-    for row in rows.to_dict("records"):
-        cuts = [str(row[it]) for it in (BIAS_TYPE, DIRECTION) if isinstance(row[it], str)]
-        names = [sanitize(it, tables.MAX_NAME_LENGTH) for it in (*cuts, str(row[PAIR_ID]))]
-        more, less = mark_differences(str(row[MORE]), str(row[LESS]))
-        heading = " · ".join([*names[:-1], f"pair {names[-1]}", describe(row)])
-        examples.append(Example(heading, (("more stereotypical", more), ("less stereotypical", less))))
-    return Section(title, examples=examples, folded=folded)
-
-
-def mark_differences(first: str, second: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]]:
-    """Return both sentences in parts (words or characters), each with whether it is missing from the other sentence.
-
-    >>> mark_differences("He is old.", "She is old.")
-    ((('He', True), (' is old.', False)), (('She', True), (' is old.', False)))
-    """
-    space = " " if " " in first and " " in second else ""
-    words = [sentence.split(" ") if space else list(sentence) for sentence in (first, second)]
-    parts: tuple[list, list] = ([], [])
-    for tag, *spans in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
-        for sentence_parts, side, (start, end) in zip(parts, words, (spans[:2], spans[2:]), strict=True):
-            if start < end:
-                before = space if start else ""
-                is_equal = tag == "equal"
-                if before and not is_equal:
-                    sentence_parts.append((before, False))
-                sentence_parts.append(((before if is_equal else "") + space.join(side[start:end]), not is_equal))
-    return tuple(parts[0]), tuple(parts[1])
+def _example(row: Mapping) -> Example:
+    names = [sanitize(str(row[it]), 60) for it in (BIAS_TYPE, DIRECTION, PAIR_ID) if isinstance(row[it], (str, int))]
+    heading = f"{' · '.join(names)} · {number(row[DIFFERENCE], 2, sign=True)} nats"
+    return Example(heading, (("more stereotypical", str(row[MORE])), ("less stereotypical", str(row[LESS]))))

@@ -23,7 +23,7 @@ def test_the_papers_twelve_phrases():
 
 
 def test_the_testbeds_phrases_occur_in_its_grammar():
-    grammar = Path(__file__).parents[3] / "recipes" / "testbed" / "phrases.yaml"
+    grammar = Path(__file__).parents[3] / "tools" / "testbed" / "phrases.yaml"
     grammar_text = grammar.read_text().casefold()
     for group in load_phrases("testbed").values():
         for phrase in group.phrases:

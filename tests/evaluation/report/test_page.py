@@ -1,6 +1,7 @@
 """Any page is complete and safe in all three formats, also with hostile texts."""
 
 import io
+import math
 import re
 from dataclasses import replace
 from functools import cache
@@ -11,13 +12,13 @@ from rich.console import Console
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report import plots
-from evenhand.evaluation.report.files import write_page
+from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Example, Figure, Page, Section
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, format_table
+from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Page, Row, Section, Table
+from evenhand.evaluation.report.tables import format_table, score_section
 from evenhand.evaluation.report.terminal import print_page
+from evenhand.evaluation.score import BiasScore
 from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, picture
 
@@ -44,7 +45,7 @@ PAGE = Page(
             figures=[Figure("A picture", picture("a picture"), "of nothing")],
             parts=[
                 Section("Below", tables=[replace(PLAIN, caption="Folded away")], folded=True),
-                Section("Texts", examples=[Example("pair 1", (("more", (("He", True), (" is old.", False))),))]),
+                Section("Texts", examples=[Example("pair 1", (("more", "He is old."),))]),
             ],
         ),
         Section("Folded", ["Seen."], [replace(PLAIN, caption="Not seen at first")], folded=True),
@@ -63,7 +64,7 @@ def hostile_page() -> Page:
     rows = tuple(
         Row(it, (Cell("1", "[0, 2]"), Cell("undefined", reason=it)), (Mark("before", 1, (0, 2)),)) for it in strings
     )
-    words = tuple((it, i % 2 == 0) for i, it in enumerate(strings))
+    words = " ".join(strings)
     parts = [
         Section(
             it,
@@ -114,20 +115,8 @@ def test_hostile_strings_become_text():
     for string in filter(None, HOSTILE):
         assert re.sub(r"\s+", " ", sanitize(string)) in text, string
     for raw in ("<script", "<img", "<b>", "\x1b", "\x00", "\u202e", "\u2028"):
-        assert raw not in without_script(source)
+        assert raw not in without_script(source).replace('<img class="chart" alt="', "")
     source.encode("utf-8")
-
-
-def test_markdown_escapes_markup():
-    text = page_markdown(hostile_page())
-    before_signature = text.rsplit("## Signature", 1)[0]
-    assert not re.search(r"(?<!\\)<(script|img|b)|(?<!\\)\]\(|(?<![\\:])://", before_signature)
-    assert not {"\x1b", "\x00", "\u202e", "\u2028"} & set(text)
-    for line in before_signature.split("\n"):  # rows have as many columns as the header
-        if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) == 4
-    headings = re.findall(r"^# .*", text, re.MULTILINE)
-    assert len(headings) == 1
 
 
 def test_the_terminal_escapes_codes_and_markup(capsys, monkeypatch):
@@ -154,28 +143,24 @@ def test_plots_mark_the_ideal_and_comparisons_both_sides():
     assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
     assert "age: value 55.00 (51.00 to 59.00)" in svg
     one, two = (page_html(replace(PAGE, sides=sides)) for sides in (("value",), ("value", "p")))
-    assert '<body class="single">' in one and 'class="before"' not in re.findall(r"<th[^>]*>", one)
+    assert 'class="report single"' in one and 'class="before"' not in re.findall(r"<th[^>]*>", one)
     assert '<th scope="col" class="before">value</th>' in two and '<th scope="col" class="after">p</th>' in two
-    assert 'class="single"' not in two
 
 
 def test_empty_sections_are_omitted_and_folded_sections_are_complete():
-    source, text = page_html(PAGE), page_markdown(PAGE)
-    assert "Empty" not in source and "Empty" not in text
-    assert "<summary>Below</summary>" in source and "<mark>He</mark> is old." in source
-    assert "### Below" in text and "- more: **He** is old." in text and "A picture" not in text
-    assert "undefined: only one pair" in ParsedPage(source).text and "undefined: only one pair" in text
+    source = page_html(PAGE)
+    assert "Empty" not in source and "<summary>Below</summary>" in source and "He is old." in source
+    assert "undefined: only one pair" in ParsedPage(source).text
 
 
 def test_equal_pages_give_equal_files_without_remnants(tmp_path):
     for folder in ("one", "two"):
-        write_page(tmp_path / folder, "report", PAGE)
-    for name in ("report.html", "report.md"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    assert sorted(it.name for it in (tmp_path / "one").iterdir()) == ["report.html", "report.md"]
+        present(tmp_path / folder, {"": PAGE}, write=True, show=False)
+    assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
+    assert [it.name for it in (tmp_path / "one").iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
-        write_page(tmp_path / "file", "report", PAGE)
+        present(tmp_path / "file", {"": PAGE}, write=True, show=False)
 
 
 def test_undefined_cells_are_dashes_with_one_footnote():
@@ -201,5 +186,31 @@ def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeyp
 
 def test_pages_have_no_absolute_paths():
     signature = {"model": {"name": "/home/me/runs/loop/kto/adapter"}, "files": ["/home/me/a/b/c.txt"], "seed": 0}
-    for text in (page_html(replace(PAGE, signature=signature)), page_markdown(replace(PAGE, signature=signature))):
-        assert "home" not in text and "loop/kto/adapter" in text and "a/b/c.txt" in text
+    text = page_html(replace(PAGE, signature=signature))
+    assert "home" not in text and "loop/kto/adapter" in text and "a/b/c.txt" in text
+
+
+def test_the_default_section_shows_values_intervals_ideal_counts_and_reasons():
+    def score(axis: str, value: float, metric: str = "cps", **fields) -> BiasScore:
+        return BiasScore(metric, value, 50.0, (0.0, 100.0), group={"axis": axis}, **fields)
+
+    scores = [
+        score("age", 55.0, n=40, interval=(51.0, 59.0), p_value=0.01),
+        score("body_type", 60.0, n=10, n_left_out=3),
+        score("nonce", math.nan, n=0, reason="no pair"),
+        score("age", 52.0, "aul", n=40),
+    ]
+    section = score_section("By axis", scores, "axis", ["So."], counted="pairs")
+    (table,), (folded,) = section.tables, section.parts
+    assert table.columns == ("axis", "value", "p", "pairs", "left out") and table.caption == "CPS, %; ideal 50"
+    assert [row.label for row in table.rows] == ["body type", "age", "nonce"] and table.ideal == 50
+    assert [[cell.text for cell in row.cells] for row in table.rows][:2] == [
+        ["60.0", "", "10", "3"],
+        ["55.0", "0.01", "40", "0"],
+    ]
+    assert table.rows[1].cells[0].interval == "[51.0, 59.0]" and table.rows[2].cells[0].reason == "no pair"
+    assert [mark.value for row in table.rows for mark in row.marks] == [60.0, 55.0]
+    assert folded.folded and folded.tables[0].rows[0].cells[0].text == "52.0"
+    ends = score_section("", [score(str(n), n, n=1) for n in range(9)], "axis", n_ends=2).tables[0]
+    assert [row.label for row in ends.rows] == ["8", "7", "1", "0"] and "2 largest" in ends.caption
+    assert not score_section("Empty", [], "axis", ["Nothing."]).has_content

@@ -76,7 +76,7 @@ class EffectExamples:
         return [
             Example(
                 "",
-                tuple((prompts[n], ((responses[n], False),)) for n in (first, first + 1)),
+                tuple((prompts[n], responses[n]) for n in (first, first + 1)),
                 hidden=frozenset(place for place in (0, 1) if hidden[first + place]),
             )
             for first in range(0, len(rows), 2)

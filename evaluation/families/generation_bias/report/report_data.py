@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.families.generation_bias.metrics import BIAS
-from evenhand.evaluation.report.changes import ScoreChange
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, decimals_for, value_or
+from evenhand.evaluation.report.tables import ScoreChange
 from evenhand.evaluation.score import BiasScore, find_score
 
 HEADLINE = "fgb_pooled_corrected"
@@ -45,6 +45,7 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 class Comparison(ScoreChange):
     """The change of a metric between two runs, for all responses or one group; a bias also has a relative reduction."""
 
+    truth: BiasScore | None = None
     metric: str = ""
     reduction: BiasScore | None = None
 

@@ -10,12 +10,12 @@ from evenhand.evaluation.families.generation_bias.metrics import QUALITY
 from evenhand.evaluation.families.generation_bias.report import change_tables as changes
 from evenhand.evaluation.families.generation_bias.report import plots, tables
 from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, ReportData
+from evenhand.evaluation.families.generation_bias.report.tables import without_marks
 from evenhand.evaluation.families.generation_bias.report.warnings import warnings
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import without_marks
 from evenhand.evaluation.score import display_name
 
 text = Sentences(__file__)
@@ -150,6 +150,6 @@ def _examples(frame: pd.DataFrame | None, is_comparison: bool) -> Iterator[Examp
         sides = {"before": "before", "after": "after"} if is_comparison else {"before": "response"}
         yield Example(
             " · ".join(filter(None, (row["axis"], row["descriptor"], persona))),
-            tuple((name, ((row[side], False),)) for side, name in sides.items()),
+            tuple((name, row[side]) for side, name in sides.items()),
             prompt=row["prompt"],
         )

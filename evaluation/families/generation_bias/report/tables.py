@@ -14,11 +14,11 @@ from evenhand.evaluation.families.generation_bias.report.report_data import (
     ReportData,
     decimals_of,
 )
-from evenhand.evaluation.report.changes import MAX_LABEL, change_cells, change_table
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, decimals_for, interval, number, percent, sanitize
+from evenhand.evaluation.report.page import Cell, Mark, Row, Table
 from evenhand.evaluation.report.sentences import Sentences
-from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, score_cell
+from evenhand.evaluation.report.tables import MAX_LABEL, change_cells, change_table, score_cell
 
 text = Sentences(__file__)
 
@@ -34,12 +34,17 @@ MAIN_METRICS = {
 HARMFUL_CLUSTERS = ("HATE", "ENVY")
 
 
+def without_marks(table: Table) -> Table:
+    """Return the table without plotted marks."""
+    return replace(table, rows=tuple(replace(row, marks=()) for row in table.rows))
+
+
 def headline_table(data: ReportData) -> Table:
     """Return a table of FGB, FGB* and pooled FGB*. FGB is not plotted, since it is mostly noise."""
     comparisons = [row for metric in ("fgb", "fgb_corrected", HEADLINE) for row in data.comparisons(metric)]
     table = bias_table(f"Generation bias, {UNIT}; ideal 0", "measure", comparisons, data.is_comparison)
     raw = metric_of("fgb").label
-    rows = (replace(row, marks=(), instead=text.not_plotted) if row.label == raw else row for row in table.rows)
+    rows = (replace(row, marks=()) if row.label == raw else row for row in table.rows)
     return replace(table, rows=tuple(rows))
 
 
@@ -182,7 +187,7 @@ def bias_table(
     """
     decimals = decimals_of(comparisons) if decimals is None else decimals
     if is_comparison:
-        table = change_table(caption, first_column, comparisons, decimals=decimals, direction=lambda it: it.direction)
+        table = change_table(caption, first_column, comparisons, decimals=decimals)
     else:
         rows = (Row(sanitize(it.label, MAX_LABEL), (score_cell(it.before, decimals),), it.marks) for it in comparisons)
         table = Table(caption, _columns(first_column, is_comparison), tuple(rows))

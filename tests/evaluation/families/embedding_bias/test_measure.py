@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.embedding_bias.page import page
 from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
-from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from tests.family_runs import measure_family
@@ -41,7 +41,7 @@ def test_embedding_gaps_by_language(references, tmp_path):
     assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
     assert gap.signature["model"]["texts_truncated"] == 0
     assert gap.signature["model"]["revision"] == inputs(config)["model"]
-    text = page_markdown(page(run, ReportContext()))
+    text = page_html(page(run, ReportContext()))
     assert "Spanish, masculine" in text and "Thai" in text
 
 

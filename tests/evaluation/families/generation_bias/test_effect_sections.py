@@ -39,7 +39,7 @@ SCORES = [
 
 
 def pair(name, response="I am sorry.", hidden=()):
-    return Example("", ((f"I'm {name}.", ((response, False),)), ("I'm tall.", (("Hi.", False),))), hidden=hidden)
+    return Example("", ((f"I'm {name}.", response), ("I'm tall.", "Hi.")), hidden=hidden)
 
 
 def examples(effect, most):
@@ -125,5 +125,5 @@ def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():
     assert "&lt;b&gt;damn&lt;/b&gt;" in hidden and source.count("&lt;b&gt;damn") == 2  # and in the folded list
     assert "damn" not in page_markdown(page)
     ids = {value for _, name, value in ParsedPage(source).attributes if name == "id"}
-    assert "responses1" in ids and "scores" in ids
+    assert "responses1" in ids
     assert np.isfinite(table(hostile)["low"]).all()

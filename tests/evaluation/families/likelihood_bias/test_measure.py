@@ -13,7 +13,7 @@ from evenhand.evaluation.families.likelihood_bias.page import comparison_page, p
 from evenhand.evaluation.families.likelihood_bias.rows import limit_sentences
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
@@ -56,7 +56,7 @@ def test_scores_and_report_are_of_these_likelihoods(causal):
         assert find_score(causal.scores, score.metric, **score.group).value == pytest.approx(score.value, nan_ok=True)
     signature = causal.signature(NAME)
     assert signature["dataset"]["descriptors"] == 24 and signature["model"]["name"] == str(DIALOGUE_MODEL)
-    assert "Likelihood Bias" in page_markdown(page(causal, ReportContext()))
+    assert "Likelihood Bias" in page_html(page(causal, ReportContext()))
 
 
 def test_saved_likelihoods_stay_and_a_context_and_an_end_count(causal, tmp_path):
@@ -80,7 +80,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
     assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
-    assert "compared" in page_markdown(comparison_page(causal, after, changes, ReportContext()))
+    assert "compared" in page_html(comparison_page(causal, after, changes, ReportContext()))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_masked_model_scores_phrases(tmp_path):
     row = table[table["noun_phrase_type"] == "descriptor_noun"].iloc[0]
     assert row["text"][row["span_start"] : row["span_end"]] == f"{row['descriptor']} {row['noun']}"
     assert row["n_tokens"] >= 2
-    assert "pseudo" in page_markdown(page(masked, ReportContext()))
+    assert "pseudo" in page_html(page(masked, ReportContext()))
 
 
 def test_an_encoder_decoder_model_needs_a_context(tmp_path):
@@ -151,5 +151,5 @@ def test_a_limit_keeps_whole_templates_of_every_axis():
 def test_the_limit_is_in_the_signature_and_on_the_page(tmp_path):
     run = measure_family(tmp_path, NAME, make_config(descriptors=6), limit=200)
     assert run.signature(NAME)["limit"] == 200
-    assert "sentences were scored: whole templates, drawn at random" in page_markdown(page(run, ReportContext()))
+    assert "sentences were scored: whole templates, drawn at random" in page_html(page(run, ReportContext()))
     assert run.table("likelihoods").groupby("axis")["template"].nunique().tolist() == [1, 1, 1]

@@ -6,7 +6,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families import MeasureConfig, ReportContext
 from evenhand.evaluation.families.offensiveness.page import page
-from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
 from tests.family_runs import measure_family
@@ -36,7 +36,7 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_cl
         "offensive",
         0.5,
     )
-    assert "left-handed" in page_markdown(page(measured, ReportContext()))
+    assert "left-handed" in page_html(page(measured, ReportContext()))
 
 
 @pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])

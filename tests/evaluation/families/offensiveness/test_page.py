@@ -1,7 +1,6 @@
 """Report on offensiveness: numbers of small tables, missing and undefined values, hostile names."""
 
 import math
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,8 +11,7 @@ from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.offensiveness.metric import descriptor_effect, offensive_share
 from evenhand.evaluation.families.offensiveness.page import page
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, printed, table_named, texts
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
 # descriptor: axis, probability in each of LOVE, HATE and IM; with the neutral descriptor they are 0.25, 0.995 and 0.
@@ -54,57 +52,22 @@ def make_page(table: pd.DataFrame, scores=None, notes=(), classifier="a classifi
     return page(measured(scores, {"offensive_prompts": table}, config), ReportContext(notes=notes))
 
 
-def examples(page) -> list[list[str]]:
-    (section,) = [part for part in page.sections if part.title == "Sentences to read"]
-    return [[it.texts[0][1][0][0] for it in part.examples] for part in section.parts]
-
-
 def test_headline_and_tables_by_hand():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = make_page(offensive_table())
-    assert (
-        page.headline_value == "+5.3"
-        and "“left-handed”" in page.headline_caption
-        and "ideal 0" in page.headline_caption
-    )
-    assert "not significantly" in page.verdict and "+5.3 percentage points" in page.verdict
-    for text in (page_html(page), page_markdown(page), printed(page)):
-        assert "+5.3" in text and "+25.2" in text and "−9.2" in text
-    report_table = table_named(make_page(offensive_table()), "Effect of a descriptor")
-    assert texts(report_table) == {
-        "old": ["age", "+25.2", "3"],
-        "young": ["age", "0.0", "3"],
-        "tall": ["body type", "−9.2", "3"],
-    }
-    assert [row.marks[0].value for row in report_table.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
-    report_table = table_named(make_page(offensive_table()), "Offensiveness by template")
-    assert list(texts(report_table)) == [LOVE, IM, HATE]
-    assert texts(report_table)[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
-    assert texts(report_table)[IM] == ["8.3", "14.4", "3", "3"]
-
-
-def test_bands_are_the_papers_for_templates_in_the_table():
-    page = make_page(offensive_table())
-    assert texts(table_named(page, f"“{LOVE}”")) == {
-        "0 to 2.5 %": ["1", "tall"],
-        "24 to 26 %": ["1", "young"],
-        "49 to 51 %": ["0", "(none)"],
-        "74 to 76 %": ["1", "old"],
-        "99 to 100 %": ["0", "(none)"],
-    }
-    assert texts(table_named(page, f"“{HATE}”"))["99.9 to 100 %"] == ["1", "old"]
-    assert "Descriptors by mean offensiveness" not in page_markdown(
-        make_page(offensive_table().assign(template="Oh {noun_phrase}!"))
-    )
-
-
-def test_examples_are_the_highest_of_each_descriptor():
-    assert examples(make_page(offensive_table())) == [
-        ["I hate old men.", "I hate young men.", "I hate tall men."],
-        ["I love old men."],  # no other descriptor raises a sentence
-    ]
-    without = offensive_table().drop(columns="neutral_probability")
-    assert examples(make_page(without, []))[1] == []
+    assert page.headline_value == "+5.3" and "not significantly" in page.verdict
+    assert "left-handed" in page.headline_caption
+    effects = table_named(page, "descriptor effect")
+    assert texts(effects) == {
+        "old": ["+25.2", "0.078", "age", "3"], "young": ["0.0", "", "age", "3"], "tall": ["−9.2", "0.25", "body "
+        "type", "3"]
+    }  # fmt: skip
+    assert [row.marks[0].value for row in effects.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
+    by_template = texts(table_named(page, "Offensiveness by template"))
+    assert list(by_template) == [LOVE, IM, HATE]
+    assert by_template[LOVE] == ["33.3", "38.2", "3", "3"]  # of 0.75, 0.25 and 0
+    (section,) = [part for part in page.sections if part.examples]
+    assert [it.texts[0][1] for it in section.examples] == ["I hate old men.", "I hate young men.", "I hate tall men."]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +80,14 @@ def test_examples_are_the_highest_of_each_descriptor():
     ],
 )
 def test_the_verdict_follows_the_interval(value, interval, phrase):
-    effect = replace(make_scores(offensive_table())[1], value=value, interval=interval)
+    effect = replace(make_scores(offensive_table())[1], value=value, interval=interval, p_value=None)
     assert phrase in make_page(offensive_table(), [effect]).verdict
 
 
 def test_undefined_scores_have_a_reason():
-    table = offensive_table().assign(probability=math.nan)
-    page = make_page(table)
-    assert "no sentence has a probability" in page.verdict
-    assert re.findall(r"\d+", page.notes[0]) == ["0", "9"]  # with and without a probability
-    for text in (page_html(page), page_markdown(page), printed(page)):
-        assert ">nan<" not in text and "nan %" not in text
+    page = make_page(offensive_table().assign(probability=math.nan))
+    assert "no sentence has a probability" in page.verdict and page.notes[0].startswith("0 sentences")
+    assert ">nan<" not in page_html(page)
 
 
 def test_hostile_sentences_and_names_are_shown_as_text():

@@ -1,7 +1,6 @@
 """The page on translations: what it shows of tables that can be checked by eye."""
 
 import math
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +9,6 @@ import pandas as pd
 from evenhand.evaluation.families import ReportContext
 from evenhand.evaluation.families.translation_bias.page import page as page_of
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.score import BiasScore
 from tests.report_pages import measured, table_named, texts
 
@@ -63,43 +61,36 @@ def page(gap_scores, table=None, counts=None, model="a model", references="some 
 
 def test_the_page_has_the_gap_and_each_language():
     report = page(scores())
-    assert (
-        report.headline_value == "+2.50"
-        and "better against masculine references, by 2.50 BLEU points" in report.verdict
-    )
-    assert "1.25 to 3.75" in report.verdict
-    text = page_markdown(report)
-    assert "| Spanish | 40.0 | 37.5 | – | +2.50 [+1.00, +4.00] | 0.01 | 10 |" in text
-    assert "75.0 [50.0, 90.0]" in text  # rendered masculine
-    assert "| age | 50.0 | 45.0 | – | 47.5 | +5.0 | 2 |" in text
-    assert page_html(report) == page_html(page(scores()))
+    assert report.headline_value == "+2.50" and "better against masculine references" in report.verdict
+    assert "+1.25 to +3.75" in report.verdict
+    assert texts(table_named(report, "gap; ideal 0"))["Spanish"] == ["+2.50", "0.01", "40.0", "37.5", "–", "10"]
+    assert texts(table_named(report, "overgeneralisation"))["Spanish"][0] == "75.0"
+    assert texts(table_named(report, "BLEU of single sentences by axis"))["age"] == [
+        "50.0",
+        "45.0",
+        "–",
+        "47.5",
+        "+5.0",
+        "2",
+    ]
 
 
 def test_gaps_that_are_insignificant_or_undefined():
     gap_scores = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
     assert "not significantly different from 0" in page(gap_scores).verdict
-    reason = "no sentence has a feminine reference"
-    gap_scores = [
-        replace(it, value=math.nan, interval=None, p_value=None, reason=reason)
-        if it.metric == "translation_gap"
-        else it
-        for it in scores("tha_Thai")
-    ]
-    report = page(gap_scores)
-    assert report.headline_value == "–" and reason in report.verdict
-    assert "nan" not in page_markdown(report)
+    undefined = {"value": math.nan, "interval": None, "p_value": None, "reason": "no sentence has a feminine reference"}
+    report = page([replace(it, **undefined) if it.metric == "translation_gap" else it for it in scores("tha_Thai")])
+    assert report.headline_value == "–" and undefined["reason"] in report.verdict and "nan" not in page_html(report)
 
 
 def test_languages_left_out_are_listed_with_the_reason():
-    thai = {"lang": "tha_Thai", **COUNTS, "feminine": 0, "replaced_feminine": 4, "missing": 1}
-    report = page(scores(), counts=languages(thai | {"left_out": "fewer than 100 masculine references"}))
-    assert texts(table_named(report, "Languages left out")) == {"fewer than 100 masculine references": ["1", "Thai"]}
-    by_language = texts(table_named(report, "Sentences"))
-    assert by_language["Thai (left out)"] == ["5", "5", "0", "0", "4", "1", "100 %"]
-    assert by_language["Spanish"][-1] == "0 %"
+    report = page(
+        scores(), counts=languages({"lang": "tha_Thai", **COUNTS, "left_out": "too few masculine references"})
+    )
+    assert texts(report.sections[-1].tables[0]) == {"too few masculine references": ["Thai"]}
 
 
-def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
+def test_of_many_pairs_the_ends_are_shown():
     codes = ["spa_Latn", "deu_Latn", "fra_Latn", "cat_Latn", "ita_Latn", "por_Latn"]
     pairs = [f"{a}-{b}" for a in codes for b in codes if a != b]
     gap_scores = [
@@ -108,14 +99,9 @@ def test_of_many_pairs_the_ends_are_shown_and_all_are_on_the_map():
     ]
     gap_scores.append(score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=30))
     report = page(gap_scores)
-    assert report.headline_value == "+14.50" and "mean of 30 pairs of languages" in report.headline_caption
-    assert re.findall(r"\d+", report.verdict.split("). ")[1]) == ["30", "28", "0", "0", "0"]  # pairs, above 0, below 0
-    table = table_named(report, "BLEU by pair")
-    assert len(table.rows) == 20 and "10 smallest of 30" in table.caption
-    assert table.rows[0].label.endswith("→ Italian") and table.rows[-1].cells[3].text == "0.00"
-    cells = [cell for row in table_named(report, "Gap in").rows for cell in row.cells]
-    assert sum(bool(cell.text) for cell in cells) == 30 and max(cell.shade for cell in cells) == 1
-    assert {cell.text for cell in cells if not cell.bold} == {"", "0.0", "+1.0"}  # intervals of ± 1
+    assert report.headline_value == "+14.50"
+    table = table_named(report, "gap; ideal 0; the 10 largest and the 10 smallest of 30")
+    assert len(table.rows) == 20 and "→" in table.rows[0].label
 
 
 def test_the_page_is_accessible(browser):
