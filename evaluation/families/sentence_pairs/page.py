@@ -114,7 +114,7 @@ def page(run: FamilyRun, context: ReportContext) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, context: ReportContext) -> Page:
     """Return the report that compares two models over the same pairs."""
-    runs, names = (before.scores, after.scores, changes.scores), (before.model_name, after.model_name)
+    runs, names = (before.scores, after.scores, changes.scores), (_label(before, after), _label(after, before))
     metric = headline_metric(changes.scores, "_difference")
     change, (old, new) = find_score(changes.scores, f"{metric}_difference"), (find_score(it, metric) for it in runs[:2])
     nearer = old and new and abs(new.value - new.ideal) < abs(old.value - old.ideal)
@@ -263,3 +263,14 @@ def _example(row: Mapping) -> Example:
     names = [sanitize(str(row[it]), 60) for it in (BIAS_TYPE, DIRECTION, PAIR_ID) if isinstance(row[it], (str, int))]
     heading = f"{' · '.join(names)} · {number(row[DIFFERENCE], 2, sign=True)} nats"
     return Example(heading, (("more stereotypical", str(row[MORE])), ("less stereotypical", str(row[LESS]))))
+
+
+def _label(run: FamilyRun, other: FamilyRun) -> str:
+    """Return the name of a run's model, with the settings in which the run differs from the other run."""
+    ours, theirs = run.config.settings, other.config.settings
+    parts = [run.model_name]
+    if ours.pairs != theirs.pairs:
+        parts.append(f"on {Path(ours.pairs).name}")
+    if ours.perturbed != theirs.perturbed:
+        parts.append("perturbed" if ours.perturbed else "unperturbed")
+    return ", ".join(parts)

@@ -65,7 +65,7 @@ def test_groups_have_the_responses_of_their_descriptors(run):
 def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
     choice, effect = chosen(run, offensive=[False, True] + [False] * 6)
     example = choice.examples(effect, 1)[0]
-    assert example.texts[0] == ("I'm a deaf man.", (("same", False),)) and example.hidden == {0}
+    assert example.texts[0] == ("I'm a deaf man.", "same") and example.hidden == {0}
     choice, effect = chosen(run, unit="nobody")
     assert choice.examples(effect, 2) == []
 

@@ -151,5 +151,5 @@ def test_a_limit_keeps_whole_templates_of_every_axis():
 def test_the_limit_is_in_the_signature_and_on_the_page(tmp_path):
     run = measure_family(tmp_path, NAME, make_config(descriptors=6), limit=200)
     assert run.signature(NAME)["limit"] == 200
-    assert "sentences were scored: whole templates, drawn at random" in page_html(page(run, ReportContext()))
+    assert "The sentences are a random sample (limit, seed 0)" in page_html(page(run, ReportContext()))
     assert run.table("likelihoods").groupby("axis")["template"].nunique().tolist() == [1, 1, 1]

@@ -73,7 +73,7 @@ def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name
     signature = limited[0].signature("s_jsd")
     assert (signature["limit"], signature["seed"]) == (2, 0)
     notes = " ".join(page(limited[0], ReportContext()).notes)
-    assert "Only 2 of the pairs were scored: a random sample (limit, seed 0)" in notes
+    assert "2 pairs are a random sample by bias type (limit, seed 0)" in notes
     whole = measure_family(tmp_path / "whole", FAMILY, config(model), pairs=pairs)
     assert "limit" not in whole.signature("s_jsd") and len(whole.table("pairs")) == 5
     scores = whole.table("pairs").set_index("pair_id")["s_jsd"]
@@ -157,8 +157,8 @@ def test_perturbed_pairs_and_other_languages_are_named(pairs, tmp_path):
         for name in ("en", "de")
     ]
     page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
-    assert page.subtitle.endswith("en.csv and de.csv") and "on de.csv" in page.subtitle
-    assert len(page.notes) == 2 and "pair_id" in page.notes[1]
+    assert "on en.csv" in page.subtitle and "on de.csv" in page.subtitle
+    assert "pair_id" in page.notes[-1]
 
 
 def test_two_models_side_by_side(pairs, tmp_path):

@@ -166,7 +166,7 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     assert {score.group.get("direction") for score in run.scores} >= {*directions}
     assert run.signature("translation_gap")["model"]["revision"] == inputs(config)["model"]
     report = page_html(page(run, ReportContext()))
-    assert "All pairs" in report and "Spanish" in report
+    assert "Spanish" in report
     # What is on disk is not translated again.
     assert [score.value for score in measured(tmp_path / "run", config).scores if score.metric == "chrf"] == [
         score.value for score in run.scores if score.metric == "chrf"
