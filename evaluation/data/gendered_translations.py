@@ -59,8 +59,7 @@ def load_languages() -> list[Language]:
 @cache
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code (at most 40 characters) if it is not in the paper."""
-    names = {language.code: language.name for language in (*load_languages(), ENGLISH_LANGUAGE)}
-    return names.get(code, code[:40])
+    return {it.code: it.name for it in (*load_languages(), ENGLISH_LANGUAGE)}.get(code, code[:40])
 
 
 def find_language(code: str, field: str = "lang") -> Language:
@@ -68,8 +67,6 @@ def find_language(code: str, field: str = "lang") -> Language:
 
     Raises:
         InputError: the code is unknown; `field` is the name of the setting in the message.
-
-    The FLORES code of Spanish is found by its two-letter code:
 
     >>> find_language("es").code
     'spa_Latn'

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from evenhand.recipes import cli
 from evenhand.recipes.cli import main, settings_in
 from evenhand.recipes.settings import COMMANDS
 
@@ -39,8 +38,7 @@ def test_the_first_help_has_the_commands_and_the_version_is_printed(capsys):
     ("flags", "level", "logs_loading"),
     [([], logging.INFO, True), (["-v"], logging.DEBUG, True), (["--quiet"], logging.WARNING, False)],
 )
-def test_log_levels(calls, caplog, monkeypatch, flags, level, logs_loading):
-    monkeypatch.setattr(cli, "check_before_loading", lambda *settings: None)  # no run to label
+def test_log_levels(calls, caplog, flags, level, logs_loading):
     assert main(["label", *flags]) == 0
     assert len(calls) == 1 and logging.getLogger("evenhand").level == level
     assert any("evenhand label: loading" in message for message in caplog.messages) is logs_loading
