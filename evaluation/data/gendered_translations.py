@@ -58,7 +58,7 @@ def load_languages() -> list[Language]:
 
 @cache
 def language_name(code: str) -> str:
-    """Return the English name of a language, or its code (at most 40 characters) if it is not in the paper."""
+    """Return the English name of a language, or its code (at most 40 characters) if it is unknown."""
     return {it.code: it.name for it in (*load_languages(), ENGLISH_LANGUAGE)}.get(code, code[:40])
 
 
@@ -66,8 +66,7 @@ def find_language(code: str, field: str = "lang") -> Language:
     """Return the language with a FLORES or two-letter code: English or one of the 50 languages of `load_languages`.
 
     Raises:
-        InputError: the code is unknown; `field` is the name of the setting in the message.
-
+        InputError: the code is unknown; the message names the setting `field`.
     >>> find_language("es").code
     'spa_Latn'
     """
