@@ -126,12 +126,6 @@ class Handler(BaseHTTPRequestHandler):
     def _elsewhere(self, answer):
         self._send({}, 307, Location=self.server.config.get("elsewhere", "http://elsewhere.example/v1"))
 
-    def _large(self, answer):
-        self._send({**answer, "padding": "x" * 2_000_000})
-
-    def _compressed(self, answer):
-        self._send(answer, Content_Encoding="gzip")
-
     def _nested(self, answer):
         self._start(200_000)
         self.wfile.write(b"[" * 200_000)

@@ -6,9 +6,10 @@ The module imports no slow library, so that settings are checked at once.
 """
 
 import string
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
@@ -19,6 +20,14 @@ from evenhand.evaluation.settings import CheckpointSettings
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
 INSTRUCTION = "Which of these labels describes the style of the text best?"
+Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+
+class JudgeFile(BaseModel, extra="forbid"):
+    """A judge's file: labels, or labels with their descriptions, and the instruction."""
+
+    labels: list[Text] | dict[Text, Annotated[str, Field(strict=True)] | None]
+    instruction: Text = INSTRUCTION
 
 
 def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
@@ -55,24 +64,12 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
         InputError: the file cannot be read, or does not have 2 to 36 different labels.
     """
     path = judge_path(name)
-    content = read_yaml(path, "judge")
-    fields = content if isinstance(content, Mapping) else {}
-    labels, instruction = fields.get("labels"), fields.get("instruction", INSTRUCTION)
-    labels = dict.fromkeys(labels, "") if isinstance(labels, list) and _are_texts(labels) else labels
-    if not (
-        fields.keys() <= {"labels", "instruction"}
-        and _are_texts([instruction])
-        and isinstance(labels, Mapping)
-        and _are_texts(labels)
-        and all(text is None or isinstance(text, str) for text in labels.values())
-    ):
-        raise InputError(
-            f"judge: {path} must have `labels`, a list of texts or {{label: description}}, and may have `instruction`."
-        )
-    if not 2 <= len(labels) <= len(OPTIONS) or len(labels) < len(fields["labels"]):
-        raise InputError(f"judge: {path} has {len(fields['labels'])} labels; give 2 to {len(OPTIONS)}, all different.")
-    return {label: text or "" for label, text in labels.items()}, instruction
-
-
-def _are_texts(values: Any) -> bool:
-    return all(isinstance(value, str) and value.strip() for value in values)
+    try:
+        file = JudgeFile.model_validate(read_yaml(path, "judge"))
+    except ValidationError as error:
+        raise InputError(f"judge: {path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
+    names = list(file.labels)
+    if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
+        raise InputError(f"judge: {path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
+    descriptions = file.labels if isinstance(file.labels, dict) else {}
+    return {name: descriptions.get(name) or "" for name in names}, file.instruction

@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -43,6 +43,7 @@ TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API all
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 LOGPROBS, STRUCTURED, PLAIN = "log-probabilities", "repeated structured answers", "repeated answers"
 REJECTS_TEXT = (400, 413, 422)  # HTTP statuses of requests whose text is filtered, too long, or invalid
+KIND = "answers"  # the key of the kind of a judge's answers in its cache
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the three kinds of answers
 
 
@@ -67,17 +68,11 @@ class StyleJudge:
 
 def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
-    judge = load_judge(settings)
-    with _cache(judge) as cache:
-        row = cache.execute("SELECT answers FROM judges WHERE judge = ?", [judge.key]).fetchone()
     own = settings.judge
-    facts = {
-        "server": own.server,
-        "api": own.api,
-        "file_sha256": sha256_of(judge_path(own.name)),
-        "samples": own.samples,
-    }
-    return {"name": settings.name, "judge": {**facts, "answers": row and row[0]}}
+    facts = {name: getattr(own, name) for name in ("server", "api", "samples")}
+    with _cache(judge := load_judge(settings)) as cache:
+        facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": _read(cache, judge, KIND)}
+    return {"name": settings.name, "judge": facts}
 
 
 def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
@@ -92,28 +87,20 @@ def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
         f"{option}: {label}" + (f" ({text})" if text else "")
         for option, (label, text) in zip(OPTIONS, labels.items(), strict=False)
     ]
-    question = "\n".join([instruction, *options])
-    names = tuple(labels)
-    revision = classifier_revision(settings)
-    return StyleJudge(settings, names, question, labels_sha256(names), settings.name, revision)
+    names, revision = tuple(labels), classifier_revision(settings)
+    return StyleJudge(
+        settings, names, "\n".join([instruction, *options]), labels_sha256(names), settings.name, revision
+    )
 
 
 def log_judge_costs(judge: StyleJudge, texts: Sequence[str]) -> None:
     """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
     with _cache(judge) as cache:
         known, answers = _known(cache, judge, texts), _kind(cache, judge)
-    todo = [text for text in texts if text not in known]
-    times = 1 if answers == LOGPROBS else judge.settings.judge.samples
-    characters = sum(len(_prompt(judge, text)) for text in todo)
-    log.info(
-        "judge %s: %s of %s texts are cached; %s requests (%s), about %s tokens of input",
-        judge.name,
-        f"{len(known):,}",
-        f"{len(texts):,}",
-        f"{times * len(todo):,}",
-        answers,
-        f"{times * characters // CHARACTERS_PER_TOKEN:,}",
-    )
+    todo, times = [text for text in texts if text not in known], _requests_per_text(judge, answers)
+    n_tokens = times * sum(len(_prompt(judge, text)) for text in todo) // CHARACTERS_PER_TOKEN
+    done = f"{len(known):,} of {len(texts):,} texts are cached; {times * len(todo):,} requests ({answers})"
+    log.info("judge %s: %s, about %s tokens of input", judge.name, done, f"{n_tokens:,}")
 
 
 def judge_texts(judge: StyleJudge, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -125,33 +112,32 @@ def judge_texts(judge: StyleJudge, texts: Sequence[str]) -> tuple[np.ndarray, np
     Raises:
         InputError: the server fails after all retries; earlier answers are cached.
     """
-    with _cache(judge) as cache:
+    with _cache(judge) as cache, _named_errors():
         known, answers = _known(cache, judge, texts), _kind(cache, judge)
-        todo = [text for text in texts if text not in known]
+        todo, times = [text for text in texts if text not in known], _requests_per_text(judge, answers)
         bodies = [body for text in todo for body in _requests(judge, text, answers)]
-        times, drawn, remaining = len(bodies) // max(len(todo), 1), [], iter(todo)
+        drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
         parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-        with _named_errors():
-            model = judge.settings.served_model()
-            answered = fetch_answers(model, bodies, parse=parse, rejected=_without_style) if bodies else ()
-            for _, batch in answered:
-                drawn += batch
-                done = {}
-                while len(drawn) >= times:
-                    done[next(remaining)] = _probabilities(drawn[:times], len(judge.labels))
-                    drawn = drawn[times:]
-                rows = [(judge.key, _hash(text), json.dumps(value)) for text, value in done.items()]
-                cache.executemany("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", rows)
-                cache.commit()
-                known |= done
+        for rows, found in fetch_answers(judge.settings.served_model(), bodies, parse, _without_style):
+            for index, answer in zip((row // times for row in rows), found, strict=True):
+                drawn[index].append(answer)
+                if len(drawn[index]) == times:
+                    known[todo[index]] = _probabilities(drawn[index], len(judge.labels))
+                    _write(cache, judge, _hash(todo[index]), known[todo[index]])
     undefined = [math.nan] * len(judge.labels)
     probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
     return probabilities.reshape(len(texts), len(judge.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
 
 
-def _without_style(error: UnsupportedRequest) -> Mapping[str, float] | InputError:
-    """Return an answer without a label if the server rejects this text, else the error (402: no credit is left)."""
-    return {} if error.status in (None, *REJECTS_TEXT) else error
+def _requests_per_text(judge: StyleJudge, answers: str) -> int:
+    return 1 if answers == LOGPROBS else judge.settings.judge.samples
+
+
+def _without_style(error: UnsupportedRequest) -> Mapping[str, float]:
+    """Return an answer without a label if the server rejects this text, else raise the error (402: no credit left)."""
+    if error.status not in (None, *REJECTS_TEXT):
+        raise error
+    return {}
 
 
 def _probabilities(answers: Sequence[Mapping[str, float]], n_labels: int) -> list[float] | None:
@@ -170,20 +156,16 @@ def _prompt(judge: StyleJudge, text: str) -> str:
 
 def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     """Return the bodies of the requests for one text."""
-    is_chat, n = judge.settings.judge.api == "chat", judge.settings.judge.samples
+    is_chat, n = judge.settings.judge.api == "chat", _requests_per_text(judge, answers)
+    arguments: Body = {"max_tokens": ANSWER_TOKENS, "temperature": 1.0}
     if answers == LOGPROBS:
         top = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
-        arguments, n = {"max_tokens": 1, "temperature": 0, **top}, 1
-    else:
-        arguments = {"max_tokens": ANSWER_TOKENS, "temperature": 1.0}
+        arguments = {"max_tokens": 1, "temperature": 0, **top}
     if answers == STRUCTURED:
         options = {"type": "string", "enum": list(OPTIONS[: len(judge.labels)])}
         schema = {"type": "object", "properties": {"answer": options}, "required": ["answer"]}
-        schema["additionalProperties"] = False
-        arguments["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "strict": True, "schema": schema},
-        }
+        schema = {"name": "answer", "strict": True, "schema": {**schema, "additionalProperties": False}}
+        arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
     model = judge.settings.served_model()
     return build_requests(model, [_prompt(judge, text)] * n, [""] * n, range(n), "", arguments)
 
@@ -227,29 +209,26 @@ def _named_errors() -> Iterator[None]:
 
 def _kind(cache: sqlite3.Connection, judge: StyleJudge) -> str:
     """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
-    row = cache.execute("SELECT answers FROM judges WHERE judge = ?", [judge.key]).fetchone()
-    if row and row[0] in (LOGPROBS, STRUCTURED, PLAIN):
-        return row[0]
-    structured = [STRUCTURED] if judge.settings.judge.api == "chat" else []
-    with _named_errors():
-        for answers in (LOGPROBS, *structured, PLAIN):
-            parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-            try:
+    if (known := _read(cache, judge, KIND)) is not None:
+        return known
+    for answers in (LOGPROBS, STRUCTURED, PLAIN) if judge.settings.judge.api == "chat" else (LOGPROBS, PLAIN):
+        parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
+        try:
+            with _named_errors():
                 if request_once(judge.settings.served_model(), _requests(judge, PROBE, answers)[0], parse):
                     break
-                log.info("judge %s: %s name no option", judge.name, answers)
-            except UnsupportedRequest as error:
-                if answers == PLAIN:
-                    raise
-                log.info("judge %s: no %s (%s)", judge.name, answers, format_value(str(error)))
-    cache.execute("INSERT OR REPLACE INTO judges VALUES (?, ?)", [judge.key, answers])
-    cache.commit()
+            log.info("judge %s: %s name no option", judge.name, answers)
+        except UnsupportedRequest as error:
+            if answers == PLAIN:
+                raise
+            log.info("judge %s: no %s (%s)", judge.name, answers, format_value(str(error)))
+    _write(cache, judge, KIND, answers)
     return answers
 
 
 @contextmanager
 def _cache(judge: StyleJudge) -> Iterator[sqlite3.Connection]:
-    """Yield the SQLite file of earlier judgements, in which texts are hashes.
+    """Yield the SQLite file of earlier judgements, in which texts are hashes and values are JSON.
 
     Raises:
         InputError: the file cannot be read or written.
@@ -258,8 +237,8 @@ def _cache(judge: StyleJudge) -> Iterator[sqlite3.Connection]:
     path = judge.settings.judge.cache or default
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=60)) as cache:
-            cache.execute("CREATE TABLE IF NOT EXISTS judges (judge TEXT PRIMARY KEY, answers TEXT)")
+        # Each statement is committed at once. diskcache would unpickle what a foreign file contains, even by JSONDisk.
+        with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as cache:
             columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
             cache.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
             yield cache
@@ -267,17 +246,20 @@ def _cache(judge: StyleJudge) -> Iterator[sqlite3.Connection]:
         raise InputError(f"style_classifier.judge.cache: {path} cannot be used ({error}); give another file.") from None
 
 
+def _read(cache: sqlite3.Connection, judge: StyleJudge, name: str, default: Any = None) -> Any:
+    query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
+    row = cache.execute(query, [judge.key, name]).fetchone()
+    return json.loads(row[0]) if row else default
+
+
+def _write(cache: sqlite3.Connection, judge: StyleJudge, name: str, value: Any) -> None:
+    cache.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", [judge.key, name, json.dumps(value)])
+
+
 def _known(cache: sqlite3.Connection, judge: StyleJudge, texts: Sequence[str]) -> dict[str, list[float] | None]:
-    """Return {text: probabilities} from the cache; None for a text without a label. Invalid entries are left out."""
-    known = {}
-    for text in texts:
-        find = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
-        row = cache.execute(find, [judge.key, _hash(text)]).fetchone()
-        with suppress(ValueError, TypeError):
-            value = json.loads(row[0]) if row else ()
-            if value is None or (len(value) == len(judge.labels) and abs(math.fsum(value) - 1) < 1e-6):
-                known[text] = value
-    return known
+    """Return {text: probabilities} from the cache; None for a text without a label."""
+    found = {text: _read(cache, judge, _hash(text), default=()) for text in texts}
+    return {text: value for text, value in found.items() if value != ()}
 
 
 def _hash(text: str) -> str:

@@ -9,10 +9,9 @@ import asyncio
 import logging
 import os
 import random
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import chain, islice, repeat, takewhile
+from itertools import islice
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
@@ -30,7 +29,6 @@ MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one 
 MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
-MAX_PENDING_FACTOR = 4  # requests in flight or waiting for an earlier answer, as a multiple of `concurrency`
 
 Body = dict[str, Any]
 Parsed = TypeVar("Parsed")
@@ -39,10 +37,12 @@ Parsed = TypeVar("Parsed")
 class UnsupportedRequest(InputError):
     """Error: the server rejects a request, or the answer lacks requested data, so that a retry would fail too.
 
-    status: the HTTP status of the rejection; None if the answer lacks data.
+    `status` is the HTTP status of the rejection; None if the answer lacks data.
     """
 
-    status: int | None = None
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,48 +121,46 @@ def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]
     return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
 
 
+def reject(error: UnsupportedRequest) -> Any:
+    """Raise the error of a request that the server rejects."""
+    raise error
+
+
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
     parse: Callable[[Any, Body], Parsed] = parse_response,
-    rejected: Callable[[UnsupportedRequest], Parsed | InputError] = lambda error: error,
+    rejected: Callable[[UnsupportedRequest], Parsed] = reject,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
-    """Send requests to the server, and yield (row indices, parsed answers) in the order of the requests.
+    """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. `rejected` returns the
-    parsed answer to a request that the server rejects, or an error to raise.
+    `parse` raises a ValueError, TypeError or AttributeError. `rejected` returns the parsed answer to a request that
+    the server rejects, or raises the error.
 
     Raises:
         InputError: The server rejects a request, or fails after all retries. Earlier answers are yielded first.
     """
-    log.info("%s: %d requests at a time, %.0f minutes for each", model.server, model.concurrency, REQUEST_SECONDS / 60)
-    pending: deque[tuple[int, asyncio.Task[Parsed | InputError]]] = deque()
+    if not requests:
+        return
+    rows, tasks = iter(range(len(requests))), {}
     with asyncio.Runner() as runner:
-        client, semaphore = _make_client(model, MAX_RETRIES), asyncio.Semaphore(model.concurrency)
-        first_client = client.with_options(max_retries=min(MAX_RETRIES, MAX_FIRST_RETRIES))
-        queue = zip(range(len(requests)), chain([first_client], repeat(client)), strict=False)
+        client = _make_client(model)
 
-        async def send(body: Body, client: Any) -> Parsed | InputError:
-            async with semaphore:
-                try:
-                    return await _send_request(client, model, body, parse)
-                except UnsupportedRequest as error:
-                    return rejected(error)
-                except InputError as error:  # raised after the earlier answers are yielded
-                    return error
+        async def send(row: int) -> Parsed:
+            try:
+                # Few retries of the first request, so that a wrong address is reported early.
+                return await _send(client, model, requests[row], parse, MAX_RETRIES if row else MAX_FIRST_RETRIES)
+            except UnsupportedRequest as error:
+                return rejected(error)
 
-        async def next_answers() -> list[tuple[int, Parsed | InputError]]:
-            for row, row_client in islice(queue, MAX_PENDING_FACTOR * model.concurrency - len(pending)):
-                pending.append((row, asyncio.create_task(send(requests[row], row_client))))
-            done = []
-            while pending and (not done or pending[0][1].done()):
-                row, task = pending.popleft()
-                done.append((row, await task))
-            return done
+        async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
+            for row in islice(rows, model.concurrency - len(tasks)):
+                tasks[asyncio.create_task(send(row))] = row
+            done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0] if tasks else ()
+            return {tasks.pop(task): task for task in done}
 
         async def stop() -> None:  # the tasks first: a waiting task would use the closed client
-            tasks = [task for _, task in pending]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -170,11 +168,11 @@ def fetch_answers(
 
         try:
             while done := runner.run(next_answers()):
-                answers = list(takewhile(lambda pair: not isinstance(pair[1], InputError), done))
+                answers = {row: task.result() for row, task in done.items() if task.exception() is None}
                 if answers:
-                    yield [row for row, _ in answers], [answer for _, answer in answers]
-                if len(answers) < len(done):
-                    raise done[len(answers)][1]
+                    yield list(answers), list(answers.values())
+                for error in filter(None, [task.exception() for task in done.values()]):
+                    raise error
         finally:
             runner.run(stop())
 
@@ -188,8 +186,8 @@ def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], 
     """
 
     async def send() -> Parsed:
-        async with (client := _make_client(model, MAX_FIRST_RETRIES)):
-            return await _send_request(client, model, body, parse)
+        async with _make_client(model) as client:
+            return await _send(client, model, body, parse, MAX_FIRST_RETRIES)
 
     return asyncio.run(send())
 
@@ -232,71 +230,53 @@ def _api_key() -> str:
     return key
 
 
-def _make_client(model: ModelSettings, retries: int) -> Any:
-    from evenhand.evaluation.models.server_client import make_client  # takes a second
+def _make_client(model: ModelSettings) -> Any:
+    """Return the client of the server, which follows no redirects, so that prompts and key stay with this server."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
 
-    return make_client(model.server, _api_key(), retries, TIMEOUT_SECONDS)
+    http_client = DefaultAsyncHttpxClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
+    key = _api_key() or "none"  # the client requires a key
+    return AsyncOpenAI(base_url=model.server, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
 
 
-async def _send_request(client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
-    from openai import APIConnectionError, APIError, APIStatusError, OpenAIError
+async def _send(client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int) -> Parsed:
+    """Return the parsed answer to a request, which is retried up to n times."""
+    from openai import OpenAIError
 
+    client = client.with_options(max_retries=n)
     create: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
     try:
         async with asyncio.timeout(REQUEST_SECONDS):
-            for attempt in range(client.max_retries + 1):
-                if attempt:
-                    await asyncio.sleep(min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
+            for attempt in range(n + 1):
+                await asyncio.sleep(attempt and min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
                 try:
                     return parse(await create(**body), body)
-                except (APIConnectionError, APIStatusError, UnsupportedRequest):
+                except UnsupportedRequest:
                     raise
-                except (
-                    APIError,
-                    ValueError,
-                    TypeError,
-                    AttributeError,
-                    RecursionError,
-                ):  # not JSON of the API's format
+                except (ValueError, TypeError, AttributeError, RecursionError):  # not JSON of the API's format
                     continue
-    except APIStatusError as error:
-        raise _refusal_error(model, error) from None
-    except OpenAIError as error:
-        raise InputError(_failure_message(model, first_line(error))) from None
-    except TimeoutError:
-        raise InputError(_failure_message(model, f"no complete answer in {REQUEST_SECONDS:g} seconds")) from None
-    raise InputError(_failure_message(model, "its answers do not have the API's format"))
+    except (OpenAIError, TimeoutError) as error:
+        raise _failure(model, error) from None
+    raise InputError(f"model.server: {model.server}: its answers do not have the format of the API {model.api!r}.")
 
 
-def _failure_message(model: ModelSettings, reason: str) -> str:
-    return (
-        f"model.server: {model.server} failed after all retries ({_redact_key(reason)}; model {model.name}, api "
-        f"{model.api}). Check the server and run the command again; finished answers are saved."
-    )
-
-
-def _refusal_error(model: ModelSettings, error: Any) -> InputError:
-    status = error.status_code
-    if 300 <= status < 400:
+def _failure(model: ModelSettings, error: Exception) -> InputError:
+    """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
+    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    detail = body.get("detail") if isinstance(body, Mapping) else None  # FastAPI's field for the reason
+    reason = str(detail) if detail else first_line(error)
+    if status is not None and 300 <= status < 400:
         target = error.response.headers.get("location", "another address")
-        return InputError(
-            f"model.server: {model.server} redirects to {_redact_key(target)[:300]}; prompts are not sent there. Give "
-            "the address of the server itself."
-        )
-    if status in (401, 403):
-        return InputError(
-            f"model.server: {model.server} rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}."
-        )
-    if status in (408, 409, 429) or status >= 500:  # the client has retried these
-        return InputError(_failure_message(model, f"status {status}"))
-    detail = error.body.get("detail") if isinstance(error.body, Mapping) else None  # FastAPI's field for the reason
-    reason = _redact_key(str(detail) if detail else first_line(error))[:300]
-    rejection = UnsupportedRequest(
-        f"model.server: {model.server} rejects a request (model {model.name}, api {model.api}): {reason}"
-    )
-    rejection.status = status
-    return rejection
-
-
-def _redact_key(text: str) -> str:
-    return text.replace(key, "…") if (key := _api_key()) else text
+        reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
+    elif status in (401, 403):
+        reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
+    elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
+        cause = "see its log" if status else "it is not running, or was stopped, perhaps for lack of memory"
+        cause = "it needs a smaller concurrency" if status == 429 else cause
+        if isinstance(error, TimeoutError):
+            reason, cause = f"no complete answer in {REQUEST_SECONDS:g} seconds", "it is too slow"
+        reason = f"{reason}; {cause}. Answers so far are saved: run the command again when the server answers"
+    reason = reason.replace(_api_key() or "\0", "…")[:400]
+    message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."
+    is_final = status is not None and 400 <= status < 500 and status not in (401, 403, 408, 409, 429)
+    return UnsupportedRequest(message, status) if is_final else InputError(message)

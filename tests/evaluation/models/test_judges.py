@@ -1,5 +1,6 @@
 """LLM judges: probabilities from log-probabilities or repeated answers, hostile texts and answers, and the cache."""
 
+import contextlib
 import json
 import logging
 import math
@@ -125,23 +126,16 @@ def test_an_answer_without_the_apis_format_is_one_error(settings, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        ("labels: [kind]", "has 1 labels; give 2 to 36, all different"),
-        ("labels: [kind, kind]", "has 2 labels; give 2 to 36, all different"),
-        (f"labels: [{', '.join(f'l{n}' for n in range(37))}]", "has 37 labels"),
-        ("labels: [kind, 5]", "must have `labels`"),
-        ("labels: {kind: 5, curt: x}", "must have `labels`"),
-        ("labels: kind", "must have `labels`"),
-        ("labels: [kind, curt]\nexamples: []", "must have `labels`"),
-        ("labels: [kind, curt]\ninstruction: ''", "must have `labels`"),
-        ("- kind", "must have `labels`"),
-        ("labels: [", "is not YAML"),
+        *("labels: [kind]", "labels: [kind, kind]", f"labels: [{', '.join(f'l{n}' for n in range(37))}]", "- kind"),
+        *("labels: [kind, 5]", "labels: {kind: 5, curt: x}", "labels: [kind, curt]\ninstruction: ''", "labels: ["),
+        "labels: [kind, curt]\nexamples: []",
     ],
 )
-def test_files_that_are_no_judge_are_errors(settings, tmp_path, content, message):
+def test_files_that_are_no_judge_are_errors(settings, tmp_path, content):
     (tmp_path / "polite.yaml").write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="judge: .*polite.yaml"):
         load_style_classifier(settings("http://127.0.0.1:1/v1"))
 
 
@@ -159,6 +153,6 @@ def test_unusable_settings_and_caches_are_errors(settings, tmp_path):
 
 @pytest.mark.parametrize(("status", "is_cached"), [(400, True), (402, False), (404, False), (422, True)])
 def test_only_a_rejected_text_is_cached_as_without_style(status, is_cached):
-    error = UnsupportedRequest("no")
-    error.status = status
-    assert judges._without_style(error) == ({} if is_cached else error)
+    error = UnsupportedRequest("no", status)
+    with contextlib.nullcontext() if is_cached else pytest.raises(UnsupportedRequest):
+        assert judges._without_style(error) == {}

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import server, server_client
+from evenhand.evaluation.models import server
 from evenhand.evaluation.models.server import build_requests, fetch_answers, request_arguments
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import answer_to, serving
@@ -36,9 +36,10 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
     with serving(*FAULTS) as (url, record):
         model = server_settings(url, api=api, concurrency=8)
         bodies = build_bodies(model, 60)
-        batches = list(fetch_answers(model, bodies))
-        assert [row for rows, _ in batches for row in rows] == list(range(60))
-        assert [text for _, texts in batches for text in texts] == [answer_to(body) for body in bodies]
+        answers = {
+            row: text for rows, texts in fetch_answers(model, bodies) for row, text in zip(rows, texts, strict=True)
+        }
+        assert answers == {row: answer_to(body) for row, body in enumerate(bodies)}
         assert record["keys"] == {f"Bearer {CANARY}"} and record["failed"][None] == 60 and len(record["failed"]) > 4
         assert {body["seed"]: body for body in record["bodies"]} == dict(enumerate(bodies))  # and no other requests
 
@@ -47,7 +48,7 @@ def test_requests_are_limited():
     with serving() as (url, record):
         model = server_settings(url, concurrency=2)
         next(fetch_answers(model, build_bodies(model, 50)))
-        assert len(record["bodies"]) <= 2 * server.MAX_PENDING_FACTOR
+        assert len(record["bodies"]) <= 2
 
 
 def fetch_error(url, *, n=3, **settings):
@@ -67,9 +68,7 @@ def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
         assert "unexpected field, said Bearer …" in fetch_error(url)
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"), [("broken", "status 500"), ("reset", "Connection error"), ("two", "format")]
-)
+@pytest.mark.parametrize(("fault", "message"), [("broken", "500"), ("reset", "Connection error"), ("two", "format")])
 def test_a_server_that_always_fails_is_one_error(monkeypatch, fault, message):
     monkeypatch.setattr(server, "MAX_RETRIES", 1)
     with serving(fault, share=1) as (url, record):
@@ -80,14 +79,11 @@ def test_a_server_that_always_fails_is_one_error(monkeypatch, fault, message):
     ("fault", "message"),
     [
         ("elsewhere", "redirects to http://elsewhere.example/v1"),
-        ("large", "more than 1 MiB"),
-        ("compressed", "compresses"),
         ("nested", "format"),
         ("drip", "0.5 seconds"),
     ],
 )
 def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
-    monkeypatch.setattr(server_client, "MAX_ANSWER_BYTES", 1 << 20)
     monkeypatch.setattr(server, "MAX_RETRIES", 1)
     if fault == "drip":
         monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
@@ -105,7 +101,7 @@ def test_a_lone_surrogate_in_an_answer_is_replaced(api):
 def test_first_failures_and_answers_before_one(monkeypatch):
     monkeypatch.setattr(server, "MAX_RETRIES", 0)
     with serving() as (url, _):
-        model = server_settings(url)
+        model = server_settings(url, concurrency=1)
         bodies = build_bodies(model, 4)
         bodies[2]["max_tokens"] = "refuse"
         rows_done = []
@@ -118,7 +114,7 @@ def test_first_failures_and_answers_before_one(monkeypatch):
         assert "Connection error" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
 
 
-@pytest.mark.parametrize("fault", ["bad", "elsewhere", "compressed"])
+@pytest.mark.parametrize("fault", ["bad", "elsewhere"])
 def test_after_an_error_the_waiting_requests_end_without_a_traceback(caplog, fault):
     with serving(fault, share=1) as (url, _):
         fetch_error(url, n=40, concurrency=8)
