@@ -18,7 +18,7 @@ from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.spread import descriptor_spread
 from evenhand.recipes import testbed
 from tools.testbed import grammar
 

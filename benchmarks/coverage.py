@@ -25,7 +25,7 @@ from evenhand.evaluation.families.generation_bias.styled_responses import Styled
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
-from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 STYLES = 20
 CONCENTRATION, LEAST = 1.5, 1e-3  # parameters of the Dirichlet vectors

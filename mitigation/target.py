@@ -49,7 +49,7 @@ from evenhand.evaluation.statistics.effects import (
     shrunk_effects,
     template_variances,
 )
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.spread import descriptor_spread
 from evenhand.mitigation.labels import cell_means
 from evenhand.mitigation.tilts import NO_VARIANCE, Pool, Tilt, solve_tilt
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.families.generation_bias.metric import compare_generati
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.multiple_testing import holm, risen
+from evenhand.evaluation.statistics.hypothesis_tests import holm, risen
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     count_responses,
@@ -28,7 +28,7 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.u_statistics import Estimate
+from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.recipes.check_output import BROKEN, HOLDS, INCONCLUSIVE, Finding, write_outputs
 from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_settings

@@ -18,7 +18,7 @@ from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
-from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.judge_settings import AgreementSettings

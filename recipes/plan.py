@@ -12,9 +12,9 @@ from evenhand.evaluation.families.generation_bias.styled_responses import read_s
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
-from evenhand.evaluation.statistics.resolution import Design
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
+    Design,
     Pilot,
     count_responses,
     design_of,
@@ -23,7 +23,7 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_reduction,
     smallest_design,
 )
-from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings

@@ -12,7 +12,7 @@ from scipy import stats
 
 from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore
-from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.scores import share_score
 
 WIN_RATE, PAIR_WIN_RATE, ALPHA, LEFT_SHARE = "win_rate", "pair_win_rate", "krippendorff_alpha", "left_share"
 QUESTION, RATER = "question", "rater"

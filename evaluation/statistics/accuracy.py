@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import normal_interval
-from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.scores import share_score
 
 ALPHA, N_BINS = "krippendorff_alpha", 10
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells, sum_by
-from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
+from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg
 from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
 
 # (cells of a template, stream of random numbers) → function that returns the cells' means in a new draw

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
+from evenhand.evaluation.statistics.cells import cell_sums
+
 CONFIDENCE = 0.95
 _UPPER = (1 + CONFIDENCE) / 2
 Z = float(stats.norm.ppf(_UPPER))  # a normal number lies within ± Z standard deviations with CONFIDENCE
@@ -123,50 +125,142 @@ def skewed_quantile(z: float, skewness: float) -> float:
     return 2 / skewness * (max(1 + skewness * z / 6 - skewness**2 / 36, 0.0) ** 3 - 1)
 
 
-# Shares and changes of shares. Each interval has two functions: one for whole counts, and one for sentence pairs, where
-# a tie counts one half. Both functions give the same interval for whole counts up to rounding (1e-16).
+# Shares and changes of shares. Ties of sentence pairs count one half.
 
 
-def share_interval(hits: int, n: int) -> Interval | None:
-    """Return the 95 % interval of the share hits / n (Wilson 1927); None if n is 0."""
-    if not n:
-        return None
-    interval = stats.binomtest(hits, n).proportion_ci(CONFIDENCE, method="wilson")
-    return (float(interval.low), float(interval.high))
+def share_interval(hits: float, n: int) -> Interval | None:
+    """Return the 95 % interval (Wilson 1927) of the share hits / n, in [0, 1]; None if n is 0.
 
-
-def share_interval_with_ties(share: float, n: int) -> Interval:
-    """Return Wilson's 95 % interval (1927) of a share of n items, in [0, 1], in which a tie counts one half.
-
-    >>> [round(bound, 4) for bound in share_interval_with_ties(0.8, 10)]
+    >>> [round(bound, 4) for bound in share_interval(8, 10)]
     [0.4902, 0.9433]
     """
+    if not n:
+        return None
+    share = hits / n
     centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
-    return interval_around(centre, half, (0.0, 1.0))
+    return (centre - half if hits else 0.0, centre + half if hits < n else 1.0)  # exact at the ends
 
 
-def share_change_interval(gained: int, lost: int, n: int) -> Interval:
-    """Return the 95 % interval of the change of a share of n paired items, (gained − lost) / n, in [−1, 1].
+def share_change_interval(changes: np.ndarray) -> Interval:
+    """Return the 95 % interval of the mean change of a share of n paired items, in [−1, 1].
 
-    `gained` and `lost` are the numbers of items that have the property only after, and only before.
     Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half an item is
     added to each of the four outcomes, so that the interval has a width even if nothing changed.
-    """
-    centre = (gained - lost) / (n + 2)
-    variance = ((gained + lost + 1) - (gained - lost) ** 2 / (n + 2)) / (n + 2) ** 2
-    return normal_interval(centre, math.sqrt(variance), (-1.0, 1.0))
 
-
-def share_change_interval_with_ties(changes: np.ndarray) -> Interval:
-    """Return the interval of `share_change_interval` from the change of each item, (n,).
-
-    A change is −1, 0 or 1, or ± ½ if the item is a tie before or after.
+    Args:
+        changes: the change of each item, (n,): −1, 0 or 1, or ± ½ if the item is a tie before or after.
     """
     n = len(changes) + 2
     centre = float(changes.sum()) / n
     half = Z * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
     return interval_around(centre, half, (-1.0, 1.0))
+
+
+# Ratios and stratified samples.
+
+
+def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: float) -> Interval | None:
+    """Return the 95 % interval of a ratio of two expectations, or None if it is unbounded.
+
+    Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical Society B 16. For the
+    true ratio ρ, top − ρ · bottom has expectation 0 and the variance s₁₁ − 2 ρ s₁₂ + ρ² s₂₂, with s the covariance of
+    top and bottom. With t the 97.5 % quantile of Student's t, the test does not reject ρ where
+    (top − ρ · bottom)² ≤ t² (s₁₁ − 2 ρ s₁₂ + ρ² s₂₂), which is
+
+        a ρ² − 2 b ρ + c ≤ 0,   a = bottom² − t² s₂₂,   b = top · bottom − t² s₁₂,   c = top² − t² s₁₁.
+
+    For normal estimates the set of the ρ that are not rejected contains the true ratio in 95 % of all cases. The set is
+
+    - for a > 0, where the bottom differs significantly from 0: the interval from (b − √(b² − ac)) / a to
+      (b + √(b² − ac)) / a, which contains top / bottom;
+    - for a < 0 and b² > ac: all numbers outside the open interval between the two roots, unbounded on both sides;
+    - for a < 0 and b² ≤ ac: all numbers;
+    - for a = 0: all numbers on one side of c / 2b, or all numbers if b = 0.
+
+    The result is None in the last three cases: the bottom may be 0, so ratios of any size agree with the data. At ρ = 0
+    the inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top differs significantly from 0 by
+    Student's t with the same variance and degrees of freedom.
+
+    The coverage of 95 % counts None as containing the true ratio. Among bounded intervals alone the coverage is lower
+    if the bottom is seldom significant, since the bottom is then large by chance in each of these cases. No interval
+    that is always bounded has a coverage of 95 % for all true values (Gleser and Hwang 1987, "The nonexistence of
+    100(1 − α) % confidence sets of finite expected diameter in errors-in-variables and related models", Annals of
+    Statistics 15).
+
+    Args:
+        top, bottom: unbiased estimates.
+        covariance: covariance s of (top, bottom), (2, 2), positive semidefinite.
+        freedom: degrees of freedom of the estimate of the covariance; below 1 the interval is None.
+
+    In the first example top is 2, bottom is 4, both variances are 1/t², and the covariance is 0, so a = 15, b = 8 and
+    c = 3, and the interval is (8 ± √19) / 15. In the second example a < 0:
+
+    >>> [round(bound, 4) for bound in ratio_interval(2.0, 4.0, np.eye(2) / Z**2, math.inf)]
+    [0.2427, 0.8239]
+    >>> ratio_interval(2.0, 0.9, np.eye(2) / Z**2, math.inf)  # a < 0
+    """
+    if not freedom >= 1:
+        return None
+    t = float(student_quantile(freedom))
+    a, c = (
+        (abs(value) - t * math.sqrt(variance)) * (abs(value) + t * math.sqrt(variance))
+        for value, variance in ((bottom, float(covariance[1, 1])), (top, float(covariance[0, 0])))
+    )
+    if not a > 0:
+        return None
+    b = top * bottom - t**2 * float(covariance[0, 1])
+    # The product of the roots is c / a, so the root nearer to 0 is computed as c / far and has exactly the sign of c.
+    far = b + math.copysign(math.sqrt(max(b * b - a * c, 0.0)), b)
+    roots = far / a, c / far if far else 0.0
+    return min(*roots, top / bottom), max(*roots, top / bottom)
+
+
+def covariance_from_variances(first: float, second: float, of_difference: float) -> np.ndarray:
+    """Return the (2, 2) covariance matrix of two estimates from the variances of both and of the difference.
+
+    2 Cov(x, y) = Var(x) + Var(y) − Var(x − y). Cov(x, y) is clipped to ± √(Var(x) Var(y)), which estimates may exceed,
+    so that the matrix is positive semidefinite.
+
+    >>> covariance_from_variances(4.0, 1.0, 3.0)
+    array([[4., 1.],
+           [1., 1.]])
+    """
+    largest = math.sqrt(first * second)
+    covariance = min(max((first + second - of_difference) / 2, -largest), largest)
+    return np.array([[first, covariance], [covariance, second]])
+
+
+def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the covariance of the k column means of n rows, (k, k), and the degrees of freedom of the estimate.
+
+    Rows are independent within each stratum, and the sizes n_c of the strata c are fixed. The covariance is
+    Σ_c (n_c/n)² S_c/n_c, with S_c the unbiased covariance within stratum c (Cochran 1977, "Sampling Techniques", 5.9).
+    A stratum of one row gets the S pooled over the other strata. If no stratum has two rows, all rows are one stratum.
+
+    Args:
+        values: the rows, (n, k), without NaN.
+        strata: integer code of each row's stratum, (n,).
+
+    In the example the variance within each of the two strata is 2, so the result is 2/4:
+
+    >>> mean_covariance(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))  # each s² = 2: 2/4
+    (array([[0.5]]), 2)
+    """
+    n, k = values.shape
+    strata = np.unique(strata, return_inverse=True)[1]
+    size = np.bincount(strata) if n else np.zeros(0, int)
+    if n < 2:
+        return np.full((k, k), math.nan), 0
+    if size.max() < 2:
+        strata, size = np.zeros(n, dtype=int), np.array([n])
+    means = cell_sums(values, strata)[0] / size[:, None]
+    weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
+    alone, freedom = int((size == 1).sum()), int((size - 1).sum())
+    deviation = values - means[strata]
+    pooled = alone * (deviation.T @ deviation) / freedom if alone else 0.0
+    deviation *= weight[strata][:, None]
+    return (deviation.T @ deviation + pooled) / n**2, freedom
 
 
 # Resampling.

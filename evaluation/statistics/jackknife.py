@@ -1,6 +1,6 @@
 """Jackknife standard errors and intervals, computed by leaving out one unit at a time.
 
-The intervals of `u_statistics` are for new responses to the same prompts, with fixed descriptors and templates. The
+The intervals of `spread` are for new responses to the same prompts, with fixed descriptors and templates. The
 jackknife intervals treat the descriptors or the templates as a sample from a larger set. Leaving out one descriptor or
 template with all of its responses covers the noise of responses and of this sample (Arvesen 1969). Intervals use
 Student's t.
@@ -14,8 +14,7 @@ import numpy as np
 from scipy import stats
 
 from evenhand.evaluation.statistics.cells import Cells
-from evenhand.evaluation.statistics.intervals import ANY, Interval, interval_around, student_quantile
-from evenhand.evaluation.statistics.ratios import ratio_interval
+from evenhand.evaluation.statistics.intervals import ANY, Interval, interval_around, ratio_interval, student_quantile
 
 ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from evenhand.evaluation.statistics.cell_noise import summed_products
 from evenhand.evaluation.statistics.cells import Cells
-from evenhand.evaluation.statistics.hoeffding import summed_products
 
 PERMUTED_DIRECTIONS = 32
 TIE = 1e-5  # relative difference that rounding can make between equal statistics

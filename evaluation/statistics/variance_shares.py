@@ -19,7 +19,7 @@ import numpy as np
 
 from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
 from evenhand.evaluation.statistics.intervals import Interval, interval_around, student_quantile
-from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 TEMPLATE, DESCRIPTOR, INTERACTION, CHANCE = SOURCES = ("template", "descriptor", "interaction", "chance")
 ONE_TEMPLATE = "there is one template: no difference between templates and no interaction can be measured"

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.statistics.blocks import TreatmentMeans, compare_treatments
-from evenhand.evaluation.statistics.multiple_testing import holm
+from evenhand.evaluation.statistics.hypothesis_tests import TreatmentMeans, compare_treatments, holm
 from evenhand.recipes.sweep.summary import SEED, format_value, make_hashable, setting_fields
 
 OUTCOMES = ("reduction", "relevance_kept", "response_perplexity_change")  # columns of a sweep's points

@@ -16,8 +16,8 @@ import pandas as pd
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link
+from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
-from evenhand.evaluation.statistics.multiple_testing import risen
 from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"

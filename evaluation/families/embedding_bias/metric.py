@@ -32,8 +32,8 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE
-from evenhand.evaluation.statistics.multiple_testing import holm
 
 VERSION = 1
 COSINE = "cosine"

@@ -43,7 +43,7 @@ from evenhand.evaluation.statistics.cells import (
 )
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
-from evenhand.evaluation.statistics.u_statistics import Estimate, Spread, column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 
 VERSION = "2"
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"

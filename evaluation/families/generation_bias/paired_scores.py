@@ -8,10 +8,9 @@ import numpy as np
 
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import Cells
-from evenhand.evaluation.statistics.intervals import student_quantile
+from evenhand.evaluation.statistics.intervals import covariance_from_variances, ratio_interval, student_quantile
 from evenhand.evaluation.statistics.jackknife import MIN_UNITS, jackknife_ratio_interval
-from evenhand.evaluation.statistics.ratios import covariance_from_variances, ratio_interval
-from evenhand.evaluation.statistics.u_statistics import Estimate
+from evenhand.evaluation.statistics.spread import Estimate
 
 TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "

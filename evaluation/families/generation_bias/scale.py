@@ -21,7 +21,7 @@ from evenhand.evaluation.families.generation_bias.styled_responses import Styled
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.resolution import smallest_detectable_spread
+from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"

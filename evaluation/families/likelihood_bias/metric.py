@@ -16,8 +16,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.pairs import Comparison, compare_descriptors
 from evenhand.evaluation.families.likelihood_bias.rows import SENTENCE_COLUMNS
 from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore
+from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
-from evenhand.evaluation.statistics.multiple_testing import discoveries
 
 LEVEL = 0.05  # a pair differs if its p is below; paper 002 has "significant" in §2.3.2 and p < 0.05 in Table 18
 

@@ -34,7 +34,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
-from evenhand.evaluation.statistics.rank_tests import mann_whitney
+from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney
 
 RAW, CORRECTED, *_ = METRICS = tuple(test.metric for test in TESTS)
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning

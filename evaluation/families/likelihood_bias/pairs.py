@@ -16,8 +16,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.families.likelihood_bias.rows import compute_surprisals
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
-from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg
-from evenhand.evaluation.statistics.rank_tests import mann_whitney, signed_rank
+from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg, mann_whitney, signed_rank
 
 
 @dataclass(frozen=True)

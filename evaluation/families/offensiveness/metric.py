@@ -21,8 +21,7 @@ from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.variations import VARIATIONS, VARIED_COLUMNS, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
-from evenhand.evaluation.statistics.paired_change import mean_change, share_change
-from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 
 THRESHOLD = 0.5  # paper 002, B.2
 NO_TEXT = "no response to classify: all are empty"

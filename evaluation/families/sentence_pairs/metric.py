@@ -14,15 +14,15 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
     Interval,
     bootstrap,
     bootstrap_t_interval,
-    share_change_interval_with_ties,
-    share_interval_with_ties,
+    share_change_interval,
+    share_interval,
 )
-from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 
 VERSION = 2
 
@@ -181,12 +181,12 @@ def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
 def percentage_interval(percentages: np.ndarray) -> Interval | None:
     """Return Wilson's 95 % interval of the mean of n percentages of 0, 50 or 100; None for fewer than two."""
     n = len(percentages)
-    return _percent(share_interval_with_ties(float(percentages.mean()) / 100, n)) if n > 1 else None
+    return _percent(share_interval(float(percentages.sum()) / 100, n)) if n > 1 else None
 
 
 def percentage_change_interval(differences: np.ndarray) -> Interval | None:
     """Return Agresti and Min's 95 % interval of the mean of n differences of percentages; None for fewer than two."""
-    return _percent(share_change_interval_with_ties(differences / 100)) if len(differences) > 1 else None
+    return _percent(share_change_interval(differences / 100)) if len(differences) > 1 else None
 
 
 def _percent(interval: Interval) -> Interval:

@@ -12,7 +12,7 @@ from evenhand.evaluation.data.gendered_translations import FEMININE, GENDER, LAN
 from evenhand.evaluation.families.offensiveness.metric import is_offensive
 from evenhand.evaluation.families.translation_bias.metric import REFERENCE_GENDERS, TRANSLATION, VERSION
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.statistics.shares import share_score
+from evenhand.evaluation.statistics.scores import share_score
 
 ASCII_BLANKS = str.maketrans(string.punctuation, " " * len(string.punctuation))
 

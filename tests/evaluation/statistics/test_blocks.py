@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.statistics.blocks import compare_treatments
+from evenhand.evaluation.statistics.hypothesis_tests import compare_treatments
 
 
 def test_three_treatments_in_two_blocks_by_hand():

@@ -15,7 +15,7 @@ from evenhand.evaluation.statistics.cells import (
 )
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
-from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.spread import column_spreads, descriptor_spread
 
 
 def test_selections_and_sums_of_cells():

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.multiple_testing import benjamini_hochberg, discoveries, holm
+from evenhand.evaluation.statistics.hypothesis_tests import (
+    benjamini_hochberg,
+    discoveries,
+    holm,
+    mann_whitney,
+    signed_rank,
+)
 from evenhand.evaluation.statistics.permutation import permutation_p_value
-from evenhand.evaluation.statistics.rank_correlation import rank_correlation
-from evenhand.evaluation.statistics.rank_tests import mann_whitney, signed_rank
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.scores import rank_correlation
+from evenhand.evaluation.statistics.spread import descriptor_spread
 
 from .test_u_statistics import planted
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     bootstrap,
     bootstrap_t_interval,
@@ -13,13 +14,11 @@ from evenhand.evaluation.statistics.intervals import (
     normal_interval,
     normal_p_value,
     percentile_interval,
-    share_change_interval_with_ties,
+    share_change_interval,
     share_interval,
-    share_interval_with_ties,
     student_quantile,
 )
-from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
-from evenhand.evaluation.statistics.paired_change import share_change
+from evenhand.evaluation.statistics.scores import share_change
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -29,11 +28,11 @@ def test_intervals_of_shares_are_the_known_ones():
     low, high = share_interval(0, 4)
     assert low == 0 and high == pytest.approx(3.8414588 / 7.8414588)
     assert share_interval(0, 0) is None
-    assert share_interval_with_ties(13 / 20, 20) == pytest.approx(share_interval(13, 20))
+    assert share_interval(13, 20) == pytest.approx(tuple(stats.binomtest(13, 20).proportion_ci(method="wilson")))
     before = np.array([True] * 9 + [False] * 11)
     after = np.array([True] * 6 + [False] * 10 + [True] * 4)
     known = share_change("x", before, after)
-    assert share_change_interval_with_ties(1.0 * after - before) == pytest.approx(known.interval)
+    assert share_change_interval(1.0 * after - before) == pytest.approx(known.interval)
     assert sign_test(np.sign(1.0 * after - before)) == pytest.approx(known.p_value)
     assert sign_test(np.array([1, 1, 1, 1, -1, 0, 0])) == pytest.approx(2 * (1 + 5) / 2**5)  # ties are dropped
 
@@ -46,7 +45,7 @@ def test_intervals_cover_the_truth():
         low, high = bootstrap((values,), np.mean, run, resamples=499)[1]
         means += low <= 0 <= high
         hits = rng.choice([1.0, 0.0, 0.5], 80, p=[0.54, 0.36, 0.1])
-        low, high = share_interval_with_ties(hits.mean(), 80)
+        low, high = share_interval(hits.sum(), 80)
         shares += low <= 0.59 <= high
     # 95 % of 400 runs, give or take three standard errors (0.011 each); ties make Wilson's a little wide.
     assert 0.91 < means / runs < 0.985 and 0.93 < shares / runs < 1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.resolution import Design, rescale, smallest_detectable_spread
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.sample_size import Design, rescale, smallest_detectable_spread
+from evenhand.evaluation.statistics.spread import descriptor_spread
 
 STYLES = np.array([0.5, 0.3, 0.15, 0.05])
 

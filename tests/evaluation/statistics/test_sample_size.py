@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.evaluation.statistics.resolution import Design
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
+    Design,
     Pilot,
     detectable_spread,
     interval_width,
     shows_reduction,
     smallest_design,
 )
-from evenhand.evaluation.statistics.u_statistics import Estimate
+from evenhand.evaluation.statistics.spread import Estimate
 
 PILOT = Pilot(Design(40, 26, 4), Estimate(2e-3, 4e-7, 2.5e-7, 8e-5, 3000.0))
 

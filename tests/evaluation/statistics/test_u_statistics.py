@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.evaluation.statistics.cell_noise import components, pair_sums
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, select_cells
-from evenhand.evaluation.statistics.hoeffding import components, pair_sums
+from evenhand.evaluation.statistics.intervals import ratio_interval
 from evenhand.evaluation.statistics.jackknife import (
     DESCRIPTORS,
     TEMPLATES,
@@ -17,8 +18,7 @@ from evenhand.evaluation.statistics.jackknife import (
     jackknife_ratio_interval,
     spreads_without,
 )
-from evenhand.evaluation.statistics.ratios import ratio_interval
-from evenhand.evaluation.statistics.u_statistics import column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.spread import column_spreads, descriptor_spread
 
 
 def cells_of(responses_by_cell):

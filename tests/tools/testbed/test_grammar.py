@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.spread import descriptor_spread
 from evenhand.evaluation.tables import write_table
 from tests.measured_runs import write_measured
 from tools.testbed import grammar

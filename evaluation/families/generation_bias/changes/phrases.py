@@ -8,7 +8,7 @@ import pandas as pd
 from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.intervals import share_interval
-from evenhand.evaluation.statistics.paired_change import share_change
+from evenhand.evaluation.statistics.scores import share_change
 
 SET_SIZE = 20  # descriptors in a set (paper 002, Table 14)
 

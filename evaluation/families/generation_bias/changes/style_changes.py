@@ -9,7 +9,7 @@ from evenhand.evaluation.families.generation_bias.metric import TOO_FEW
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells, complete_descriptors, sum_by, to_codes
-from evenhand.evaluation.statistics.u_statistics import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 # Table 15 has 16 styles. An interval needs a pass over all pairs of responses, minutes for 217 styles.
 N_INTERVALS = 16

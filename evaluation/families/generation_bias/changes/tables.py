@@ -22,7 +22,7 @@ from evenhand.evaluation.families.generation_bias.settings import CorpusSettings
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, paired_samples
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings
-from evenhand.evaluation.statistics.rank_correlation import rank_correlation
+from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")

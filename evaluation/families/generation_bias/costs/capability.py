@@ -12,7 +12,7 @@ from evenhand.evaluation.families import FamilyRun
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval, share_interval
-from evenhand.evaluation.statistics.paired_change import mean_change
+from evenhand.evaluation.statistics.scores import mean_change
 
 CAPABILITIES = "capabilities"
 OTHER_DOCUMENTS = "the two runs used different documents"

@@ -28,9 +28,13 @@ import pandas as pd
 
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
-from evenhand.evaluation.statistics.intervals import ANY, interval_around, student_quantile
-from evenhand.evaluation.statistics.ratios import ratio_interval
-from evenhand.evaluation.statistics.strata import mean_covariance
+from evenhand.evaluation.statistics.intervals import (
+    ANY,
+    interval_around,
+    mean_covariance,
+    ratio_interval,
+    student_quantile,
+)
 
 LIKELIHOODS = "likelihoods_of_responses"
 # Metrics computed from likelihoods under a model.

@@ -25,7 +25,7 @@ from evenhand.evaluation.families.offensiveness.metric import offensiveness_chan
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
-from evenhand.evaluation.statistics.paired_change import NO_PAIRS, mean_change, share_change
+from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change
 
 N_RESAMPLES = 2000
 

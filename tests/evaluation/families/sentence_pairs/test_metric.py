@@ -23,7 +23,7 @@ from evenhand.evaluation.models.likelihood.masked import (
 )
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.one_sample_tests import reach_of_mean, reach_of_sign_test
+from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test
 from tests.evaluation.families.sentence_pairs.test_rows import distance
 from tests.tiny_models import word_level_tokenizer
 

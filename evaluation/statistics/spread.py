@@ -22,18 +22,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from evenhand.evaluation.statistics.cells import Cells, sum_by
-from evenhand.evaluation.statistics.covariances import (
+from evenhand.evaluation.statistics.cell_noise import (
     ROUNDING,
     CellNoise,
+    PairSums,
     borrowed,
     borrowed_noise,
     covariance_square,
     linear_variance_without_cell,
     noise_freedom,
+    pair_sums,
     with_small,
 )
-from evenhand.evaluation.statistics.hoeffding import PairSums, pair_sums
+from evenhand.evaluation.statistics.cells import Cells, sum_by
 from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
 
 COLUMNS_PER_BATCH = 32  # keeps the (k, c) arrays of `column_spreads` small
@@ -142,7 +143,7 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
     Returns:
         The plain and the corrected estimate; NaN if fewer than two descriptors can be compared. Estimated variances are
         unbiased if each cell has at least four responses; cells of two or three responses borrow covariances from other
-        cells (`covariances`).
+        cells (`cell_noise`).
     """
     weights = np.ones(cells.mean.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)

@@ -1,0 +1,297 @@
+"""Hypothesis tests: of one sample, of ranks, of treatments in blocks, and corrections for many tests."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from evenhand.evaluation.statistics.intervals import TAILS, student_quantile
+
+POWER = 0.8  # customary power for the smallest detectable effect, at the two-sided 5 % level
+
+
+def sign_test(signs: np.ndarray) -> float | None:
+    """Return the p-value of the exact two-sided sign test of (n,) signs −1, 0, 1; zeros are dropped.
+
+    The p-value is 1 if all signs are 0, and None for n = 0. For changes of a property that is 0 or 1 the sign test is
+    McNemar's exact test (1947).
+    """
+    if not len(signs):
+        return None
+    up, down = int((signs > 0).sum()), int((signs < 0).sum())
+    return float(stats.binomtest(up, up + down).pvalue) if up + down else 1.0
+
+
+def t_test(values: np.ndarray, mean: float) -> float | None:
+    """Return the p-value of the two-sided t-test of `mean` for (n,) values; None if the values do not vary."""
+    return float(stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
+
+
+def reach_of_sign_test(n: int) -> float:
+    """Return the smallest distance of a share from 50 % that `sign_test` on n pairs detects with 80 % power at 5 %.
+
+    The distance is in percentage points and follows from the exact binomial distribution. It is NaN for fewer than six
+    pairs, because the test of fewer pairs is never significant.
+
+    >>> round(reach_of_sign_test(6), 2)  # all six must agree: 0.8 ** (1 / 6) − ½
+    46.35
+    """
+    needed = int(stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # equal signs that the test needs to reject
+    if needed > n:
+        return math.nan
+    # P(at least k of n | p) = POWER, solved for p: a binomial's tail is the distribution function of a beta.
+    return 100 * (float(stats.beta.ppf(POWER, needed, n - needed + 1)) - 0.5)
+
+
+def reach_of_mean(values: np.ndarray) -> float:
+    """Return the smallest distance of a mean from its ideal that the t-test of (n,) values detects.
+
+    The power is 80 % at the 5 % level. The distance is δ·sd/√n in the unit of the values, for normal values with the
+    observed standard deviation sd. Student's t with n − 1 degrees of freedom and non-centrality δ exceeds the critical
+    values of the test with probability 0.8 (Cohen 1988, "Statistical power analysis for the behavioral sciences",
+    §2.4). δ is 2.80 for many values, 3.27 for 8 and 4.26 for 4. The result is NaN if the values do not vary.
+    """
+    n = len(values)
+    if n < 2 or np.ptp(values) == 0:
+        return math.nan
+    return _non_centrality(n - 1) * float(values.std(ddof=1)) / math.sqrt(n)
+
+
+@lru_cache(maxsize=4096)
+def _non_centrality(freedom: int) -> float:
+    """Return the distance δ of a mean from its ideal, in standard errors, that the two-sided t-test detects.
+
+    The test has power POWER at δ. t is (z + δ) / s with z standard normal and s² = χ²_ν / ν for ν degrees of freedom.
+    The power is the mean over s of Φ(δ − c s) + Φ(−δ − c s) with c the critical value, computed as an integral over
+    the quantiles of s. (The function nct of SciPy 1.17 returns NaN for some δ.)
+    """
+    limit = float(student_quantile(freedom))
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    limits = limit * np.sqrt(stats.chi2.ppf((nodes + 1) / 2, freedom) / freedom)
+
+    def short_of_power(delta: float) -> float:
+        beyond = special.ndtr(delta - limits) + special.ndtr(-delta - limits)
+        return float(beyond @ weights) / 2 - POWER
+
+    return float(optimize.brentq(short_of_power, 1.0, 4 * limit, rtol=1e-9))
+
+
+# Ranks: the results of SciPy's functions, for many tests at once.
+
+# Up to 50 differences without ties, or 13 with ties, the p-value is exact (as in scipy.stats.wilcoxon, method="auto").
+EXACT_UP_TO, EXACT_WITH_TIES_UP_TO = 50, 13
+
+
+def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Wilcoxon's statistic W⁺ (the sum of the ranks of positive differences) and p-value of each row, (m,) each.
+
+    Wilcoxon (1945), "Individual comparisons by ranking methods". Differences of 0 are dropped. The two-sided p-value
+    is exact (all 2ⁿ combinations of signs are equally likely) for at most 50 differences without ties and for at most
+    13 with ties. Otherwise it is the p-value of the normal approximation with the correction for ties, Σ (t³ − t) / 48
+    over groups of t tied differences, and without a continuity correction. `scipy.stats.wilcoxon` does the same for
+    one row.
+
+    Args:
+        differences: the differences of n pairs in each of m rows, (m, n); NaN where a pair is missing.
+
+    Returns:
+        W⁺ and p. p is 1 where all differences are 0, and NaN where a row has no pair.
+
+    In the first row 2 of the 8 combinations of signs are as extreme, in the second all 4:
+
+    >>> w, p = signed_rank(np.array([[1.0, 2.0, 3.0], [1.0, -2.0, np.nan]]))  # 2 of 8, and all 4 signs, as extreme
+    >>> w.tolist(), p.tolist()
+    ([6.0, 1.0], [0.25, 1.0])
+    """
+    differences = np.asarray(differences, dtype=np.float64)
+    kept = np.isfinite(differences) & (differences != 0)
+    size = np.where(kept, np.abs(differences), np.inf)  # omitted values rank last and are not counted
+    first, last = (stats.rankdata(size, method, axis=1) for method in ("min", "max"))
+    doubled_ranks, n = np.where(kept, first + last, 0).astype(np.int64), kept.sum(axis=1)
+    w = doubled_ranks.sum(axis=1, where=differences > 0) / 2
+    # Σ (t³ − t) over groups of t tied values is Σ (t² − 1) over their members.
+    ties = ((last - first + 1.0) ** 2 - 1).sum(axis=1, where=kept)
+
+    with np.errstate(invalid="ignore", divide="ignore"):  # empty rows are set below
+        z = (w - n * (n + 1) / 4) / np.sqrt(n * (n + 1) * (2 * n + 1) / 24 - ties / 48)
+    p = np.clip(2 * special.ndtr(-np.abs(z)), 0, 1)
+    exact = np.flatnonzero((n > 0) & (n <= np.where(ties == 0, EXACT_UP_TO, EXACT_WITH_TIES_UP_TO)))
+    ranks, same = np.unique(np.sort(doubled_ranks[exact], axis=1), axis=0, return_inverse=True)
+    for pattern, row in enumerate(ranks):
+        rows = exact[same.reshape(-1) == pattern]
+        p[rows] = _exact(tuple(row[row > 0].tolist()))[(2 * w[rows]).astype(np.int64)]
+    p[n == 0] = np.where(np.isfinite(differences[n == 0]).any(axis=1), 1.0, np.nan)
+    return w, p
+
+
+@lru_cache(maxsize=256)
+def _exact(doubled_ranks: tuple[int, ...]) -> np.ndarray:
+    """Return the exact two-sided p-value of each value of 2 W⁺, from 0 to the sum of the doubled ranks.
+
+    The function counts the sets of ranks with each sum, adding one rank at a time. The counts are below 2⁵³ and
+    therefore exact in float64. Ranks are doubled so that tied ranks are whole numbers, too.
+    """
+    ways = np.ones(1)
+    for rank in doubled_ranks:
+        with_rank = np.concatenate([np.zeros(rank), ways])
+        with_rank[: len(ways)] += ways
+        ways = with_rank
+    below = np.cumsum(ways) / 2.0 ** len(doubled_ranks)
+    return np.minimum(1.0, 2 * np.minimum(below, below[::-1]))
+
+
+EXACT_SAMPLE_SIZE = 8  # scipy.stats.mannwhitneyu, method="auto": such small samples without ties have an exact p-value
+
+
+def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the U statistic of the first sample and the two-sided p-value of each pair of samples, (m,) each.
+
+    U of samples a and b is Σ_r c_a(r) [Σ_{s<r} c_b(s) + c_b(r)/2], one matrix product for all pairs. The correction
+    for ties, Σ_r (t³ − t) with t = c_a + c_b, is a matrix product, too, because t³ is
+    c_a³ + c_b³ + 3 (c_a² c_b + c_a c_b²). All products are exact in float64.
+
+    Args:
+        counts: number of occurrences c of each of the R distinct values, in rising order, in each of D samples, (D, R).
+        first, second: the row of each pair's first and second sample, (m,).
+
+    In this example 2 of the 6 orders are as extreme:
+
+    >>> u, p = mann_whitney(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]), np.array([0]), np.array([1]))  # 1, 2 against 3, 4
+    >>> float(u[0]), round(float(p[0]), 9)  # two of the 6 orders are as extreme
+    (0.0, 0.333333333)
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    size, cubes = counts.sum(axis=1), (counts**3).sum(axis=1)
+    u = (counts @ (counts.cumsum(axis=1) - counts / 2).T)[first, second]
+    mixed = counts**2 @ counts.T
+    n_1, n_2 = size[first], size[second]
+    n = n_1 + n_2
+    ties = cubes[first] + cubes[second] + 3 * (mixed + mixed.T)[first, second] - n
+
+    with np.errstate(divide="ignore"):  # all values tied: z is −∞ and p is 1
+        z = (np.maximum(u, n_1 * n_2 - u) - n_1 * n_2 / 2 - 0.5) / np.sqrt(
+            n_1 * n_2 / 12 * ((n + 1) - ties / (n * (n - 1)))
+        )
+    p = np.clip(2 * special.ndtr(-z), 0, 1)
+
+    small = np.flatnonzero((np.minimum(n_1, n_2) <= EXACT_SAMPLE_SIZE) & (ties == 0))
+    if len(small):  # without ties p depends on U and the sizes alone, so each case is computed once
+        _, example, same = np.unique(np.stack([u, n_1, n_2])[:, small], axis=1, return_index=True, return_inverse=True)
+        pairs = zip(first[small][example], second[small][example], strict=True)
+        samples = ([np.flatnonzero(counts[row]) for row in pair] for pair in pairs)
+        p[small] = np.array([stats.mannwhitneyu(*pair, method="exact").pvalue for pair in samples])[same]
+    return u, p
+
+
+# Many tests.
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the family-wise error rate at α.
+
+    Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2).
+    The correction is valid for any dependence between the tests. No p-value may be NaN.
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()  # 3 × 0.01; 2 × 0.03; 1 × 0.04, at least the previous one
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
+    """Return whether each of n changes is a significant increase after Holm's correction, (n,) bool.
+
+    The p-values are two-sided, so if nothing changed, the result contains a True with a probability of at most
+    `level` / 2. A change whose p-value is NaN is not tested, and its result is False.
+
+    >>> risen([0.2, 0.1, -0.5], [0.01, 0.03, 0.001]).tolist()  # 2 × 0.01, 1 × 0.03
+    [True, True, False]
+    >>> risen([0.2, 0.1], [0.03, 0.9]).tolist()  # 2 × 0.03
+    [False, False]
+    """
+    p, found = np.asarray(p_values, dtype=np.float64), np.zeros(len(p_values), dtype=bool)
+    tested = ~np.isnan(p)
+    found[tested] = holm(p[tested]) < level
+    return found & (np.asarray(changes, dtype=np.float64) > 0)
+
+
+def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
+    """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the false discovery rate at α.
+
+    Benjamini and Hochberg (1995), "Controlling the false discovery rate"; computed by SciPy. No p-value may be NaN.
+
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(9).tolist()  # 3/1 × 0.01; 3/2 × 0.03 → 3/3 × 0.04
+    [0.03, 0.04, 0.04]
+    """
+    return stats.false_discovery_control(p_values) if len(p_values) else p_values
+
+
+def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
+    """Return how many of n ascending p-values are below the level after Benjamini and Hochberg's correction.
+
+    >>> discoveries(np.array([0.01, 0.03, 0.04]), 0.05), discoveries(np.array([0.02, 0.06]), 0.05)
+    (3, 1)
+    """
+    n = len(sorted_p_values)
+    below = np.flatnonzero(sorted_p_values * (n / np.arange(1, n + 1)) < level)
+    return int(below[-1]) + 1 if len(below) else 0
+
+
+# Treatments that were all measured once in each block, such as settings with equal seeds.
+
+
+@dataclass(frozen=True)
+class TreatmentMeans:
+    """Means of k treatments over the blocks, in the unit of the values.
+
+    Attributes:
+        means: the mean of each treatment, (k,).
+        half_width: half of the 95 % interval of a treatment's difference from the mean of all treatments.
+        p_value: of the F test that all treatments have equal means.
+    """
+
+    means: np.ndarray
+    half_width: float
+    p_value: float
+
+
+def compare_treatments(values: np.ndarray) -> TreatmentMeans:
+    """Compare k treatments by their values in n blocks (Fisher 1935, *The Design of Experiments*, chapter IV).
+
+    A value is modelled as the effect of its block + the effect of its treatment + independent noise with a variance σ²
+    that all values share. The residuals estimate σ² with (n − 1)(k − 1) degrees of freedom; a treatment's difference
+    from the mean of all treatments has the variance σ² (k − 1) / (k n). Without any noise, the p-value is 0, or 1 for
+    equal means.
+
+    Args:
+        values: a row for each block, a column for each treatment, (n, k), all finite.
+
+    Raises:
+        ValueError: fewer than two blocks or treatments.
+
+    In the example, the treatments differ by 1 and 3, and the block by 10 (SciPy's paired t-test has the same p-value):
+
+    >>> compared = compare_treatments(np.array([[0.0, 1.0], [10.0, 13.0]]))
+    >>> compared.means.tolist(), round(compared.p_value, 3)
+    ([5.0, 7.0], 0.295)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    n, k = values.shape
+    if n < 2 or k < 2:
+        raise ValueError(f"values: {n} blocks of {k} treatments; a comparison needs two of each.")
+    means = values.mean(axis=0)
+    residuals = values - values.mean(axis=1, keepdims=True) - means + values.mean()
+    freedom = (n - 1) * (k - 1)
+    variance = float((residuals**2).sum()) / freedom
+    between = n * float(means.var(ddof=1))
+    rounding = n * k * np.finfo(float).eps * float(np.square(values).max())
+    is_exact = variance <= rounding
+    p_value = float(between <= rounding) if is_exact else float(stats.f.sf(between / variance, k - 1, freedom))
+    return TreatmentMeans(means, float(student_quantile(freedom)) * math.sqrt(variance * (k - 1) / (k * n)), p_value)
