@@ -22,7 +22,7 @@ from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.statistics.spread import descriptor_spread
 
-from .test_u_statistics import planted
+from .test_spread import planted
 
 
 def test_a_planted_bias_is_significant_and_no_bias_is_not():
