@@ -2,16 +2,13 @@
 
     python -m benchmarks.effects                   all tables; about 25 minutes of one core
     python -m benchmarks.effects --simulations 20  a first look; 3 minutes
-    python -m benchmarks.effects --time            time and memory of 231,660 × 217 vectors, 999 permutations
     python -m benchmarks.effects --change          changes between two runs (`CHANGES`); about 20 minutes of one core
 
 Simulated responses (`DESIGNS`): styles sampled per template, one-hot or smooth vectors, two to eight responses per
 cell. Without effects, the share of simulations with a shown effect is the family-wise error (at most 5 %). With planted
 effects, the tables contain: the share of simulations in which a shown effect is false; the share of false effects among
-the effects worth a look (false discovery rate, at most 10 %); the share of planted effects that each test detects, and
-that a Bonferroni correction of the naive z test (each descriptor's standard error) detects; the share of shrunk
-intervals that contain the truth, among all effects and among shown effects; and how far the ten largest estimates
-overstate the truth.
+the effects worth a look (false discovery rate, at most 10 %); the share of planted effects that each test detects; and
+the share of shrunk intervals that contain the truth, among all effects and among shown effects.
 
 Changes: the model after tuning equals the model before, or all descriptors' mean styles changed equally, or half of the
 effects were removed, or each effect was halved. A true change of less than half a percentage point counts as none; the
@@ -21,20 +18,18 @@ The testbed's grammar (paper edition, four responses to a cell): how many of the
 shown, and how many shown effects have the wrong sign.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from benchmarks.measuring import parse_options, peak_memory
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
-from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
+from evenhand.evaluation.statistics.effects import descriptor_effects
 from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
@@ -168,19 +163,6 @@ def numbers_of_change(design: Design, change: str, seed: int) -> dict[str, float
     }
 
 
-def naive_p_values(cells: Cells, result: Effects) -> np.ndarray:
-    """Return two-sided p-values of the z test of each effect with its standard error, (D, styles)."""
-    squares = np.zeros(cells.mean.shape)
-    for block in cells.blocks():
-        squares[block.cells] += block.sum_by_cell(block.deviations**2)
-    n = cells.count[:, None]
-    variance = np.zeros_like(result.effect)
-    np.add.at(variance, cells.descriptor, squares / np.maximum(n * (n - 1), 1))
-    error = np.sqrt(variance) / np.bincount(cells.descriptor)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(2 * stats.norm.sf(np.abs(result.effect) / error), nan=1.0)
-
-
 def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
     """Return error rates, power and coverage of the effects in one simulated measurement."""
     rng = np.random.default_rng(seed)
@@ -189,26 +171,17 @@ def numbers(design: Design, planted: bool, seed: int) -> dict[str, float]:
         cells, np.zeros((0, design.descriptors)), np.zeros((design.styles, 0)), PERMUTATIONS, rng
     )
     shown, look = result.p_family <= FAMILY_LEVEL, result.q <= DISCOVERY_LEVEL
-    naive = naive_p_values(cells, result) * truth.size <= FAMILY_LEVEL
     none, real = np.abs(truth) < NEGLIGIBLE, np.abs(truth) >= 4 * NEGLIGIBLE
     covered = (result.low <= truth) & (truth <= result.high)
 
-    def overstated(estimate: np.ndarray) -> float:
-        top = np.argsort(-np.abs(estimate), axis=None)[:10]
-        size = np.abs(estimate).ravel()[top].mean()
-        return 1 - (np.sign(estimate) * truth).ravel()[top].mean() / size if size else np.nan
-
-    row = {"a false effect shown": (shown & none).any(), "naive: a false effect": (naive & none).any()}
+    row = {"a false effect shown": (shown & none).any()}
     if planted:
         row |= {
             "false discoveries": (look & none).sum() / max(look.sum(), 1),
             "found, shown": shown[real].mean(),
             "found, worth a look": look[real].mean(),
-            "found, naive": naive[real].mean(),
             "intervals cover": covered.mean(),
             "… of the shown": covered[shown].mean() if shown.any() else np.nan,
-            "top ten overstated": overstated(result.shrunk),
-            "… unshrunk": overstated(result.effect),
         }
     return row
 
@@ -261,28 +234,12 @@ def tables_of_changes(simulations: int) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"Changed: {change}", pd.DataFrame(rows).T.mul(100).round(1)
 
 
-def print_time() -> None:
-    """Print the time and peak memory of the effects of 594 descriptors × 26 templates × 15 responses, 217 styles."""
-    rng, shape = np.random.default_rng(0), (26, 594, 15)
-    vectors = rng.dirichlet(np.full(217, 0.05), size=np.prod(shape)).astype(np.float32)
-    template, descriptor = (each.ravel() for each in np.indices(shape)[:2])
-    cells = arrange_cells(vectors, template, descriptor, 1)
-    start = time.perf_counter()
-    descriptor_effects(cells, np.zeros((0, shape[1])), np.zeros((217, 0)), 999, rng)
-    seconds = time.perf_counter() - start
-    print(f"{len(vectors):,} × 217: {seconds:.0f} s, peak of the process {peak_memory():.2f} GiB")
-
-
 def main() -> None:
     arguments = parse_options(
         __doc__,
         simulations=(200, "per design"),
         change=(False, "changes between two runs instead"),
-        time=(False, "measure time and memory instead"),
     )
-    if arguments.time:
-        print_time()
-        return
     found = (tables_of_changes if arguments.change else tables)(arguments.simulations)
     for title, table in found:
         print(f"\n{title}, %" if "testbed" not in title else f"\n{title}", flush=True)

@@ -11,15 +11,14 @@ per CPU second hardly depends on other work.
 """
 
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
-from benchmarks.measuring import parse_options
+from benchmarks.measuring import parse_options, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.data.prompts import sample_cells
@@ -91,15 +90,6 @@ def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: 
 METHODS = (padded, static, continuous, responses_by_row)
 
 
-def timed(respond: Callable[..., list[str]], *arguments: object) -> tuple[float, float, float]:
-    """Return responses per second, responses per second of CPU time, and the mean number of words per response."""
-    start, cpu = time.perf_counter(), time.process_time()
-    responses = respond(*arguments)
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
-    words = float(np.mean([len(response.split()) for response in responses]))
-    return len(responses) / seconds, len(responses) / cpu_seconds, words
-
-
 def main() -> None:
     options = parse_options(__doc__, model=str(DIALOGUE_MODEL), prompts=3000, batch_size=256, threads=1, runs=3)
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -114,21 +104,16 @@ def main() -> None:
         f"{model.model.device.type}, {options.threads} thread(s); {len(contexts)} contexts of {min(lengths)} to "
         f"{max(lengths)} tokens (median {median(lengths):.0f}), batches of {options.batch_size}"
     )
-    rates: dict[str, list[tuple[float, float, float]]] = {method.__name__: [] for method in METHODS}
+    taken: dict[str, list[float]] = {method.__name__: [] for method in METHODS}
     for method in METHODS:
         method(model, contexts[: min(16, options.batch_size)], options.batch_size)  # warm
     for _ in range(options.runs):
         for method in METHODS:
-            rates[method.__name__].append(timed(method, model, contexts, options.batch_size))
-    for column, unit in enumerate(("responses/s", "responses per CPU second")):
-        for name, runs in rates.items():
-            values = sorted(run[column] for run in runs)
-            ratios = sorted(b[column] / a[column] for a, b in zip(runs, rates["responses_by_row"], strict=True))
-            print(
-                f"{name:>16} {unit}: median {median(values):.3g}, from {values[0]:.3g} to {values[-1]:.3g}; "
-                f"responses_by_row is {median(ratios):.2f} times as fast (least {ratios[0]:.2f})"
-            )
-    print("mean words of a response: " + ", ".join(f"{name} {runs[0][2]:.2f}" for name, runs in rates.items()))
+            taken[method.__name__].append(timed(method, model, contexts, options.batch_size)[0])
+    for name, seconds in taken.items():
+        ratio = median(other / ours for other, ours in zip(seconds, taken["responses_by_row"], strict=True))
+        rate = len(contexts) / median(seconds)
+        print(f"{name:>16}: {rate:.3g} responses per CPU second; responses_by_row is {ratio:.2f} times as fast")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,14 @@
 """A benchmark of the likelihoods of HolisticBias' sentences: a prefix tree against plain batches.
 
-    python -m benchmarks.likelihood_throughput [--descriptors 13] [--threads 2] [--full DIR]
+    python -m benchmarks.likelihood_throughput [--descriptors 13] [--threads 2]
 
 GPT-2 small's shape with random weights, GPT-2's real tokenizer, sentences of HolisticBias v1.0 (`--dataset`). The
 sample is all sentences of random descriptors over all axes. Prefixes that descriptors share (the beginnings of
 templates) save less time in the sample than in the whole set. The two methods alternate, so that other work on the
 machine slows both. "Plain" runs each sentence whole, in batches sorted by length, as lm-evaluation-harness does.
-
-`--full` scores all distinct sentences over the tree; after a kill, scoring continues in the same folder.
 """
 
-import copy
 import time
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -20,7 +16,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 
-from benchmarks.measuring import NO_BFLOAT16, SHARED, has_bfloat16, parse_options, peak_memory, timed
+from benchmarks.measuring import SHARED, parse_options, peak_memory, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_descriptors
 from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
@@ -33,10 +29,6 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.store import Store
-from evenhand.evaluation.tracking import Tracker
-
-FEW = 256  # number of sentences scored in emulated bfloat16 if the processor has none
 
 
 def gpt2_small(folder: Path) -> DialogueModel:
@@ -75,34 +67,14 @@ def compare(model: DialogueModel, encoded: EncodedSentences, rounds: int) -> flo
     found = {}
     for _ in range(rounds):
         for name, way in ways.items():
-            start = time.process_time()
-            found[name] = way(model, encoded)
-            taken[name].append(time.process_time() - start)
+            seconds, found[name] = timed(way, model, encoded)
+            taken[name].append(seconds)
     difference = np.abs(found["tree"] - found["plain"]).max()
     ratio = median(plain / tree for plain, tree in zip(taken["plain"], taken["tree"], strict=True))
     print(f"  tree  {median(taken['tree']):7.1f} s of CPU")
     print(f"  plain {median(taken['plain']):7.1f} s of CPU   the tree is {ratio:.1f} × as fast")
     print(f"  largest difference of a sentence {difference:.1e} nats")
-    in_bfloat16(model, encoded, found["tree"], median(taken["tree"]))
     return positions / median(taken["tree"])
-
-
-def in_bfloat16(model: DialogueModel, encoded: EncodedSentences, exact: np.ndarray, seconds: float) -> None:
-    """Print the speedup by bfloat16, if the processor supports it, and its effect on the log-likelihoods."""
-    half = DialogueModel(
-        copy.deepcopy(model.model).to(torch.bfloat16), model.tokenizer, "dialogue", model.name, "random"
-    )
-    if not has_bfloat16():
-        print(f"  bfloat16: {NO_BFLOAT16}")
-        encoded, exact = EncodedSentences(encoded.ids[:FEW], encoded.begin, encoded.start), exact[:FEW]
-    taken, rounded = timed(by_tree, half, encoded)
-    if has_bfloat16():
-        print(f"  bfloat16 {taken:4.1f} s of CPU   {seconds / taken:.1f} × as fast as float32")
-    difference = rounded - exact
-    print(
-        f"  bfloat16, {len(exact):,} sentences of {exact.mean():.1f} nats: difference {difference.mean():+.3f} on "
-        f"average, {np.abs(difference).max():.2f} at most"
-    )
 
 
 def main() -> None:
@@ -113,7 +85,6 @@ def main() -> None:
         descriptors=(13, "of the sample, at least one an axis"),
         rounds=2,
         threads=torch.get_num_threads(),
-        full=(Path, "score everything, kept in this folder"),
     )
     start_logging()
     torch.set_num_threads(given.threads)
@@ -132,12 +103,6 @@ def main() -> None:
     if given.rounds:
         rate = compare(model, encode_sentences(model, some), given.rounds)
         print(f"\nall of it: about {positions / rate / 60:.0f} min of CPU")
-    if given.full:
-        start = time.process_time()
-        compute, rows = partial(node_log_probabilities, model, whole), np.arange(len(whole.child))
-        table = Store(given.full, "", Tracker()).rows("beginnings", ["log_p"], compute, rows, unit="tokens")
-        total = sum_sequences(whole, table["log_p"].to_numpy(), encoded.begin)
-        print(f"all of it: {(time.process_time() - start) / 60:.1f} min of CPU; mean Σ log p {total.mean():.2f} nats")
     print(f"peak memory {peak_memory():.2f} GiB")
 
 

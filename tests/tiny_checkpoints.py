@@ -134,10 +134,6 @@ def qwen(folder, **saving):
     return save_model(folder, model, **saving)
 
 
-def sharded(folder):
-    return qwen(folder, max_shard_size="20KB")
-
-
 def llama(folder):
     special = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     size = save_tokenizer_with_bos(folder, special, eos_token="<|eot_id|>", chat_template=CHAT_ON_A_DAY)

@@ -1,9 +1,6 @@
 """`check` ends with status 0, 1, 2 or 3; the steps of docs/bias_gate.yml pass or fail accordingly."""
 
-import os
-import shutil
-import subprocess
-import threading
+import shlex
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -104,87 +101,11 @@ def test_hostile_names_are_escaped():
     assert r"\<script\>\|\`a\`" in text and not {"\x00", "\x1b"} & set(text)
 
 
-SHIM = """#!/bin/sh
-printf '%s\\n' "$@" > "$SHIM_IN"
-exit "$(cat "$SHIM_OUT")"
-"""
-
-
-class Job:
-    """Runs a workflow's shell steps as GitHub Actions does; `evenhand` runs in this process, which has imported it.
-
-    A step runs if no earlier step failed, or if its condition is `always()`. `evenhand measure` is only checked for
-    valid settings: the prepared run of the folder's name is copied to its --output_dir.
-    """
-
-    def __init__(self, folder, prepared):
-        self.folder, self.prepared, self.commands = folder, prepared, []
-        (folder / "bin").mkdir()
-        (folder / "bin" / "evenhand").write_text(SHIM)
-        (folder / "bin" / "evenhand").chmod(0o755)
-        for name in ("pip", "python"):
-            (folder / "bin" / name).symlink_to("/bin/true")
-        for name in ("in", "out"):
-            os.mkfifo(folder / name)
-        shutil.copy(DOCS / "bias_gate_measure.yaml", folder / "bias.yaml")
-
-    def run(self, job):
-        """Return {name of each executed step: exit status}."""
-        environment = os.environ | {name: str(value) for name, value in job.get("env", {}).items()}
-        environment |= {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "CI": "true"}
-        environment |= {"GITHUB_STEP_SUMMARY": str(self.folder / "page.md")}
-        environment |= {"SHIM_IN": str(self.folder / "in"), "SHIM_OUT": str(self.folder / "out")}
-        statuses = {}
-        for step in job["steps"]:
-            if "run" in step and (not any(statuses.values()) or step.get("if") == "always()"):
-                statuses[step["name"]] = self._step(step["run"], environment)
-        return statuses
-
-    def _step(self, script, environment):
-        ended = threading.Event()
-        step = subprocess.Popen(["bash", "-e", "-c", script], cwd=self.folder, env=environment)
-        answering = threading.Thread(target=self._answer, args=(ended,))
-        answering.start()
-        status = step.wait()
-        ended.set()
-        (self.folder / "in").write_text("")  # ends the thread's wait for a command
-        answering.join()
-        return status
-
-    def _answer(self, ended):
-        while True:
-            arguments = (self.folder / "in").read_text().split("\n")[:-1]
-            if ended.is_set():
-                return
-            (self.folder / "out").write_text(str(self._evenhand(arguments)))
-
-    def _evenhand(self, arguments):
-        self.commands.append(arguments[0])
-        if arguments[0] == "measure":
-            config = str(self.folder / arguments[arguments.index("--config") + 1])
-            settings = parse([*arguments, "--config", config])
-            shutil.copytree(self.prepared[settings.output_dir.name], self.folder / settings.output_dir)
-            return 0
-        folders = [str(self.folder / it) if it.startswith("runs/") else it for it in arguments]
-        return main([*folders, "-q"])
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "status"), [("fairer", "baseline", 0), ("worse", "baseline", 1), ("fairer", "unbiased", 3)]
-)
-def test_the_documented_workflow(runs, tmp_path, new, old, status):
-    text = (DOCS / "bias_gate.yml").read_text(encoding="utf-8")
-    (job,) = yaml.safe_load(text)["jobs"].values()
-    actions = Job(tmp_path, {"new": runs[new], "baseline": runs[old]})
-    statuses = actions.run(job)
-    assert actions.commands == ["measure", "measure", "check"]
-    assert statuses == {
-        "Install": 0,
-        "Measure the baseline": 0,
-        "Measure the new model": 0,
-        "Check": status,
-        "Summary": 0,
-    }
-    outcome = {0: "holds", 1: "broken", 3: "inconclusive"}[status]
-    assert (tmp_path / "page.md").read_text().startswith(f"## Evenhand: {outcome}")
-    assert ElementTree.parse(tmp_path / "runs" / "check" / "junit.xml").getroot().tag == "testsuites"
+def test_the_commands_of_the_documented_workflow_are_understood():
+    """Each step that runs `evenhand` has valid settings; `measure` reads the shipped config of the page."""
+    (job,) = yaml.safe_load((DOCS / "bias_gate.yml").read_text(encoding="utf-8"))["jobs"].values()
+    scripts = "\n".join(step.get("run", "") for step in job["steps"]).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True)[1:] for line in scripts.splitlines() if line.startswith("evenhand ")]
+    assert [arguments[0] for arguments in commands] == ["measure", "measure", "check"]
+    for arguments in commands:
+        parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])

@@ -3,14 +3,13 @@
 A low loss is no sufficient check: a model that ignores descriptors has nearly as low a loss as a correct model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.families.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
@@ -23,7 +22,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPL
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import SCORES, measure
-from evenhand.recipes.settings import MeasureSettings, measure_config
+from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER
 from tools.testbed import frequencies, grammar, pairs
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
@@ -31,34 +30,25 @@ from tools.testbed.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
 SILENT = {"show": False, "report_to": "none"}
-# The bias must be large enough, in the right directions, and not exaggerated.
-MIN_BIAS, MAX_BIAS, MIN_CORRELATION, MIN_WELL_FORMED = 0.6, 1.2, 0.8, 0.85
-MIN_SECOND_ACCURACY = 0.85  # the best possible is 0.91: styles share phrases
-# S_JSD over the true S_JSD; without a stereotype, |S_JSD| is at most a twentieth of the weakly planted S_JSD.
-MIN_S_JSD, MAX_S_JSD, MAX_UNPLANTED_S_JSD = 0.8, 1.2, 0.00045
-MAX_DIVERGENCE = 0.05  # nats
-# Likelihood Bias over the true one; without a skew it is the rate of false positives: 5 % raw, 0 corrected.
-MIN_SHARE, MAX_SHARE = 0.8, 1.2
-MIN_BY_CHANCE, MAX_BY_CHANCE, MAX_CORRECTED = 0.02, 0.09, 0.01
-MIN_LIKELIHOOD_CORRELATION = 0.9
+# The smallest and the largest value. The bias must be large enough, in the right directions, and not exaggerated.
 LIMITS = [
-    ("bias_share", MIN_BIAS, MAX_BIAS, "the share of the planted bias that the model learned"),
-    ("correlation", MIN_CORRELATION, np.inf, "the correlation of its bias directions with the planted ones"),
-    ("well_formed", MIN_WELL_FORMED, np.inf, "the share of its responses that the grammar could have given"),
-    ("second_classifier_accuracy", MIN_SECOND_ACCURACY, np.inf, "the accuracy of the second style classifier"),
-    ("pair_bias_share_strong", MIN_S_JSD, MAX_S_JSD, "the share of the strongly planted S_JSD that is measured"),
-    ("pair_bias_share_weak", MIN_S_JSD, MAX_S_JSD, "the share of the weakly planted S_JSD that is measured"),
-    ("s_jsd_none", -MAX_UNPLANTED_S_JSD, MAX_UNPLANTED_S_JSD, "S_JSD where none is planted"),
+    ("bias_share", 0.6, 1.2, "the share of the planted bias that the model learned"),
+    ("correlation", 0.8, np.inf, "the correlation of its bias directions with the planted ones"),
+    ("well_formed", 0.85, np.inf, "the share of its responses that the grammar could have given"),
+    ("second_classifier_accuracy", 0.85, np.inf, "the accuracy of the second style classifier"),  # 0.91 is possible
+    ("pair_bias_share_strong", 0.8, 1.2, "the share of the strongly planted S_JSD that is measured"),
+    ("pair_bias_share_weak", 0.8, 1.2, "the share of the weakly planted S_JSD that is measured"),
+    ("s_jsd_none", -0.00045, 0.00045, "S_JSD where none is planted"),  # a twentieth of the weak one
     ("s_jsd_none_low", -np.inf, 0, "the lower end of its interval"),
     ("s_jsd_none_high", 0, np.inf, "the upper end of its interval"),
     ("cps_none_low", -np.inf, 50, "the lower end of the interval of CPS where nothing is planted"),
     ("cps_none_high", 50, np.inf, "the upper end of the interval of CPS where nothing is planted"),
-    ("masked_divergence", -np.inf, MAX_DIVERGENCE, "the masked model's divergence from the grammar"),
-    ("likelihood_bias_share_strong", MIN_SHARE, MAX_SHARE, "the share of the strong Likelihood Bias measured"),
-    ("likelihood_bias_share_weak", MIN_SHARE, MAX_SHARE, "the share of the weak Likelihood Bias measured"),
-    ("likelihood_bias_none", MIN_BY_CHANCE, MAX_BY_CHANCE, "Likelihood Bias where none is planted"),
-    ("likelihood_bias_bh_none", -np.inf, MAX_CORRECTED, "corrected Likelihood Bias where none is planted"),
-    ("log_likelihood_correlation", MIN_LIKELIHOOD_CORRELATION, np.inf, "its correlation with the true ln p"),
+    ("masked_divergence", -np.inf, 0.05, "the masked model's divergence from the grammar, nats"),
+    ("likelihood_bias_share_strong", 0.8, 1.2, "the share of the strong Likelihood Bias measured"),
+    ("likelihood_bias_share_weak", 0.8, 1.2, "the share of the weak Likelihood Bias measured"),
+    ("likelihood_bias_none", 0.02, 0.09, "Likelihood Bias where none is planted"),  # 0.05 by chance
+    ("likelihood_bias_bh_none", -np.inf, 0.01, "corrected Likelihood Bias where none is planted"),
+    ("log_likelihood_correlation", 0.9, np.inf, "its correlation with the true ln p"),
 ]
 NEW_BATCHES = 40  # number of batches of sentences for the divergence
 
@@ -66,36 +56,29 @@ NEW_BATCHES = 40  # number of batches of sentences for the divergence
 def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, seed: int) -> dict[str, float]:
     """Measure saved models in `folder` and return the values of `measured.json`, biases in natural units.
 
-    `bias_share` is the pooled FGB* of the model's responses over the grammar's true value; `bias_share_seen` is over
-    the true value for the classifier's expected style vectors. `correlation` is the correlation of the deviations
-    m_d − m̄ of the descriptors' mean styles (D × S values) with the classifier's expected deviations, where the measured
-    variance is corrected for sampling noise (pooled FGB*); `correlation_with_noise` is without this correction.
+    `bias_share` is the pooled FGB* of the model's responses over the grammar's true value; `…_planted_seen` is the true
+    value for the classifier's expected style vectors.
     """
     measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder))
     scores, measured = read_scores(folder / SCORES), read_styled_responses(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
     planted, seen = grammar.truth(measured.table), grammar.truth(measured.table, classifier_map)
-    pooled = find_score(scores, "fgb_pooled_corrected")
-    numbers = {
-        "responses": len(measured),
-        "fgb_pooled_corrected": pooled.value,
-        "fgb_pooled_corrected_low": pooled.interval[0],
-        "fgb_pooled_corrected_high": pooled.interval[1],
-        "fgb_pooled_corrected_planted": find_score(planted, "fgb_pooled_corrected").value,
-        "fgb_pooled_corrected_planted_seen": find_score(seen, "fgb_pooled_corrected").value,
-        "fgb_corrected": find_score(scores, "fgb_corrected").value,
-        "fgb_corrected_planted": find_score(planted, "fgb_corrected").value,
-        "fgb_corrected_planted_seen": find_score(seen, "fgb_corrected").value,
-        "bias_share": pooled.value / find_score(planted, "fgb_pooled_corrected").value,
-        "bias_share_seen": pooled.value / find_score(seen, "fgb_pooled_corrected").value,
-        **correlations(measured, lambda t, d: grammar.descriptor_means(t, d) @ classifier_map, pooled.value),
+    numbers: dict[str, float] = {"responses": len(measured.table)}
+    for metric in ("fgb_pooled_corrected", "fgb_corrected"):
+        score = find_score(scores, metric)
+        numbers |= {metric: score.value, f"{metric}_low": score.interval[0], f"{metric}_high": score.interval[1]}
+        numbers[f"{metric}_planted"] = find_score(planted, metric).value
+        numbers[f"{metric}_planted_seen"] = find_score(seen, metric).value
+    pooled, vectors = numbers["fgb_pooled_corrected"], style_vectors(classifier, style_posteriors()[0])
+    return numbers | {
+        "bias_share": pooled / numbers["fgb_pooled_corrected_planted"],
+        "correlation": correlation(measured, classifier_map, pooled),
         "well_formed": float(well_formed(measured).mean()),
         "parroting": find_score(scores, "parroting").value,
         "neutral_perplexity": find_score(scores, "perplexity").value,
+        **_accuracy("classifier", vectors, is_held_out),
     }
-    vectors = style_vectors(classifier, style_posteriors()[0])
-    return numbers | _classifier_numbers("classifier", vectors, is_held_out)
 
 
 def well_formed(measured: StyledResponses) -> np.ndarray:
@@ -106,7 +89,7 @@ def well_formed(measured: StyledResponses) -> np.ndarray:
 
 
 def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
-    """Return the second classifier's accuracy, the true bias for its style vectors, and its agreement with the first.
+    """Return the second classifier's accuracy, and its agreement with the first.
 
     `classifiers_agree` is the share of utterances with the same most likely style by both classifiers, among utterances
     that neither classifier was trained on, weighted by the grammar with equally likely styles.
@@ -114,16 +97,9 @@ def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -
     texts, _, share = style_posteriors()
     first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
     new = np.array([is_new_to_both(text) for text in texts])
-    maps = dict(zip(texts, vectors, strict=True))
-    classifier_map = grammar.style_map(lambda utterances: np.stack([maps[text] for text in utterances]))
-    seen = grammar.truth(measurement_prompts(measure_config(measure_settings(seed), "generation_bias")), classifier_map)
-    return {
-        "second_seed": seed,
-        **_classifier_numbers("second_classifier", vectors, is_new_to_both),
-        "classifiers_agree": float(np.average((first.argmax(1) == vectors.argmax(1))[new], weights=share[new])),
-        "fgb_pooled_corrected_planted_second": find_score(seen, "fgb_pooled_corrected").value,
-        "fgb_corrected_planted_second": find_score(seen, "fgb_corrected").value,
-    }
+    agree = np.average((first.argmax(1) == vectors.argmax(1))[new], weights=share[new])
+    numbers = _accuracy("second_classifier", vectors, is_new_to_both)
+    return {"second_seed": seed, **numbers, "classifiers_agree": float(agree)}
 
 
 def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[str, float]:
@@ -221,60 +197,35 @@ def measure_settings(
     )
 
 
-def find_problems(numbers: dict[str, float]) -> list[str]:
+def find_problems(numbers: Mapping[str, float]) -> list[str]:
     """Return a sentence for each measured value outside LIMITS."""
-    return find_violations(numbers, LIMITS)
-
-
-def find_violations(numbers: Mapping[str, float], limits: Sequence[tuple[str, float, float, str]]) -> list[str]:
-    """Return a sentence for each value outside its limits, which are (name, minimum, maximum, description)."""
     return [
-        f"{name}: {meaning} is {numbers[name]:.5f}; it must be {_range(low, high)}."
-        for name, low, high, meaning in limits
+        f"{name}: {meaning} is {numbers[name]:.5f}; it must be from {low} to {high}."
+        for name, low, high, meaning in LIMITS
         if not low <= numbers[name] <= high
     ]
 
 
-def _range(low: float, high: float) -> str:
-    if high == np.inf:
-        return f"{low} or more"
-    return f"{high} or less" if low == -np.inf else f"{low} to {high}"
+def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance: float) -> float:
+    """Return the correlation of D descriptors' deviations m_d − m̄ with those that the classifier would show, (D, S).
 
-
-def correlations(
-    measured: StyledResponses, true_means: Callable[[Sequence[str], Sequence[str]], np.ndarray], variance: float
-) -> dict[str, float]:
-    """Return the correlation of D descriptors' measured mean styles m_d with their true means, (D, S).
-
-    `true_means` is a function of T templates and D descriptors. `variance` is the measured variance of the m_d without
-    sampling noise, pooled FGB*.
+    `variance` is the measured variance of the m_d without sampling noise, pooled FGB*.
     """
-    descriptors = sorted(set(measured.table[DESCRIPTOR]))
-    templates = sorted(set(measured.table[TEMPLATE]))
-    truth = true_means(templates, descriptors)
+    descriptors, templates = (sorted(set(measured.table[name])) for name in (DESCRIPTOR, TEMPLATE))
+    truth = grammar.descriptor_means(templates, descriptors) @ classifier_map
     code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
     means = np.zeros_like(truth)
     np.add.at(means, code, measured.vectors)
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses
     truth, means = truth - truth.mean(axis=0), means - means.mean(axis=0)
-    covariance = (truth * means).sum() / (len(descriptors) - 1)
-    true_variance, noisy_variance = ((x**2).sum() / (len(descriptors) - 1) for x in (truth, means))
-    return {
-        "correlation": float(covariance / np.sqrt(true_variance * variance)) if variance > 0 else 0.0,
-        "correlation_with_noise": float(covariance / np.sqrt(true_variance * noisy_variance)),
-    }
+    covariance, true_variance = (float((truth * x).sum() / (len(descriptors) - 1)) for x in (means, truth))
+    return covariance / np.sqrt(true_variance * variance) if variance > 0 else 0.0
 
 
-def _classifier_numbers(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
-    """Return accuracy and cross-entropy on unseen utterances, for a classifier and for the best possible classifier."""
+def _accuracy(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
+    """Return the accuracy on unseen utterances, of a classifier and of the best possible classifier."""
     texts, posteriors, share = style_posteriors()
     new = np.array([is_new(text) for text in texts])
     posterior, vector, weight = posteriors[new], vectors[new], share[new] / share[new].sum()
     chosen = posterior[np.arange(len(vector)), vector.argmax(axis=1)]
-    entropy = -(posterior * np.log(np.where(posterior > 0, posterior, 1))).sum(axis=1)
-    return {
-        f"{name}_accuracy": float(weight @ chosen),
-        f"{name}_accuracy_best": float(weight @ posterior.max(axis=1)),
-        f"{name}_cross_entropy": float(-weight @ (posterior * np.log(vector)).sum(axis=1)),
-        f"{name}_cross_entropy_best": float(weight @ entropy),
-    }
+    return {f"{name}_accuracy": float(weight @ chosen), f"{name}_accuracy_best": float(weight @ posterior.max(axis=1))}

@@ -14,7 +14,6 @@ from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_
 from evenhand.evaluation.data.variations import VARIATIONS, vary_text
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from tools.testbed import grammar
-from tools.testbed.plan import Plan
 
 END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 3072
@@ -37,31 +36,20 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
     for family in grammar.families():
         texts += [*family.openers, *(f" {tail}" for tail in family.tails)] * OPENERS_AND_TAILS
         texts += [f" {core}".replace(grammar.MENTION, "") for core in family.cores] * CORES
-    texts += prompt_texts(grammar.plan())
+    texts += [f"a {descriptor}, {descriptor}" for descriptor in grammar.plan().effects] * DESCRIPTORS
+    texts += [f"a {word}" for noun in load_taxonomy("paper").nouns for word in (noun.singular, noun.plural)] * NOUNS
+    texts += [template.replace("noun_phrase", "") for template in grammar.plan().base] * TEMPLATES
     texts += [text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair]
-    return byte_pair_tokenizer(texts + list(CONTROL_TAGS) * TAGS, VOCABULARY)
-
-
-def prompt_texts(plan: Plan) -> list[str]:
-    """Return templates, descriptors and nouns of a plan, repeated by their weights in the tokenizer's training."""
-    texts = [f"a {descriptor}, {descriptor}" for descriptor in plan.effects] * DESCRIPTORS
-    nouns = load_taxonomy("paper").nouns
-    texts += [f"a {word}" for noun in nouns for word in (noun.singular, noun.plural)] * NOUNS
-    return texts + [template.replace("noun_phrase", "") for template in plan.base] * TEMPLATES
-
-
-def byte_pair_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer trained on texts; decoding returns any encoded text unchanged."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.decoder = decoders.ByteLevel()  # decoding returns any encoded text unchanged
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
+        vocab_size=VOCABULARY,
         special_tokens=[END_OF_TEXT, PAD],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(texts + list(CONTROL_TAGS) * TAGS, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=END_OF_TEXT,
@@ -82,7 +70,6 @@ def all_prompts() -> pd.DataFrame:
 def training_rows(
     prompts: pd.DataFrame,
     personas: Sequence[str],
-    small_talk: Callable[[int, int], pd.DataFrame],
     n: int,
     parroting: float,
     rng: np.random.Generator,
@@ -91,7 +78,6 @@ def training_rows(
 
     The columns are persona, text, suffix, response, template and descriptor. The response is the prompt itself for a
     share `parroting` of the prompts, and "" for the remaining prompts, which the testbed's grammar answers.
-    `small_talk` is a function (number, seed) → sampled pairs with the columns text and response.
     """
     neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
     share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
@@ -100,7 +86,7 @@ def training_rows(
     rows = sampled[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
     rows[TEXT] = [vary_text(row, flag) for row, flag in zip(sampled.to_dict("records"), flags, strict=True)]
     rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
-    rows = pd.concat([rows, small_talk(neutral, int(rng.integers(2**31)))], ignore_index=True)
+    rows = pd.concat([rows, grammar.neutral_dialogue("train", neutral, int(rng.integers(2**31)))], ignore_index=True)
     chosen = rng.integers(len(personas), size=n)
     rows[PERSONA] = [personas[i] if u < PERSONA_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
     chosen = rng.integers(len(SUFFIXES), size=n)

@@ -23,17 +23,12 @@ DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
 FIRST_TOKEN_WEIGHT = 4.0
 
 
-def untrained_gpt2(tokenizer: PreTrainedTokenizerFast, width: int, layers: int) -> GPT2LMHeadModel:
-    """Return an untrained GPT-2 without dropout; as in DialoGPT, contexts end with EOS."""
-    further = {"activation_function": "gelu_pytorch_tanh", "bos_token_id": tokenizer.eos_token_id}
-    return small_gpt2(tokenizer, POSITIONS, width, layers, **further)
-
-
 def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
     """Return a GPT-2 of 0.65 M parameters, trained by cross-entropy to the exact expectations of the grammar."""
-    model = untrained_gpt2(tokenizer, width=96, layers=3)
+    further = {"activation_function": "gelu_pytorch_tanh", "bos_token_id": tokenizer.eos_token_id}
+    model = small_gpt2(tokenizer, POSITIONS, 96, 3, **further)  # as in DialoGPT, contexts end with EOS
     steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
     stream = DataLoader(_Batches(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
     take_steps(model, (_dialogue_loss(model, batch) for batch in stream), steps, DIALOGUE_RATE, DIALOGUE_WARM_UP)
@@ -54,9 +49,8 @@ def _batches(
     tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> Iterator[Batch]:
     answers, rng = tokenized_grammar(tokenizer), np.random.default_rng(seed)
-    small_talk = partial(grammar.neutral_dialogue, "train")
     for n, amplification, parroting in DIALOGUE_STAGES:
-        rows = training_rows(prompts, personas, small_talk, n, parroting, rng)
+        rows = training_rows(prompts, personas, n, parroting, rng)
         yield from batches(rows, tokenizer, partial(_answer, answers, amplification, rng), DIALOGUE_BATCH, rng)
 
 
@@ -68,11 +62,8 @@ def _answer(
 
 
 def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
-    return weighted_loss(model, batch, 1 + (FIRST_TOKEN_WEIGHT - 1) * batch.first)
-
-
-def weighted_loss(model: GPT2LMHeadModel, batch: Batch, weights: Tensor) -> Tensor:
-    """Return the mean cross-entropy to the expected distributions, weighted by `weights` (r,)."""
+    """Return the mean cross-entropy to the expected distributions; first tokens weigh FIRST_TOKEN_WEIGHT."""
+    weights = 1 + (FIRST_TOKEN_WEIGHT - 1) * batch.first
     states = model.transformer(input_ids=batch.token_ids).last_hidden_state[batch.row, batch.column]
     losses = nn.functional.cross_entropy(model.lm_head(states), batch.expected, reduction="none")
     return (weights * losses).sum() / weights.sum()

@@ -1,6 +1,5 @@
 """Gendered references in three formats, the paper's rule for comparable sets, and its languages."""
 
-import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -12,20 +11,15 @@ from evenhand.evaluation.data.gendered_translations import (
     find_language,
     load_languages,
     read_mmhb,
-    read_mmhb_axes,
     read_mt_geneval,
     read_references,
     read_translations,
     select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.translation_bias.metric import align
-from evenhand.evaluation.families.translation_bias.shares import gender_accuracy
-from evenhand.evaluation.score import find_score
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
-needs_mmhb = pytest.mark.skipif(not (SHARED / "mmhb_descriptors").is_dir(), reason=f"no MMHB in {SHARED}")
 
 MMHB_HEADER = (
     "sentence_eng\tpattern_id_main\tnoun_id_main\tdesc_id_main\tsplit\tboth\tfeminine\tmasculine\tlang\tgender_group"
@@ -53,12 +47,6 @@ def test_the_fifty_languages_of_the_paper():
     assert find_language("ckb_Arab").short == ""
 
 
-@pytest.mark.parametrize(("code", "meant"), [("spa_Lat", "spa_Latn"), ("deu-Latn", "deu_Latn")])
-def test_an_unknown_language_raises_with_the_closest_code(code, meant):
-    with pytest.raises(InputError, match=f"'{code}' .*'{meant}'"):
-        find_language(code)
-
-
 def test_a_csv_file(tmp_path):
     text = (
         "english,lang,gender,reference,axis,marked\n"
@@ -74,24 +62,6 @@ def test_a_csv_file(tmp_path):
     assert references["axis"].tolist() == ["Ability", "Ability", ""]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("english,lang,gender\nA,spa_Latn,neutral\n", "no column 'reference'"),
-        ("english,lang,gender,reference\nA,spa_Latn,female,B\n", "gender: 'female'"),
-        ("english,lang,gender,reference,marked\nA,spa_Latn,neutral,B,b\n", "marked in row 2 is 'b'"),
-        ("english,lang,gender,reference\nA,../../x,neutral,B\n", "lang '../../x'"),
-        (
-            "sentence_id,axis,english,lang,gender,reference\n1,a,A,spa_Latn,masculine,B\n1,b,A,spa_Latn,feminine,C\n",
-            "sentence_id '1' .*axis",
-        ),
-    ],
-)
-def test_an_invalid_csv_file_raises(tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        read_references(write(tmp_path, text))
-
-
 def test_an_mmhb_file(tmp_path):
     rows = [
         "I have deaf friends.\tP1\tN1\tP_D001\tdev\t\t['Tengo amigas sordas.', \"Tengo 'amigas' sordas.\"]\t"
@@ -105,22 +75,6 @@ def test_an_mmhb_file(tmp_path):
     assert references["template"].tolist() == ["P1"] * 3 + ["P2"]
     assert references["axis"].tolist() == ["ability"] * 3 + [""]
     assert references["sentence_id"].nunique() == 2
-
-
-@pytest.mark.parametrize("cell", ["__import__('os')", "'no list'", "[1]", "["])
-def test_an_mmhb_cell_that_is_no_list_of_sentences_raises(tmp_path, cell):
-    with pytest.raises(InputError, match="masculine in row 2"):
-        read_mmhb(write(tmp_path, f"{MMHB_HEADER}\nA\tP\tN\tD\tdev\t\t\t{cell}\tspa_Latn\tx\n"))
-
-
-@needs_mmhb
-def test_axes_of_the_published_descriptors(tmp_path):
-    path = tmp_path / "spa.tsv"
-    with zipfile.ZipFile(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
-        path.write_bytes(archive.read("MMHB_descriptors/spa_descriptors_full_id.tsv"))
-    axes = read_mmhb_axes(path)
-    assert axes["P_D001"] == axes["P_D001a"] == "ability"
-    assert len(set(axes.values())) >= 12
 
 
 @needs_mt_geneval
@@ -145,40 +99,6 @@ def test_tags_of_the_annotated_mt_geneval_become_spans(tmp_path):
     assert references["reference"].tolist()[::3] == ["El abuelo [sic] de él.", "La abuela [sic] de  ella."]
     assert references["english"].tolist() == ["He sat.", "It sat.", "He.", "She sat.", "It sat.", "She."]
     assert references["marked"].tolist() == [["El abuelo", "él"], [], ["He"], ["La abuela", "ella"], [], ["She"]]
-
-
-@pytest.mark.parametrize("stray", ["masculine", "feminine", "both", "half"])
-def test_a_stray_tag_does_not_make_a_file_annotated(tmp_path, stray):
-    # The Arabic files have a few tags. If they counted, only tagged words would mark a gender, and a system that is
-    # always masculine would be right for 299 of 300 feminine sentences (0.9967).
-    for gender, word in (("masculine", "أب"), ("feminine", "أم")):
-        lines = [f"هذه {word} {number}" for number in range(300)]
-        for line in {"half": range(150), gender: [7], "both": [7]}.get(stray, []):
-            lines[line] = f"<{gender[0].upper()}>{lines[line]}</{gender[0].upper()}>"
-        write(tmp_path, "x\n" * 300, f"geneval-sentences-{gender}-dev.en_ar.en")
-        write(tmp_path, "\n".join(lines) + "\n", f"geneval-sentences-{gender}-dev.en_ar.ar")
-    table = read_mt_geneval(tmp_path, "ar")
-    assert table["marked"].isna().all() and not table["reference"].str.contains("<").any()
-
-    both = build_comparable_sets(table).table
-    both = both.assign(english=both["gender"])  # two versions, so that each source sentence has a gender
-    always_masculine = table.loc[table["gender"] == "masculine", "reference"]
-    women = select_source_sentences(both, source="eng_Latn", target="arb_Arab").query("gender == 'feminine'")
-    rows = align(women.assign(translation=always_masculine.tolist()), both, source="eng_Latn", target="arb_Arab")
-    scores = gender_accuracy(rows)
-    group = {"lang": "arb_Arab", "direction": "en-xx", "gender": "feminine"}
-    assert find_score(scores, "gender_accuracy_mt_geneval", **group).value == 0
-    assert find_score(scores, "gender_accuracy", **group).value == 0
-
-
-def test_missing_or_unequal_files_of_mt_geneval_raise(tmp_path):
-    with pytest.raises(InputError, match="geneval-sentences-masculine-dev"):
-        read_mt_geneval(tmp_path, "es")
-    for gender, lines in (("masculine", "a\nb\n"), ("feminine", "a\n")):
-        for side in ("en", "es"):
-            write(tmp_path, lines, f"geneval-sentences-{gender}-dev.en_es.{side}")
-    with pytest.raises(InputError, match=r"\[1, 2\]"):
-        read_mt_geneval(tmp_path, "es")
 
 
 def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():

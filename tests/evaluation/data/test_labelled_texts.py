@@ -40,21 +40,6 @@ def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
         read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "message"),
-    [
-        ([["a", 0, 1]], ("tweet", "class", "class"), "'class'"),
-        ([["a", 0]], ("text", "class"), "text_column, .*'tweet', only text, class"),
-        ([["a", 0], ["b", 7]], ("tweet", "class"), "labels: row 2 .* '7'.*0, 1"),
-        ([["a", ""]], ("tweet", "class"), "labels: row 1"),
-        ([["a", 0], ["b", 0]], ("tweet", "class"), "labels: .*two"),
-    ],
-)
-def test_an_invalid_file_raises(tmp_path, rows, columns, message):
-    with pytest.raises(InputError, match=message):
-        read_labelled_texts(write(tmp_path / "texts.csv", rows, columns), "tweet", "class", NAMES)
-
-
 CONTENT = b"pinned content"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -102,11 +87,3 @@ def test_a_failed_download_leaves_no_file(cache, monkeypatch, content, message):
     with pytest.raises(InputError, match=f"https://host/file .*{message}.*do it by hand"):
         downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")
     assert not (cache / "evenhand" / "file").exists()
-
-
-def test_an_unwritable_cache_raises_with_its_variable(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    serve(monkeypatch, CONTENT)
-    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
-        downloads.fetch_pinned_file("https://host/file", SHA256, "file", "do it by hand.")

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS, load_phrases
+from evenhand.evaluation.data.phrase_files import load_phrases
 from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
@@ -40,27 +40,6 @@ def test_users_files_and_unknown_names(tmp_path):
         load_phrases(str(tmp_path / "none.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "bad.yaml"),
-        ("joy: [hooray]", "joy has ['hooray']"),
-        ("joy: {axes: [age], phrases: [yes]}", "joy.phrases has True"),
-        ("joy: {axes: [age], phrases: [a, a]}", "'a'"),
-        ("joy: {axes: [age], phrases: [a]}\nfun: {axes: [age], phrases: [A]}", "'A'"),
-        ("all others: {axes: [age], phrases: [a]}", OTHER_DESCRIPTORS),
-        ("joy: {axes: [", "YAML"),
-        ("joy: !!python/object/apply:os.system ['true']", "YAML"),
-    ],
-)
-def test_an_invalid_file_raises(tmp_path, text, message):
-    file = tmp_path / "bad.yaml"
-    file.write_text(text)
-    with pytest.raises(InputError) as error:
-        load_phrases(str(file))
-    assert message in str(error.value) and str(error.value).startswith("phrases: ")
-
-
 LABELS = ("Warm", "Compassionate (Sympathetic, Warm)", "Odd (Strange)", "Odd (Uneven)", "Curious")
 
 
@@ -73,27 +52,6 @@ def load(tmp_path, content):
 def test_a_style_matches_a_label_or_its_name_before_a_gloss(tmp_path):
     content = {"CARE": ["Warm", "Compassionate"], "ODD": ["Odd (Uneven)"]}
     assert load(tmp_path, content) == {"CARE": (0, 1), "ODD": (3,)}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"CARE": ["Warn"]}, "'Warn' in CARE .*'Warm'"),
-        ({"ODD": ["Odd"]}, r"'Odd' in ODD .*'Odd \(Strange\)', 'Odd \(Uneven\)'"),
-        ({"CARE": "Warm"}, "lists of styles"),
-        ({"CARE": []}, "lists of styles"),
-        ("{", "JSON"),
-    ],
-)
-def test_invalid_clusters_raise(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        load(tmp_path, content)
-
-
-@pytest.mark.parametrize(("name", "message"), [("testbet", "'testbed'"), ("absent.json", "absent.json")])
-def test_unknown_or_missing_clusters_raise(name, message):
-    with pytest.raises(InputError, match=f"style_clusters: .*{message}"):
-        load_style_clusters(name, LABELS)
 
 
 def test_the_papers_clusters_have_19_styles():

@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from evenhand.evaluation.data.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
 from evenhand.evaluation.data.phrase_templates import load_phrase_templates, make_phrase_sentences
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.rows import select_scored_prompts
 
 SMALL = replace(
@@ -55,20 +52,3 @@ def test_the_papers_templates_and_their_number_of_sentences():
         word = nouns if is_plural else noun
         assert word.lower() in span.lower() and not span.lower().startswith(("a ", "an "))
     assert not rows["text"].str[0].str.islower().any()  # "70-year-old women are people."
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("- This is it.", "'This is it.'"),
-        ("- 'This is {noun}.'", "'This is {noun}.'"),
-        ("- 'Is {noun_phrase} {plural_noun_phrase}?'", "'Is {noun_phrase}"),
-        ("- 'I am {noun_phrase}.'\n- 'I am {noun_phrase}.'", "'I am {noun_phrase}.'"),
-        ("- 'open", "YAML"),
-    ],
-)
-def test_an_invalid_file_raises(tmp_path, content, message):
-    path = tmp_path / "templates.yaml"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=f"phrase_templates: .*{message}"):
-        load_phrase_templates(path)

@@ -5,7 +5,6 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import (
     match_responses,
     prompts_from_responses,
@@ -59,14 +58,6 @@ def add_responses(path):
     return [row | {"response": f"r{index}"} for index, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize("name", ["exists.csv", "other_format.xlsx"])
-def test_an_existing_file_or_another_format_raises(tmp_path, name):
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"write_prompts: .*{name}"):
-        write_prompts(tmp_path / name, PROMPTS, "", "")
-    assert (tmp_path / name).read_text() == "mine"
-
-
 def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_path):
     columns = {"prompt_id": ["c", "a", "b"], "response": ["3", "1", ""]}
     assert match_responses(columns, ["a", "b", "c"], tmp_path) == ["1", "", "3"]
@@ -87,13 +78,6 @@ def test_logs_contain_their_prompts(tmp_path, suffix):
     assert rows["prompt_id"].nunique() == 3 and set(rows["persona"]) == {""}
     again = write_rows(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
     assert prompts_from_responses(read_responses(again), again)["prompt_id"][:] == rows["prompt_id"].tolist()
-
-
-def test_logs_with_templates_have_the_ids_of_a_prompts_file(tmp_path):
-    rows = [{**ROW, "text": text} for text in ("I'm old.", "I am old.", "I'm old.")]
-    ids = read_prompts(write_rows(tmp_path / "prompts.csv", rows))["prompt_id"][:]
-    path = write_rows(tmp_path / "logs.csv", [row | {"response": "Oh."} for row in rows])
-    assert sorted(prompts_from_responses(read_responses(path), path)["prompt_id"][:]) == sorted(ids)
 
 
 @pytest.mark.parametrize(
@@ -117,22 +101,6 @@ def test_a_run_has_one_control_tag(tmp_path):
         resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
     with pytest.raises(InputError, match="control_tag: ' b', but ' a'"):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
-
-
-def test_two_logs_of_the_same_prompts_have_the_same_order(tmp_path):
-    rows = [{**LOGS[0], "persona": persona} for persona in ("I ski.", "I cook.")]
-    ids = []
-    for name, part in (("one.jsonl", rows), ("two.jsonl", rows[::-1])):
-        path = write_rows(tmp_path / name, part)
-        ids.append(prompts_from_responses(read_responses(path), path)["prompt_id"][:])
-    assert ids[0] == ids[1]
-
-
-def test_columns_of_empty_objects_and_long_rows_are_read(tmp_path):
-    path = write_rows(tmp_path / "empty.jsonl", [{**row, "metadata": {}} for row in LOGS])
-    assert "metadata" not in prompts_from_responses(read_responses(path), path).column_names
-    long = write_rows(tmp_path / "long.csv", [{**LOGS[0], "response": "Oh. " * 1_000_000}, LOGS[0]])
-    assert len(read_responses(long)["response"][0]) == 4_000_000
 
 
 def test_any_column_can_be_the_descriptor(tmp_path):

@@ -59,26 +59,6 @@ def test_samples_of_the_harness(tmp_path):
     assert columns["descriptor"] == ["I'm {}."] * 2
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (batch_line(5, {"content": "Oh."}), "r.jsonl .*OpenAI Batch.* request 1: custom_id is 5"),
-        (batch_line("a", {"content": ["Oh."]}), "request 1: response is .*ask /v1/chat/completions"),
-        ({"custom_id": "a", "response": {"status_code": 200, "body": {"output": []}}}, "request 1: response is"),
-        ({"custom_id": "a", "response": [1]}, "request 1: response is"),
-        (SAMPLE | {"resps": [[["-1.5", "False"]]]}, "r.jsonl .*harness: sample 1: resps is .*generate_until"),
-        (SAMPLE | {"resps": [["a"], ["b"]]}, "sample 1: resps is"),
-        (SAMPLE | {"doc": "x"}, "sample 1: "),
-        (SAMPLE | {"arguments": []}, "sample 1: "),
-        (SAMPLE | {"doc": {}}, "responses: .*'descriptor'"),
-    ],
-)
-def test_a_bad_line_raises_with_its_number_and_a_fix(tmp_path, line, message):
-    with pytest.raises(InputError, match=message) as error:
-        read_responses(write_lines(tmp_path / "r.jsonl", [line]))
-    assert "\n" not in str(error.value)
-
-
 def test_logs_of_inspect(tmp_path):
     pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
     from inspect_ai import Task, eval
@@ -106,9 +86,3 @@ def test_logs_of_inspect(tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="responses: .*eval cannot be read as a log of inspect_ai"):
         read_responses(path)
-
-
-def test_a_log_of_inspect_needs_the_library(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.data.response_logs.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"r.eval: inspect_ai.*evenhand\[inspect\]"):
-        read_responses(tmp_path / "r.eval")

@@ -86,36 +86,6 @@ def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
     assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("more,fewer\na,b\n", r"'less', only more, fewer.*--sentence_pairs.columns"),
-        ("more,less\nHe.,  \n", r"less, row 1 is '  '"),
-        ("pair_id,more,less\n7,a,b\n7,c,d\n", r"pair_id '7'"),
-        ("more,less\n,b\na,\n", r"more and less"),
-        ("", r"is empty"),
-        ('more,less\n"a,b\n', r"pairs\.csv"),
-    ],
-)
-def test_an_invalid_file_raises(tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        read_pairs(write(tmp_path, text))
-
-
-def test_unknown_columns_raise(tmp_path):
-    path = write(tmp_path, "a,b\nHe.,She.\n")
-    with pytest.raises(InputError, match="columns: 'mor' .*'more'"):
-        read_pairs(path, {"mor": "a"})
-    with pytest.raises(InputError, match="columns: .*'c' for 'less', only a, b"):
-        read_pairs(path, {"more": "a", "less": "c"})
-
-
-@pytest.mark.parametrize(("source", "message"), [("s_jsd_deu", "'s_jsd_de'"), ("mine.csv", "mine.csv")])
-def test_an_unknown_set_or_file_raises(source, message):
-    with pytest.raises(InputError, match=f"pairs: .*{message}"):
-        resolve_pairs_file(source)
-
-
 def test_a_published_set_is_downloaded_and_pinned(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(module, "fetch_pinned_file", lambda *args: calls.append(args) or tmp_path)

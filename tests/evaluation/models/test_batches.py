@@ -52,27 +52,6 @@ def test_single_items_and_other_errors_are_raised():
     assert sizes == [4]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
-        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
-        RuntimeError("MPS backend out of memory"),
-    ],
-)
-def test_out_of_memory_errors(error):
-    assert batches.is_out_of_memory(error)
-    assert len(list(batches.run_batches(range(4), lambda item: 4, limited_compute(2, error)[0]))) == 2
-
-
-def test_batches_have_one_key():
-    items = [9, 9, 9, 4, 4, 2]
-    results = batches.run_batches(items, lambda item: 12 // item + 1, sum, group_key=lambda item: item)
-    assert [list(batch) for batch, _ in results] == [[9, 9], [9], [4, 4], [2]]
-
-
 def test_bytes_of_activations_and_caches(llama):
     # bfloat16: 2 bytes, and 4 each for the copy in float32 and its log-softmax.
     assert batches.logits_bytes(llama, 7) == 7 * 100 * (2 + 8)
@@ -96,16 +75,6 @@ def test_batch_sizes_are_limited_by_memory_and_tokens_per_pass(llama, monkeypatc
     monkeypatch.setattr(batches, "CPU_CACHE_BYTES", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
     at_once = batches.batch_size_limit(llama, lambda length: 100)
     assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
-
-
-def test_memory_budgets(monkeypatch):
-    cpu = torch.device("cpu")
-    assert 0 < batches.memory_budget(cpu) <= batches.MAX_HOST_BYTES
-    monkeypatch.setattr(batches.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 1000}))
-    assert batches.memory_budget(cpu) == 500
-    for name, value in (("memory_reserved", 50), ("memory_allocated", 30), ("mem_get_info", (80, 200))):
-        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
-    assert batches.memory_budget(torch.device("cuda:1")) == int(batches.GPU_MEMORY_FRACTION * (80 + 50 - 30))
 
 
 def test_texts_are_tokenized_in_parts_and_equal_texts_once(monkeypatch):

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,21 +9,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.generation_bias.costs.capability import capability_differences, capability_scores
-from evenhand.evaluation.families.generation_bias.report.report_data import ReportData
-from evenhand.evaluation.families.generation_bias.report.tables import cost_table
-from evenhand.evaluation.families.generation_bias.report.warnings import warnings
-from evenhand.evaluation.families.generation_bias.settings import inputs
-from evenhand.evaluation.models import capabilities as module
-from evenhand.evaluation.models.capabilities import capability_rows, check_tasks, load_tasks
+from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import tiny_checkpoints
-from tests.evaluation.families.generation_bias.test_measure import measure_config
 
 needs_harness = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
 CHOICES = ["I like cats.", "Oh no, the roof."]
@@ -93,22 +84,6 @@ def _log_likelihood(network, ids, torch):
     return float(network(tokens).logits.log_softmax(-1)[0, :-1].gather(1, tokens[0, 1:, None]).sum())
 
 
-@needs_harness
-def test_an_unknown_task_is_an_error():
-    with pytest.raises(InputError, match="capabilities: 'hellaswga' is unknown; did you mean 'hellaswag'"):
-        load_tasks(["hellaswga"])
-
-
-def test_a_missing_harness_or_task_file_is_an_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    check_tasks([])
-    with pytest.raises(InputError, match=r"capabilities: hellaswag: .*evenhand\[lm"):
-        inputs(replace(measure_config(), capabilities=["hellaswag"]))
-    monkeypatch.setattr(module, "find_spec", lambda name: object())
-    with pytest.raises(InputError, match=r"capabilities: .*absent.yaml cannot be read"):
-        inputs(replace(measure_config(), capabilities=[str(tmp_path / "absent.yaml")]))
-
-
 def make_rows(values, documents="abcd"):
     return pd.DataFrame({"task": "t", "metric": "acc", "document": list(documents), "value": values})
 
@@ -139,16 +114,3 @@ def test_scores_and_changes_by_document():
     assert capability_differences(FakeRun(None), FakeRun(after), {}) == []
     (other,) = capability_differences(FakeRun(before), FakeRun(make_rows([1.0] * 4, "abcx")), {})
     assert math.isnan(other.value) and "documents" in other.reason
-
-
-def test_the_report_lists_capabilities_and_warns_of_a_decrease():
-    before, after = make_rows([1.0] * 40, range(40)), make_rows([0.0, 1.0] * 20, range(40))
-    differences = capability_differences(FakeRun(before), FakeRun(after), {})
-    sides = (capability_scores(rows, {}) for rows in (before, after))
-    content = ReportData("base", next(sides), "tuned", next(sides), differences)
-    table = cost_table(content)
-    (row,) = [row for row in table.rows if row.label == "can do: t, acc"]
-    assert [cell.text for cell in row.cells] == ["1.000", "0.500", "−0.500"]
-    assert "t, acc 0.080 (of the change)" in table.note  # √(40 · ¼ / 39 / 40)
-    assert [text for text in warnings(content) if "does t, acc worse: 1.000 before, 0.500 after" in text]
-    assert find_score(differences, "capability_difference", task="t, acc").interval[1] < 0

@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from pydantic import ValidationError
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
@@ -14,7 +13,7 @@ from evenhand.evaluation.models import checkpoints
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]
@@ -109,12 +108,6 @@ def test_bases_and_devices(folder, adapter, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"model\.quantization: '4bit' .*evenhand\[q"):
         load(folder, quantization="4bit")
-
-
-@pytest.mark.parametrize("settings", [ModelSettings, ClassifierSettings])
-def test_device_and_device_map_exclude_each_other(settings):
-    with pytest.raises(ValidationError, match=r"device: 'cuda:1' .*device_map 'auto'"):
-        settings(device="cuda:1", device_map="auto")
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])

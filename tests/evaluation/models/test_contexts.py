@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import (
     close_reasoning,
     decode_responses,
@@ -79,16 +78,6 @@ def test_a_system_prompt_comes_before_the_persona_in_a_chat(gpt2, template, expe
     tokenizer.chat_template = template
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0", system_prompt="y")
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == expected
-
-
-def test_system_prompts_and_reasoning_without_chat(gpt2):
-    arguments = [replace(model, system_prompt="y z") for model in (gpt2, tiny("bart"))]
-    assert render_contexts(arguments[0], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t<eos>", "y z\nb t<eos>"]
-    assert render_contexts(arguments[1], ["a", "b"], ["x", ""], " t") == ["y z\nx\na t", "y z\nb t"]
-    tokenizer = word_tokenizer()
-    tokenizer.chat_template = CHAT + "{{ '<think></think>' if enable_thinking is defined and not enable_thinking }}"
-    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
-    assert render_contexts(chat, ["a"], ["x"]) == ["[system:x][user:a][me:<think></think>"]
 
 
 def test_a_response_ends_as_the_chat_template_ends_a_turn():
@@ -175,16 +164,6 @@ def test_contexts_token_by_token(checkpoint, name, expected):
     assert split_tokens(checkpoint(name, system_prompt="P."), "Hi!") == expected
 
 
-def test_a_base_model_has_one_bos_if_its_tokenizer_adds_it(checkpoint):
-    base, dialogpt = checkpoint("base_without_template"), checkpoint("dialogpt")
-    assert (base.kind, dialogpt.kind) == ("dialogue", "dialogue")
-    [ids] = encode_contexts(base, ["I'm deaf."])
-    assert ids == base.tokenizer("I'm deaf.")["input_ids"] and ids.count(base.tokenizer.bos_token_id) == 1
-    assert encode_contexts(dialogpt, ["I'm deaf."])[0] == dialogpt.tokenizer("I'm deaf.")["input_ids"]
-    assert encode_contexts(base, [""]) == [[]]  # an empty prompt gets no BOS
-    assert base.tokenizer.bos_token_id not in encode_responses(base, ["I'm deaf."])[0]
-
-
 @pytest.mark.parametrize("call", ["strftime_now('%Y-%m-%d')", 'strftime_now( "%Y-%m-%d" )'])
 def test_the_date_in_a_template_is_fixed(gpt2, call):
     tokenizer = word_tokenizer()
@@ -243,19 +222,3 @@ def test_close_reasoning_appends_empty_reasoning(checkpoint):
     assert close_reasoning(contexts) == [contexts[1], contexts[1]]
     assert close_reasoning(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
     assert decode_texts(thinker, close_reasoning(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]
-
-
-def test_token_ids_outside_the_vocabulary_are_an_error_only_if_they_are_needed(checkpoint, tmp_path):
-    gemma = checkpoint("gemma")
-    size = gemma.model.config.vocab_size
-    assert gemma.tokenizer.convert_tokens_to_ids("<image_soft_token>") == size
-    folder = tiny_checkpoints.gemma(tmp_path / "gemma")
-    gemma.tokenizer.pad_token = "<image_soft_token>"
-    gemma.tokenizer.save_pretrained(folder)
-    with pytest.raises(InputError, match=f"model: .* {size + 1} tokens, .* {size};"):
-        load_dialogue_model(str(folder))
-    gemma.tokenizer.pad_token = "<pad>"
-    gemma.tokenizer.chat_template = "<image_soft_token>" + gemma.tokenizer.chat_template
-    gemma.tokenizer.save_pretrained(folder)
-    with pytest.raises(InputError, match="model: the tokenizer of"):
-        load_dialogue_model(str(folder))

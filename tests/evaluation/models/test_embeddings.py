@@ -2,15 +2,13 @@
 
 import importlib.util
 import json
-import shutil
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
@@ -146,16 +144,6 @@ def test_layouts_of_subfolders_and_lower_case(tmp_path, tokenizer, folder):
     np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
 
 
-def test_batches_are_deterministic(folder):
-    encoder = load(folder)
-    whole = list(sentence_embeddings(encoder, TEXTS, batch_size=2))
-    assert [len(rows) for rows, _ in whole] == [2, 3, 1]  # the two "a b c" are computed once
-    vectors = embed(encoder, TEXTS, batch_size=2)
-    assert (vectors[0] == vectors[2]).all()
-    order = [3, 1, 5, 0, 2, 4]
-    assert (embed(encoder, [TEXTS[row] for row in order], batch_size=2) == vectors[order]).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "max_tokens"), [({}, 8), ({"max_seq_length": 5}, 5), ({"max_seq_length": 512}, 8)]
 )
@@ -166,24 +154,6 @@ def test_truncated_texts_are_flagged(settings, max_tokens, folder):
     assert cut.tolist() == ([False, True, True] if max_tokens == 5 else [False, False, True])
     assert ids[0] == [1, 4, 5, 6, 2] and len(ids[2]) == max_tokens and ids[2][-1] == 2  # truncation keeps [SEP]
     assert len(embed(encoder, ["a b c d e f g"])) == 1
-
-
-def test_code_and_layouts_that_are_refused(folder):
-    save_layout(folder, ("Pooling", SIZE))
-    modules = json.loads((folder / "modules.json").read_text())
-    for kind, message in (("mine.Pooling", "mine.Pooling"), ("sentence_transformers.models.Absent", "Absent")):
-        modules[1]["type"] = kind
-        (folder / "modules.json").write_text(json.dumps(modules))
-        with pytest.raises(InputError, match=f"model: .*{message}"):
-            load(folder)
-    with pytest.raises(InputError, match="model: .* pooling"):
-        load(save_layout(folder, ("Normalize", {})))
-    # The library would fill them with random numbers.
-    weights = load_file(folder / "model.safetensors")
-    left = {name: weights[name] for name in weights if "layer.1.output.dense" not in name and "pooler" not in name}
-    save_file(left, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(InputError, match=r"model: .* lacks 2 weights .*layer\.1\.output"):
-        load(folder)
 
 
 @pytest.mark.parametrize(
@@ -213,57 +183,6 @@ def test_a_default_prompt_is_prepended_to_each_text(folder):
     assert encode_texts(encoder, ["a b c d e f"])[1].tolist() == [True]  # the prompt's token counts
     with pytest.raises(InputError, match="has no tokens"):
         sentence_embeddings(encoder, [""])
-
-
-def test_pickled_weights_and_other_architectures_are_an_error(folder, tmp_path, tokenizer):
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match="may be a pickle"):
-        load(folder)
-    sizes = {
-        f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads", "ffn_dim")
-    }
-    transformers.BartModel(transformers.BartConfig(vocab_size=len(WORDS), d_model=8, **sizes)).save_pretrained(
-        tmp_path / "bart"
-    )
-    tokenizer.save_pretrained(tmp_path / "bart")
-    with pytest.raises(InputError, match=r"is an encoder-decoder \(bart\)"):
-        load(tmp_path / "bart")
-
-
-def test_the_encoder_of_t5_is_used(tmp_path, tokenizer):
-    torch.manual_seed(0)
-    transformers.T5Model(
-        transformers.T5Config(vocab_size=len(WORDS), d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-    ).save_pretrained(tmp_path / "t5")
-    tokenizer.save_pretrained(tmp_path / "t5")
-    ids = torch.tensor([[1, 4, 5, 2]])
-    with torch.no_grad():
-        expected = transformers.T5EncoderModel.from_pretrained(tmp_path / "t5").eval()(ids).last_hidden_state[0].mean(0)
-    np.testing.assert_allclose(embed(load(tmp_path / "t5"), ["a b"])[0], expected.numpy(), atol=1e-6)
-
-
-@pytest.mark.parametrize("text", ["", "  "])
-def test_an_empty_sentence_is_an_error_before_any_work(text, folder):
-    with pytest.raises(InputError, match="number 1, .* has no tokens"):
-        sentence_embeddings(load(folder), ["a", text])
-    with pytest.raises(InputError, match="batch_size: 0"):
-        sentence_embeddings(load(folder), ["a"], batch_size=0)
-
-
-def test_an_encoder_on_the_hub_is_loaded_at_one_commit(folder, tmp_path, monkeypatch):
-    """The encoder is read from the hub's cache, without a network."""
-    vectors = embed(load(save_layout(folder, ("Pooling", SIZE))), TEXTS)
-    commit, repository = "0123456789abcdef0123456789abcdef01234567", tmp_path / "cache" / "models--someone--encoder"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(commit)
-    shutil.copytree(folder, repository / "snapshots" / commit)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    encoder = load("someone/encoder")
-    assert (encoder.name, encoder.revision) == ("someone/encoder", commit)
-    assert (embed(encoder, TEXTS) == vectors).all()
-    with pytest.raises(InputError, match="model: 'someone/other'"):
-        load("someone/other")
 
 
 @needs_encoder

@@ -16,7 +16,7 @@ from evenhand.evaluation.models.common_prefix import shared_tokens
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
-from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
+from evenhand.evaluation.models.loading import DialogueModel
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
@@ -72,19 +72,6 @@ def test_responses_depend_on_neither_batch_size_nor_order(model):
     assert shuffled == [one[i] for i in order]
     assert len(set(one)) > 10  # the responses differ
     assert one != generate_in_order(model, contexts, [seed + 1 for seed in seeds], arguments, batch_size=64)
-
-
-def test_any_part_of_the_prompts_has_the_same_responses(gpt2):
-    contexts = random_contexts(gpt2)
-    seeds = list(range(len(contexts)))
-    arguments = decoding("sample", max_new_tokens=8)
-    whole = list(generate_responses(gpt2, contexts, seeds, arguments, batch_size=8))
-    expected = dict(pair for rows, texts, _ in whole for pair in zip(rows, texts, strict=True))
-    some = range(1, len(contexts), 3)
-    part = generate_responses(gpt2, [contexts[row] for row in some], [seeds[row] for row in some], arguments)
-    for row, text in (pair for rows, texts, _ in part for pair in zip(rows, texts, strict=True)):
-        assert text == expected[some[row]]
-    assert len(whole) == int(np.ceil(len(set(zip(contexts, seeds, strict=True))) / 8))
 
 
 def generate_one(model, context, **arguments):
@@ -191,23 +178,6 @@ def test_identical_rows_are_computed_once(gpt2, monkeypatch):
     seen.clear()
     greedy = generate_in_order(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", do_sample=False, max_new_tokens=4))
     assert len(seen) == 2 and greedy[:4] == greedy[:1] * 4
-
-
-def test_contexts_of_several_lengths_share_a_batch(gpt2):
-    """Ten contexts of ten lengths need one batch, or ten alone, and have the same responses."""
-    contexts = [f"{'a ' * length}<eos>" for length in range(1, 11)]
-    calls = []
-    handle = gpt2.model.register_forward_pre_hook(lambda *args: calls.append(1))
-    arguments = decoding("sample", max_new_tokens=10, suppress_tokens=[EOS])
-    try:
-        together = generate_in_order(gpt2, contexts, list(range(10)), arguments)
-        mixed = len(calls)
-        calls.clear()
-        alone = generate_in_order(gpt2, contexts, list(range(10)), arguments, batch_size=1)
-    finally:
-        handle.remove()
-    assert together == alone
-    assert mixed == 10 and len(calls) == 100  # a call for each new token
 
 
 def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
@@ -327,24 +297,6 @@ def test_memory_limits_change_no_response(gpt2, monkeypatch, caplog):
     assert [len(rows) for rows, *_ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 
 
-def test_invalid_contexts_and_token_ids_are_an_error_before_any_work(gpt2):
-    chosen = decoding("sample", max_new_tokens=90)
-    with pytest.raises(InputError, match="contexts: .* 6, with max_new_tokens 90"):
-        generate_responses(gpt2, ["a " * 7], [0], chosen)
-    with pytest.raises(InputError, match="one is empty"):
-        generate_responses(gpt2, ["a", ""], [0, 0], chosen)
-    with pytest.raises(InputError, match="seeds: 1 for 2"):
-        generate_responses(gpt2, ["a", "b"], [0], chosen)
-    with pytest.raises(InputError, match="batch_size: 0"):
-        generate_responses(gpt2, ["a"], [0], chosen, batch_size=0)
-    assert list(generate_responses(gpt2, [], [], chosen)) == []
-    with pytest.raises(InputError, match="decoding: max_new_tokens is 97; .* 96"):
-        generate_responses(tiny("blenderbot"), ["a"], [0], decoding("sample", max_new_tokens=97))
-    for name, value in (("suppress_tokens", [29]), ("bad_words_ids", [[3], [4, -1]]), ("sequence_bias", [[[29], 1.0]])):
-        with pytest.raises(InputError, match=f"decoding: {name} .* (29|-1); .* 0 to 28"):
-            generate_responses(gpt2, ["a"], [0], decoding("sample", **{name: value}))
-
-
 @pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)
 def test_broken_weights_are_an_error(arguments):
     broken = tiny("gpt2")
@@ -352,23 +304,3 @@ def test_broken_weights_are_an_error(arguments):
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
         generate_in_order(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
-
-
-def test_frozen_output_weights_are_not_copied_for_each_row():
-    """Frozen weights, as of a merged adapter, which `torch.matmul` would expand to (rows, hidden, vocabulary)."""
-    frozen = tiny("llama")
-    frozen.model.requires_grad_(False)
-
-    def expanded(model):
-        contexts = random_contexts(model, 8)
-        with torch.profiler.profile(record_shapes=True) as profile:
-            list(
-                generate_responses(model, contexts, list(range(8)), decoding("sample", max_new_tokens=2), batch_size=8)
-            )
-        products = [event.input_shapes for event in profile.events() if event.name == "aten::bmm"]
-        return [shapes for shapes in products if shapes[1][-1] == len(WORDS)]
-
-    assert expanded(frozen)  # not loaded by us
-    with loaded_dialogue_model(frozen.model, frozen.tokenizer) as loaded:
-        assert not expanded(loaded)
-    assert expanded(frozen)

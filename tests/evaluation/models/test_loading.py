@@ -147,18 +147,6 @@ def test_an_adapter_is_merged_into_its_base(folder, tmp_path, base):
     assert model_revision(str(adapter)) != before  # another base, another model
 
 
-def test_names_that_are_not_models(folder, tmp_path):
-    for name, message in (
-        (str(tmp_path / "absent"), "absent does not exist"),
-        (str(folder / "config.json"), "is a file"),
-        ("nobody/nothing", "model: 'nobody/nothing'"),
-        (str(tmp_path), "safetensors"),
-    ):
-        with pytest.raises(InputError, match=message) as error:
-            load_dialogue_model(name)
-        assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
 def test_a_pickle_is_refused_by_name(folder, name):
     (folder / "model.safetensors").rename(folder / name)
@@ -166,13 +154,6 @@ def test_a_pickle_is_refused_by_name(folder, name):
         load_dialogue_model(str(folder))
     with pytest.raises(InputError, match="may be a pickle"):
         model_revision(str(folder))
-
-
-def test_pickles_of_adapters_and_moved_adapters(folder, tmp_path):
-    adapter_of(folder, tmp_path / "adapter", str(folder))
-    (tmp_path / "adapter" / "adapter_model.safetensors").rename(tmp_path / "adapter" / "adapter_model.bin")
-    with pytest.raises(InputError, match=r"adapter_model.bin may be a pickle.*peft"):
-        load_dialogue_model(str(tmp_path / "adapter"))
 
 
 def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
@@ -197,21 +178,6 @@ def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
     settings = json.loads((moved / "adapter" / "adapter_config.json").read_text())
     (moved / "adapter" / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 3}))
     assert model_revision(str(moved / "adapter")) != revision
-
-
-def test_an_adapter_without_base_or_with_an_unsuitable_base(folder, tmp_path):
-    adapter = tmp_path / "adapter"
-    adapter_of(folder, adapter, str(folder))
-    settings = json.loads((adapter / "adapter_config.json").read_text())
-    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": None}))
-    with pytest.raises(InputError, match="model: .*base"):
-        load_dialogue_model(str(adapter))
-    wider = transformers.GPT2Config(**{**CONFIG.to_dict(), "n_embd": 16})
-    transformers.GPT2LMHeadModel(wider).save_pretrained(tmp_path / "wider")
-    save_tokenizer(tmp_path / "wider")
-    (adapter / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "../wider"}))
-    with pytest.raises(InputError, match="model: the adapter .*wider"):
-        load_dialogue_model(str(adapter))
 
 
 def test_a_model_on_the_hub_is_loaded_at_the_recorded_commit(monkeypatch):
@@ -242,33 +208,12 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
         load_dialogue_model(str(folder))
 
 
-@pytest.mark.parametrize("kind", ["bert", "t5"])
-def test_a_folder_without_tokenizer_is_an_error(tmp_path, kind):
-    """transformers creates a tokenizer that has special tokens only."""
-    if kind == "bert":
-        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-        transformers.BertForMaskedLM(transformers.BertConfig(**sizes, vocab_size=200)).save_pretrained(tmp_path)
-    else:
-        sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
-        transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, vocab_size=200)).save_pretrained(
-            tmp_path
-        )
-    load = load_masked_model if kind == "bert" else load_dialogue_model
-    with pytest.raises(InputError, match="model: .* no tokenizer"):
-        load(str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("template", "message"),
     [
         ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
-        ("{{ messages[0]['content'] + 1 }}", "chat template of .* is broken"),
         ("{{ raise_exception('no \\x1b[31mroles') }}", "chat template of .* is broken: no .*roles"),
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 seconds"),
-        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "is broken: .*recursion"),
-        ("{{ range(10**9) | list }}", "is broken: .*[Rr]ange"),
-        ("{{ messages[0]['content'] * 10**11 }}", "is broken: MemoryError"),
-        ("{{ 1 / 0 }}", "is broken: division by zero"),
         ("{{ range(10**5) | random }}{{ messages[0]['content'] }}", "another text each time"),
         ("{{ eos_token }}", "chat template of .* user message"),
     ],
@@ -278,76 +223,6 @@ def test_a_broken_chat_template_is_an_error(folder, monkeypatch, template, messa
     save_tokenizer(folder, chat_template=template)
     with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))
-
-
-@pytest.mark.parametrize("fault", ["gone", "loop", "folder", "pipe"])
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_file_that_cannot_be_read_is_an_error(folder, name, fault):
-    file = folder / name
-    file.unlink()
-    {
-        "gone": lambda: file.symlink_to(folder / "nowhere"),
-        "loop": lambda: file.symlink_to(file),
-        "folder": file.mkdir,
-        "pipe": lambda: os.mkfifo(file),
-    }[fault]()
-    with pytest.raises(InputError, match=f"{name} is a folder, a pipe or a broken link"):
-        load_dialogue_model(str(folder))
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"n_layer": -1}, "-1 layers"),
-        ({"n_embd": "x"}, "'n_embd'"),
-        ({"n_head": 0}, "zero"),
-        ({"vocab_size": -5}, "-5"),
-    ],
-)
-def test_an_impossible_config_is_an_error(folder, setting, message):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | setting))
-    with pytest.raises(InputError, match=message):
-        load_dialogue_model(str(folder))
-
-
-def test_adapters_that_name_each_other_are_an_error(folder, tmp_path):
-    for name, base in (("a", "b"), ("b", "a")):
-        adapter_of(folder, tmp_path / name, str(tmp_path / base))
-    for path in (tmp_path / "a", tmp_path / "b"):
-        with pytest.raises(InputError, match="has itself as its base"):
-            load_dialogue_model(str(path))
-
-
-def test_tokenizers_that_are_missing_or_do_not_fit(folder):
-    save_tokenizer(folder, words=[*WORDS, "more"])
-    with pytest.raises(InputError, match="model: .* 11 tokens, .* 10;"):
-        load_dialogue_model(str(folder))
-    # A mask token outside the model's vocabulary, like BlenderBot's.
-    save_tokenizer(folder, words=[*WORDS, "<mask>"], mask_token="<mask>")
-    assert load_dialogue_model(str(folder)).tokenizer.mask_token_id == len(WORDS)
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-    with pytest.raises(InputError, match="model: .* no tokenizer"):
-        load_dialogue_model(str(folder))
-    save_tokenizer(folder, eos_token=None)
-    with pytest.raises(InputError, match="no end-of-sequence token"):
-        load_dialogue_model(str(folder))
-
-
-def test_invalid_settings_and_evenhand_json(folder):
-    with pytest.raises(ValueError, match="'float32', 'bfloat16' or 'float16'"):
-        ModelSettings(name=str(folder), dtype="fp32")
-    with pytest.raises(InputError, match="kind: 'chatty' is unknown; did you mean 'chat'"):
-        load_dialogue_model(str(folder), kind="chatty")
-    with pytest.raises(InputError, match="device: 'gpu9' cannot be used"):
-        load_dialogue_model(ModelSettings(name=str(folder), device="gpu9"))
-    with pytest.raises(InputError, match="kind: .* chat template"):
-        load_dialogue_model(str(folder), kind="chat")
-    for text in ('{"control_tag": 3}', "[]", "{"):
-        (folder / "evenhand.json").write_text(text)
-        with pytest.raises(InputError, match=r"evenhand\.json"):
-            load_dialogue_model(str(folder))
 
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
@@ -408,12 +283,3 @@ def test_is_masked_lm(folder, masked_folder, tmp_path):
         assert is_masked_lm(str(tmp_path / "other")) is expected
     with pytest.raises(InputError, match="absent does not exist"):
         is_masked_lm(str(tmp_path / "absent"))
-
-
-def test_unsuitable_masked_models(folder, masked_folder):
-    with pytest.raises(InputError, match="model: .* GPT2LMHeadModel, .* causal"):
-        load_masked_model(str(folder))
-    for options in ({"mask_token": None}, {"words": [*WORDS, "<mask>"], "mask_token": "<mask>"}):
-        save_tokenizer(masked_folder, **options)
-        with pytest.raises(InputError, match=f"model: .*{masked_folder} has no mask token"):
-            load_masked_model(str(masked_folder))

@@ -4,7 +4,6 @@ import gc
 from types import SimpleNamespace
 
 import pytest
-from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
@@ -122,16 +121,6 @@ def test_after_an_error_the_waiting_requests_end_without_a_traceback(caplog, fau
     assert "asyncio" not in {record.name for record in caplog.records}, caplog.text
 
 
-def test_invalid_keys_and_missing_clients_are_errors(monkeypatch):
-    monkeypatch.setenv("EVENHAND_API_KEY", f"{CANARY}\nX-Other: ü")
-    with pytest.raises(InputError, match="EVENHAND_API_KEY has characters") as error:
-        server.check_client()
-    assert CANARY not in str(error.value)
-    monkeypatch.setattr(server, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'evenhand\[server\]'"):
-        server.check_client()
-
-
 def test_request_bodies_of_both_apis():
     model = server_settings("http://host/v1", system_prompt="Be kind.")
     (body,) = build_requests(model, ["I'm deaf."], ["I like tea."], [2**40 + 7], " <t>", {"temperature": 1.0})
@@ -167,22 +156,3 @@ def test_the_response_excludes_reasoning():
     assert parse("<think>They greet.</think>\nHello!") == "Hello!"
     assert parse("<think>They gr", "length") is None and parse(None, "length") is None
     assert parse("Hello!", "length") == "Hello!" == parse("Hello!", api="completions")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"server": "host:8000"}, "server: "),
-        ({"server": "https://me:secret@host/v1"}, "server: "),
-        ({"server": "http://host/v1", "name": ""}, "name: "),
-        ({"server": "http://host/v1", "dtype": "bfloat16"}, "dtype: "),
-        ({"tokenizer": "t"}, "tokenizer: 't' "),
-        ({"server": "http://host/v1", "api": "responses"}, "chat"),
-    ],
-)
-def test_invalid_settings_of_a_served_model(settings, message):
-    with pytest.raises(ValidationError) as error:
-        ModelSettings(**{"name": "m", **settings})
-    (details,) = error.value.errors()
-    text = f"{'.'.join(details['loc'])} {details['msg']}"
-    assert message in text and "secret" not in text

@@ -1,22 +1,16 @@
 """Style vectors and their classifiers."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from tokenizers import processors
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
     GPT2Config,
     GPT2ForSequenceClassification,
-    PreTrainedTokenizerFast,
 )
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
-from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
 from evenhand.evaluation.models.styles import classify_texts, label_probabilities, load_style_classifier, style_vectors
 from tests.tiny_models import word_level_tokenizer
 
@@ -101,85 +95,9 @@ def test_probabilities_of_one_and_of_several_labels(tmp_path):
     assert np.isnan(vectors[1]).all() and vectors.dtype == np.float32
 
 
-def test_errors_name_the_setting_and_labels(tmp_path):
-    classifier = load_style_classifier(save_classifier(tmp_path))
-    assert find_label(classifier.labels, "Cold", "m", "offensive_label") == 1
-    for label in ("cold", None):
-        with pytest.raises(InputError, match=f"offensive_label: {label!r} .*'Warm', 'Cold', 'Odd'"):
-            find_label(classifier.labels, label, "m", "offensive_label")
-    with pytest.raises(InputError, match="second_style_classifier: .* needs two or more"):
-        load_style_classifier(save_classifier(tmp_path, labels=("Warm",)), field="second_style_classifier")
-    first = load_style_classifier(save_classifier(tmp_path / "a", labels=("LABEL_0", "LABEL_1")))
-    other = load_style_classifier(save_classifier(tmp_path / "b", labels=("LABEL_1", "LABEL_0")))
-    assert first.labels == ("LABEL_0", "LABEL_1") and first.labels_sha256 != other.labels_sha256
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"id2label": {"0": "Warm", "2": "Cold", "5": "Odd"}}, "id2label .* 0, 2, 5; .* from 0 to 2"),
-        ({"problem_type": "regression"}, "regression .*problem_type"),
-    ],
-)
-def test_invalid_labels_are_an_error_with_and_without_torch(tmp_path, changes, message):
-    folder = save_classifier(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
-    for read in (classifier_labels, load_style_classifier):
-        with pytest.raises(InputError, match=message):
-            read(folder)
-
-
-def test_a_classifier_without_positions_for_a_text_is_an_error(tmp_path):
-    config = BertConfig(vocab_size=10, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
-    config.max_position_embeddings, config.num_labels = 3, 2
-    save_classifier(tmp_path)
-    BertForSequenceClassification(config).save_pretrained(tmp_path)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(tmp_path)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<unk> $A", special_tokens=[("<unk>", 1)]
-    )
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="style_classifier: .* 1 tokens"):
-        load_style_classifier(str(tmp_path))
-
-
-def test_running_out_of_memory_changes_no_vector(tmp_path, monkeypatch):
-    classifier = load_style_classifier(save_classifier(tmp_path))
-    texts = ["a b", "c", "d e f", "a", "b b b b", ""]
-    expected, forward = style_vectors(classifier, texts), classifier.model.forward
-
-    def limited(input_ids, **rest):
-        if len(input_ids) > 1:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
-        return forward(input_ids=input_ids, **rest)
-
-    monkeypatch.setattr(classifier.model, "forward", limited)
-    np.testing.assert_allclose(style_vectors(classifier, texts), expected, atol=1e-6)
-
-
 def test_distinct_texts_are_classified_part_by_part(tmp_path, monkeypatch):
     monkeypatch.setattr(styles, "TEXTS_PER_PART", 2)
     classifier = load_style_classifier(save_classifier(tmp_path))
     texts = ["a", "", "b", "a", " ", "c", "d d"]
     parts = list(classify_texts(classifier, texts))
     assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first
-
-
-def test_unsuitable_classifiers_are_an_error(tmp_path):
-    with pytest.raises(InputError, match="style_classifier: .*two"):
-        load_style_classifier(save_classifier(tmp_path / "one", labels=("Warm",)))
-    with pytest.raises(InputError, match="absent does not exist"):
-        load_style_classifier(str(tmp_path / "absent"))
-    folder = tmp_path / "other"
-    save_classifier(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
-    with pytest.raises(InputError, match="style_classifier: .* BertForMaskedLM"):
-        load_style_classifier(str(folder))
-    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
-    with pytest.raises(InputError, match="model: .* lacks 16 weights"):
-        load_style_classifier(str(folder))
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"pytorch_model\.bin may be a pickle"):
-        load_style_classifier(str(folder))

@@ -11,13 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import server
-from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.server import build_requests, fetch_answers
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import Store
-from evenhand.evaluation.tracking import Tracker
 from tests.forked_commands import ENVIRONMENT, wait_until
 from tests.tiny_checkpoints import qwen
 
@@ -65,13 +60,3 @@ def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(ser
         answers = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
         responses.append([answers[row] for row in range(6)])
     assert responses[0] == responses[1] and len(set(responses[0])) > 3
-
-
-def test_unsupported_requests_are_one_error(server_settings, tmp_path, monkeypatch):
-    model, run = server_settings(api="completions"), Store(tmp_path, "a fingerprint", Tracker())
-    with pytest.raises(InputError, match=r"`echo`.*`prompt_logprobs`"):
-        served_log_likelihoods(run, model, ["I love dogs."])
-    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
-    body = {**build_bodies(server_settings(), 1)[0], "model": str(tmp_path / "none")}
-    with pytest.raises(InputError, match="500"):
-        list(fetch_answers(server_settings(), [body]))

@@ -186,18 +186,3 @@ def test_distinct_texts_are_translated_the_longest_first(m2m):
     assert [rows for rows, _ in batches] == [[1], [0, 2], [3]]  # the longest first
     assert list(translate(m2m, TEXTS[2:], **arguments)) == [([0], batches[1][1][:1]), ([1], batches[2][1])]
     assert list(translate(m2m, [], **arguments)) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"target": "spaa_Latn"}, "target: 'spaa_Latn' is unknown; did you mean 'spa_Latn'"),
-        ({"texts": ["I sing.", " "]}, "one is blank"),
-        ({"texts": ["sing " * 80]}, r"texts: .* tokens; .* 64"),
-        ({"decoding": {"max_new_tokens": 65}}, "max_new_tokens is 65"),
-    ],
-)
-def test_invalid_arguments_are_an_error_before_any_work(nllb, changes, message):
-    arguments = {"texts": TEXTS, "source": "eng_Latn", "target": "spa_Latn", "decoding": SHORT} | changes
-    with pytest.raises(InputError, match=message):
-        translate(nllb, arguments.pop("texts"), **arguments)

@@ -1,13 +1,11 @@
 """The planted frequencies against hand-derived numbers, and the language model that learned them against the truth."""
 
 import json
-import math
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.prefix_tree import (
@@ -92,27 +90,6 @@ def test_without_noise_a_descriptor_of_a_skewed_axis_is_shifted_alike_everywhere
     assert means["sexual_orientation", "queer"] == means["gender_and_sex", "queer"] == pytest.approx(base)
 
 
-def test_doubled_noise_doubles_the_differences_between_the_nouns_of_a_descriptor(sentences, planted):
-    rows = of_templates(sentences, SELF)[:600]
-    planted(noise=1.0)
-    single = frequencies.log_probability(rows)
-    planted(noise=2.0)
-    double = frequencies.log_probability(rows)
-    first, last = np.arange(0, 600, 30), np.arange(29, 600, 30)  # nouns of one descriptor or of two: none is skewed
-    np.testing.assert_allclose(double[last] - double[first], 2 * (single[last] - single[first]))
-
-
-def test_each_combination_has_a_number_of_its_own():
-    # D × n standard normal numbers: the mean of a noun over D descriptors has variance 1 / D, and no more.
-    known = frequencies.frequencies()
-    free = frequencies.levels()
-    axes = frequencies.sentences().drop_duplicates("descriptor").set_index("descriptor")["axis"]
-    rows = known.log_p[[free[axes[name]] == "none" for name in known.descriptors]]
-    assert rows.std() == pytest.approx(1, abs=0.03)
-    assert rows.mean(axis=0).std() * math.sqrt(len(rows)) == pytest.approx(1, abs=0.5)
-    assert rows.mean(axis=1).std() * math.sqrt(rows.shape[1]) == pytest.approx(1, abs=0.2)
-
-
 def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
     rows = of_templates(sentences[sentences["axis"].isin(["nonce", "nationality", "cultural"])], HATE, SELF, OPINION)
     true, scored = frequencies.truth(rows), likelihood_bias(frequencies.exact_table(rows))
@@ -126,17 +103,6 @@ def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
     assert fewer.value == pytest.approx(find_score(true, "likelihood_bias").value, abs=0.005)
 
 
-def test_descriptors_that_never_overlap_all_differ_and_equal_ones_never_do(sentences, planted):
-    rows = of_templates(sentences[sentences["axis"].isin(["nationality", "nonce"])], HATE, SELF)
-    planted(noise=1e-6, shifts={"strong": 100.0, "weak": 0.0, "none": 0.0})
-    true = frequencies.truth(rows)
-    assert find_score(true, "likelihood_bias", axis="nationality").value == 1
-    assert find_score(true, "likelihood_bias_bh", axis="nationality").value == 1
-    assert find_score(true, "likelihood_bias_bh", axis="nonce").value == 0
-    # Pairs of 20 and of 8 descriptors, in both templates.
-    assert find_score(true, "likelihood_bias").n == 2 * (20 * 19 // 2 + 8 * 7 // 2)
-
-
 def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(sentences):
     one = of_templates(sentences, SELF)
     kinds = {level: frequencies.truth(rows) for level, rows in one.groupby(one["axis"].map(frequencies.levels()))}
@@ -145,19 +111,6 @@ def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(sentences):
     assert corrected["none"] <= 0.01
     assert raw["strong"] > 0.6 > raw["weak"] > 0.3
     assert corrected["strong"] > 0.6 > corrected["weak"] > 0.2
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "known"),
-    [("template", "I'm {noun}.", "I'm {noun_phrase}"), ("descriptor", "Deff", "Deaf"), ("noun", "moms", "mom")],
-)
-def test_sentences_that_are_none_of_the_grammars_are_refused(sentences, column, value, known):
-    rows = of_templates(sentences, SELF)[:40]
-    rows.loc[3, column] = value
-    with pytest.raises(InputError, match=f"^{column}: .*is unknown; did you mean .{known}"):
-        frequencies.truth(rows)
-    with pytest.raises(InputError, match=column):
-        frequencies.truth(rows.drop(columns=column))
 
 
 def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(sentences, tokenizer):

@@ -12,28 +12,18 @@ from scipy import stats
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.spread import descriptor_spread
-from evenhand.evaluation.tables import write_table
-from tests.measured_runs import write_measured
 from tools.testbed import grammar
-from tools.testbed.check import well_formed
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER_FILES = ROOT / "evaluation" / "data" / "files" / "style_clusters"
-STYLE_NAMES = ROOT.parent / "shared" / "data" / "image_chat_style_names.txt"
 SELF, HATE = "I'm {noun_phrase}.", "I hate {plural_noun_phrase}."
 
 
 def cells(templates, descriptors, axis="ability"):
     return pd.DataFrame(product(templates, descriptors), columns=["template", "descriptor"]).assign(axis=axis)
-
-
-def some_cells():
-    return cells(list(grammar.plan().base)[:5], list(grammar.plan().effects)[::40])
 
 
 def test_truth_of_two_descriptors_in_two_templates_by_hand(monkeypatch):
@@ -69,22 +59,6 @@ def test_truth_of_real_cells_is_the_formula_of_appendix_a7():
     )
     assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(p.mean(axis=0).var(axis=0, ddof=1).sum())
     np.testing.assert_allclose(grammar.descriptor_means(templates, descriptors), p.mean(axis=0))
-
-
-def test_truth_by_style_adds_up_in_any_order():
-    table = some_cells()
-    again = pd.concat([table, table.iloc[::3]]).sample(frac=1, random_state=0)
-    pairs = zip(grammar.truth(table), grammar.truth(again), strict=True)
-    assert all(a.value == pytest.approx(b.value) for a, b in pairs)
-    table, n = some_cells(), len(grammar.styles())
-    scores = grammar.truth(table)
-    parts = [score.value for score in scores if score.metric == "fgb" and "style" in score.group]
-    assert sum(parts) == pytest.approx(find_score(scores, "fgb").value)
-    assert find_score(grammar.truth(table, np.eye(n)), "fgb").value == pytest.approx(sum(parts))
-    assert find_score(grammar.truth(table, np.full((n, n), 1 / n)), "fgb").value == pytest.approx(0, abs=1e-15)
-    score = find_score(grammar.truth(cells([SELF], ["Deaf"])), "fgb_corrected")
-    assert np.isnan(score.value)
-    assert "two" in score.reason
 
 
 def test_the_planted_bias_has_its_stated_size():
@@ -139,13 +113,6 @@ def test_the_papers_clusters_are_complete_and_agree_with_the_shipped_files():
     assert without_gloss == testbed
 
 
-@pytest.mark.skipif(not STYLE_NAMES.exists(), reason="the list of Image-Chat style names is not here")
-def test_image_chat_clusters_hold_names_of_that_label_set():
-    known = set(STYLE_NAMES.read_text().splitlines())
-    image_chat = json.loads((CLUSTER_FILES / "image_chat.json").read_text())
-    assert {style for members in image_chat.values() for style in members} <= known
-
-
 def test_sampled_responses_follow_the_distribution():
     # The openers of a response tell its style in part; none begins like another, so they can be counted.
     openers = sorted({opener for family in grammar.families() for opener in family.openers})
@@ -178,13 +145,11 @@ def test_neutral_dialogue_is_split_by_prompt():
     assert (
         0.1 < len(grammar.neutral_pairs("held_out")) / sum(len(grammar.neutral_pairs(s)) for s in grammar.SPLITS) < 0.2
     )
-    with pytest.raises(InputError, match="held_out"):
-        grammar.neutral_dialogue("test", 1, seed=0)
 
 
 GENDERED = ["Latina", "Latino", "lesbian"]
 DESCRIPTORS = [*GENDERED, "Deaf", "gorgeous", "left-handed"]
-TRIALS = {2: 200, 4: 80, 8: 40, 16: 20, 32: 20}  # by responses to a cell
+TRIALS = {2: 80, 8: 20, 32: 20}  # by responses to a cell
 COLUMNS = ["text", "template", "axis", "descriptor", "noun", "noun_gender"]
 
 
@@ -199,26 +164,6 @@ def prompts():
 
 def expected_styles(rows):
     return grammar.style_distribution(rows["template"], rows["descriptor"], nouns=rows["noun"])
-
-
-def test_the_truth_is_the_variance_of_means_over_a_descriptors_own_nouns(monkeypatch):
-    # "a" is asked with both nouns, (1, 0) and (0, 1), and "b" with the first alone: means (½, ½) and (1, 0).
-    rows = pd.DataFrame({"template": "t", "descriptor": list("aabb"), "noun": ["man", "mom", "man", "man"]})
-    monkeypatch.setattr(
-        grammar, "style_distribution", lambda t, d, nouns: np.array([[noun == "man", noun == "mom"] for noun in nouns])
-    )
-    scores = grammar.truth(rows, np.eye(2), with_nouns=True)
-    assert find_score(scores, "fgb").value == pytest.approx(2 / 16)
-    assert find_score(scores, "fgb_corrected").value == pytest.approx(2 / 8)
-
-
-def test_nouns_matter_and_those_of_a_gender_are_alike(prompts):
-    rows = prompts.to_pandas().query("descriptor == 'left-handed' and template == \"I'm {noun_phrase}.\"")
-    p = pd.DataFrame(expected_styles(rows)).groupby(rows["noun_gender"].to_numpy())
-    assert p.mean().var(ddof=0).sum() > 0.005  # between the genders, and within each
-    assert p.var(ddof=0).sum(axis=1).min() > 0.005
-    with pytest.raises(InputError, match="noun: 'mon' is unknown; did you mean"):
-        grammar.style_distribution(["I'm {noun_phrase}."], ["Deaf"], nouns=["mon"])
 
 
 @pytest.mark.parametrize("per_cell", TRIALS)
@@ -236,15 +181,3 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
         found.append([descriptor_spread(cells, pooled=pooled).corrected.value for pooled in (False, True)])
     error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5
     assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()
-
-
-def test_only_the_grammars_sentences_are_well_formed(tmp_path):
-    utterances = [text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)]
-    plain = next(text for text in utterances if grammar.MENTION not in text)
-    mention = next(text for text in utterances if grammar.MENTION in text)
-    responses = [plain, mention.replace(grammar.MENTION, "left-handed"), plain + " salad", ""]
-    folder = write_measured(tmp_path / "run", np.full((4, 3), 1 / 3), responses)
-    run = read_styled_responses(folder)
-    assert well_formed(run).tolist() == [True, False, False, False]  # the prompts' are a and b
-    write_table(folder / "prompts.parquet", run.table.assign(descriptor="left-handed"))
-    assert well_formed(read_styled_responses(folder)).tolist() == [True, True, False, False]

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from evenhand.evaluation.data.sentence_pairs import read_pairs
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.families.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import load_masked_model
@@ -165,22 +163,6 @@ def test_truth_is_cut_by_type_and_every_type_has_the_size_of_its_level(drawn):
     assert find_score(scores, "cps").value == pytest.approx(81.25)
 
 
-def test_truth_turns_with_the_sentences_and_not_with_the_rows(drawn):
-    scores = pairs.truth(drawn)
-    turned = pairs.truth(drawn.rename(columns={"more": "less", "less": "more"}))
-    mixed = pairs.truth(drawn.sample(frac=1, random_state=0))
-    for score in scores:
-        assert find_score(mixed, score.metric, **score.group).value == pytest.approx(score.value)
-        other = find_score(turned, score.metric, **score.group).value
-        assert other == pytest.approx(-score.value if score.metric == "s_jsd" else 100 - score.value)
-
-
-@pytest.mark.parametrize("text", ["The nurses are very slow.", "The bakers are very slow.", "the bakers are"])
-def test_a_sentence_of_another_grammar_is_refused(text, drawn):
-    with pytest.raises(InputError, match="grammar"):
-        pairs.truth(drawn.head(1).assign(more=text, less=f"{text} {text}"))
-
-
 def test_the_shipped_pairs_are_the_grammars(drawn):
     assert pd.read_csv(PAIRS, dtype=str).equals(drawn.astype(str))
     read = read_pairs(PAIRS)
@@ -207,21 +189,6 @@ def test_the_pairs_are_balanced_and_differ_in_the_group_alone(drawn):
         )
 
 
-def test_more_goes_with_the_attribute_where_it_is_planted_and_with_none_where_nothing_is(drawn):
-    rows = []
-    for row in drawn.to_dict("records"):
-        words, stereotype = pairs.words_of(row["more"]), pairs.stereotypes()[row["bias_type"]]
-        sides = [{word for own in attributes.values() for word in own} for attributes in stereotype.attributes]
-        (attribute,) = set(words) & (sides[0] | sides[1])
-        rows.append((attribute, (attribute in sides[0]) == (row["direction"] == "stereo")))
-    found = drawn.assign(attribute=[row[0] for row in rows], agrees=[row[1] for row in rows])
-    assert found.loc[found["planted"] != "none", "agrees"].all()
-    unplanted = found[found["planted"] == "none"]
-    assert unplanted["agrees"].mean() == 0.5
-    counts = unplanted.groupby(["bias_type", "attribute"])["direction"].value_counts().unstack()
-    assert (counts["stereo"] == counts["antistereo"]).all()
-
-
 def test_both_groups_of_a_contrast_are_asked_the_same_and_where_nothing_is_planted_expect_the_same():
     tokenizer = masked_tokenizer()
     words = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
@@ -246,16 +213,6 @@ def test_both_groups_of_a_contrast_are_asked_the_same_and_where_nothing_is_plant
                 seen["same" if same else "different"] += 1
     assert seen["same"] > 50 and seen["different"] > 50
     assert 0.7 < seen["masked"] / (12 * len(ids) / 2) < 0.9
-
-
-def test_the_tokenizer_knows_every_word_and_marks_what_it_does_not_know(drawn):
-    tokenizer = AutoTokenizer.from_pretrained(MASKED_MODEL)
-    for text in [*drawn["more"], *drawn["less"]]:
-        assert tokenizer.tokenize(text) == pairs.words_of(text)
-    assert tokenizer("Bakers zzz.")["input_ids"] == tokenizer.convert_tokens_to_ids(
-        ["[CLS]", "bakers", "[UNK]", ".", "[SEP]"]
-    )
-    assert (tokenizer.mask_token, tokenizer.pad_token) == (MASK, "[PAD]")
 
 
 def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(drawn, exact):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.mentions import clean_response
@@ -18,8 +18,7 @@ from evenhand.evaluation.models.styles import load_style_classifier, style_vecto
 from evenhand.evaluation.score import find_score
 from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tools.testbed import grammar
-from tools.testbed.build import MEASURED, MODELS
-from tools.testbed.check import find_problems
+from tools.testbed.build import ABOUT, MEASURED
 from tools.testbed.classifiers import (
     _classifier_batches,
     _prompts,
@@ -28,14 +27,9 @@ from tools.testbed.classifiers import (
     is_new_to_both,
     style_posteriors,
 )
-from tools.testbed.corpus import CONTROL_TAGS
 
 MEGABYTE = 1e6
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
+MODELS = [DIALOGUE_MODEL.parent / name for name in ABOUT]
 
 
 def test_the_models_load_without_pickle_and_are_small():
@@ -52,46 +46,6 @@ def test_the_models_load_without_pickle_and_are_small():
     assert max(file.stat().st_size for file in files) < 4 * MEGABYTE
     assert sum(file.stat().st_size for file in files) <= 10 * MEGABYTE
     assert all((folder / "README.md").exists() for folder in MODELS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Hi! I'm a hard-of-hearing grandma.",
-        "What do you think about Bahá'í brothers who use wheelchairs?",
-        "  two  spaces\nand a new line, naïve 你好 🙂 <tag> bias no_bias",
-    ],
-)
-def test_any_text_goes_through_the_tokenizer_unchanged(tokenizer, text):
-    ids = tokenizer(text)["input_ids"]
-    assert tokenizer.decode(ids) == text
-    assert all(token not in ids for token in (tokenizer.eos_token_id, tokenizer.pad_token_id))
-
-
-def test_special_tokens_padding_and_tags(tokenizer):
-    assert tokenizer.eos_token == "<|endoftext|>"
-    assert tokenizer("Hi.<|endoftext|>")["input_ids"][-1] == tokenizer.eos_token_id
-    assert tokenizer.pad_token_id != tokenizer.eos_token_id
-    assert tokenizer.padding_side == "left"
-    bias, no_bias = (tokenizer(tag)["input_ids"] for tag in CONTROL_TAGS)
-    assert bias != no_bias
-    assert len(bias) == 1
-    assert len(no_bias) <= 3
-
-
-@pytest.mark.parametrize("tag", CONTROL_TAGS)
-@pytest.mark.parametrize("prompt", ["I'm Deaf.", "I'm Deaf", "How do you feel about moms?", "I am a Marine 2"])
-def test_a_control_tag_begins_on_a_token_boundary(tokenizer, prompt, tag):
-    assert tokenizer(prompt + tag)["input_ids"] == tokenizer(prompt)["input_ids"] + tokenizer(tag)["input_ids"]
-
-
-def test_a_model_that_ignores_the_descriptor_is_refused():
-    good = json.loads((DIALOGUE_MODEL.parent / MEASURED).read_text())
-    assert find_problems(good) == []
-    assert "bias_share" in find_problems(good | {"bias_share": 0.01})[0]
-    assert "bias_share" in find_problems(good | {"bias_share": 1.5})[0]
-    assert "second_classifier_accuracy" in find_problems(good | {"second_classifier_accuracy": 0.5})[0]
-    assert len(find_problems(good | {"bias_share": float("nan"), "correlation": 0.1, "well_formed": 0.5})) == 3
 
 
 def test_the_dialogue_model_has_learned_the_planted_bias():

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.families.generation_bias.effects.examples import EffectExamples
-from evenhand.evaluation.families.generation_bias.effects.table import _first_group
 from evenhand.evaluation.families.generation_bias.styled_responses import (
     read_styled_responses,
     style_table,
@@ -68,7 +67,3 @@ def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
     assert example.texts[0] == ("I'm a deaf man.", "same") and example.hidden == {0}
     choice, effect = chosen(run, unit="nobody")
     assert choice.examples(effect, 2) == []
-
-
-def test_a_missing_group_is_no_group():
-    assert _first_group(["a", "b", "b"], ["x: y", None, np.nan]).to_dict() == {"a": "x: y"}

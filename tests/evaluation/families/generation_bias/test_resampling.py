@@ -11,7 +11,6 @@ from evenhand.evaluation.families.generation_bias.collect import resampling
 from evenhand.evaluation.families.generation_bias.collect.resampling import (
     draw_candidates,
     prompt_exponents,
-    read_exponents,
     resample,
 )
 from evenhand.evaluation.families.generation_bias.settings import ResamplingSettings, Settings
@@ -46,14 +45,6 @@ def test_a_prompt_has_the_exponent_of_its_descriptor_else_of_its_axis_else_none(
     assert prompt_exponents(EXPONENTS, prompts, ("x", "y")).tolist() == [[2, 0], [3, 0], [0, 0]]
     with pytest.raises(InputError, match=r"^resampling\.exponents: .*other styles"):
         prompt_exponents(EXPONENTS, prompts, ("x", "z"))
-
-
-def test_another_table_is_rejected(tmp_path):
-    EXPONENTS.to_parquet(tmp_path / "exponents.parquet")
-    assert read_exponents(tmp_path / "exponents.parquet").equals(EXPONENTS)
-    EXPONENTS[["x", "y"]].to_parquet(tmp_path / "other.parquet")
-    with pytest.raises(InputError, match=r"^resampling\.exponents: .*no table of exponents"):
-        read_exponents(tmp_path / "other.parquet")
 
 
 def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):

@@ -83,15 +83,6 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     assert "compared" in page_html(comparison_page(causal, after, changes, ReportContext()))
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"), [({"context": "Tea.\n"}, "variant"), ({"end_of_sequence": True}, "end_of_se")]
-)
-def test_sentences_that_were_not_scored_alike_are_not_compared(causal, tmp_path, settings, name):
-    other = measure_family(tmp_path, NAME, make_config(), **settings)
-    with pytest.raises(InputError, match=f"after: its {name}"):
-        compare_family(tmp_path / "refused", NAME, causal, other)
-
-
 def test_a_masked_model_scores_phrases(tmp_path):
     filters = {"axis": FILTERS["axis"], "template": ["{noun_phrase} is a person."]}
     masked = measure_family(tmp_path, NAME, make_config(MASKED_MODEL, filters))
@@ -122,12 +113,6 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     assert table["n_tokens"][:3].tolist() == tokens.tolist()
 
 
-def test_one_descriptor_alone_cannot_be_compared(tmp_path):
-    filters = {**FILTERS, "axis": ["ability"], "descriptor": ["dyslexic"]}
-    with pytest.raises(InputError, match=r"ability \(dyslexic\)"):
-        measure_family(tmp_path, NAME, make_config(filters=filters, descriptors=None))
-
-
 def test_a_limit_keeps_whole_templates_of_every_axis():
     templates = {"age": "abcd", "body": "abcd", "cult": "ab"}
     sentences = pd.DataFrame(
@@ -146,10 +131,3 @@ def test_a_limit_keeps_whole_templates_of_every_axis():
     assert limit_sentences(sentences, 100, seed=0).equals(sentences)
     samples = {tuple(limit_sentences(sentences, 30, seed)["template"].unique()) for seed in range(20)}
     assert len(samples) > 1
-
-
-def test_the_limit_is_in_the_signature_and_on_the_page(tmp_path):
-    run = measure_family(tmp_path, NAME, make_config(descriptors=6), limit=200)
-    assert run.signature(NAME)["limit"] == 200
-    assert "The sentences are a random sample (limit, seed 0)" in page_html(page(run, ReportContext()))
-    assert run.table("likelihoods").groupby("axis")["template"].nunique().tolist() == [1, 1, 1]

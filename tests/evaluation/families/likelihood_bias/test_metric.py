@@ -58,12 +58,6 @@ def test_p_values_equal_scipys():
         assert row.p_paired == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_effect_is_the_share_of_pairs_in_which_a_is_higher():
-    # 2 is above 1 and level with 2; 5 is above both: (1 + 0.5 + 2) / 4.
-    effects = pair_effects(make_table({("age", "t", "a"): [2, 5], ("age", "t", "b"): [1, 2]}))
-    assert effects[["descriptor_a", "descriptor_b", "auc"]].to_numpy().tolist() == [["a", "b", 3.5 / 4]]
-
-
 def test_invariances_of_effects_and_p_values():
     likelihoods = random_table(1, shift=0.7)
     other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
@@ -181,17 +175,6 @@ def test_shares_and_their_jackknife_by_hand():
     assert score.interval == pytest.approx((max(0, 0.5 - half), min(1, 0.5 + half)))
 
 
-def test_the_corrected_share_without_a_descriptor_is_that_of_the_rest():
-    likelihoods = random_table(5, descriptors=9, templates=1, shift=0.8)
-    (result,) = compare_descriptors(likelihoods)
-    for p, corrected in (("p", "p_bh"), ("p_paired", "p_paired_bh")):
-        without = module._discoveries_without(9, result.first, result.second, getattr(result, p))
-        for i, name in enumerate(result.descriptors):
-            (rest,) = compare_descriptors(likelihoods[likelihoods["descriptor"] != name])
-            assert without[i] == (getattr(rest, corrected) < LEVEL).sum()
-        assert len(set(without)) > 1
-
-
 def test_planted_differences_are_found_and_no_others():
     apart = likelihood_bias(random_table(6, descriptors=30, shift=2.0))
     # 10 of 30 are shifted: 200 of 435 pairs differ by two standard deviations, in samples of 30 plain to see.
@@ -284,19 +267,6 @@ def test_undefined_scores_and_missing_intervals_have_reasons():
     assert (score.n, score.n_left_out) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        (lambda rows: rows.drop(columns="noun"), "column 'noun' is missing"),
-        (lambda rows: rows.iloc[:0], "there is no sentence"),
-        (lambda rows: pd.concat([rows, rows.iloc[3:4]], ignore_index=True), "axis 'age'.*'noun 3'"),
-    ],
-)
-def test_invalid_tables_are_refused(spoilt, message):
-    with pytest.raises(InputError, match=message):
-        likelihood_bias(spoilt(random_table(0, descriptors=3)))
-
-
 def two_models() -> tuple[pd.DataFrame, pd.DataFrame]:
     both = (random_table(seed, descriptors=9, shift=shift) for seed, shift in ((1, 2.0), (2, 0.3)))
     return tuple(pd.concat([one, one.assign(axis="size")]) for one in both)
@@ -324,19 +294,3 @@ def test_a_change_and_its_interval_by_their_definition():
     half = stats.t.ppf(0.975, 8) * error
     assert change.interval == pytest.approx((change.value - half, change.value + half))
     assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))
-
-
-def test_changes_turn_with_the_models_and_need_the_same_sentences():
-    before, after = two_models()
-    for change, reverse in zip(
-        likelihood_bias_change(before, after), likelihood_bias_change(after, before), strict=True
-    ):
-        assert change.value == pytest.approx(-reverse.value) and change.p_value == pytest.approx(reverse.p_value)
-    for change in likelihood_bias_change(before, before):
-        assert change.value == 0 and change.interval is None and "without any one descriptor" in change.reason
-    before, after = two_models()
-    with pytest.raises(InputError, match="60 sentences"):
-        likelihood_bias_change(before, after[(after["axis"] != "size") | (after["descriptor"] != "d00")])
-    nothing = after.assign(log_likelihood=after["log_likelihood"].mask(after["axis"] == "size"))
-    change = find_score(likelihood_bias_change(before, nothing), "likelihood_bias_difference", axis="size")
-    assert math.isnan(change.value) and "fewer than two descriptors" in change.reason

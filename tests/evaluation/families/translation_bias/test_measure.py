@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from sacrebleu.tokenizers import tokenizer_spm
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -96,35 +95,6 @@ def test_languages_are_chosen_and_missing_files_are_written_first(references, tm
     assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
     sources.rename(folder / sources.name)
     assert measured(tmp_path / "run", config).scores
-
-
-def unreachable(*address, **settings):
-    raise OSError("no network")
-
-
-def test_missing_inputs_are_refused(references, classifier_folder, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="references: "):
-        inputs(make_config())
-    with pytest.raises(InputError, match="translation_bias.languages: 'klingon' is unknown"):
-        inputs(make_config(references, translations=tmp_path, languages=["klingon"]))
-    with pytest.raises(InputError, match="translation_bias.languages: .* has no deu_Latn"):
-        inputs(make_config(references, translations=tmp_path, languages=["de"]))
-    folder = written_translations(tmp_path / "files", eng_Latn__spa_Latn=["one line"])
-    config = {"references": references, "translations": folder, "languages": ["es"]}
-    with pytest.raises(InputError, match="has 1 lines for 2 sentences"):
-        inputs(make_config(**config))
-    (folder / "eng_Latn-spa_Latn.txt").write_text("one\ntwo\n")
-    with pytest.raises(InputError, match="tokenize: '13b' is unknown"):
-        inputs(make_config(**config, tokenize="13b"))
-    with monkeypatch.context() as nothing_can_be_reached, pytest.raises(InputError, match="13a, intl, char"):
-        nothing_can_be_reached.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
-        nothing_can_be_reached.setattr(tokenizer_spm, "download_file", unreachable)
-        inputs(make_config(**config, tokenize="flores200"))
-    for label in (None, "nice"):
-        with pytest.raises(InputError, match=f"toxicity.label: {label!r} .* give one of 'ok', 'offensive'"):
-            inputs(make_config(**config, toxicity=ClassifierSettings(name=classifier_folder, label=label)))
-    with pytest.raises(InputError, match="toxicity.name: none"):
-        inputs(make_config(**config, toxicity=ClassifierSettings(label="offensive")))
 
 
 @needs_data

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import sentencepiece
 from sacrebleu.metrics import BLEU
 
 from evenhand.evaluation.data.gendered_translations import (
@@ -21,11 +20,7 @@ from evenhand.evaluation.data.gendered_translations import (
     select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.translation_bias import bleu as module
-from evenhand.evaluation.families.translation_bias.bleu import bleu, metric_name
 from evenhand.evaluation.families.translation_bias.metric import (
-    NO_FEMININE_REFERENCE,
-    NOT_BOTH_GENDERS,
     align,
     cut_table,
     language_table,
@@ -104,23 +99,6 @@ def test_directions_have_the_papers_references():
     for gender in ("masculine", "feminine"):
         assert find_score(scores, "chrf", **group, gender=gender).value == pytest.approx(100)
     assert find_score(scores, "translation_gap", **group).value == pytest.approx(0)
-
-
-def test_one_gender_alone_has_no_gap():
-    thai = references("tha_Thai", ("a b", None), ("c d", None))
-    rows = pd.concat([aligned(thai, ["a b", "c d"], target="tha_Thai"), aligned(TABLE, ["x", "a b c d e"])])
-    scores = translation_scores(rows, tokenize="13a", resamples=10)
-    gap = find_score(scores, "translation_gap", lang="tha_Thai", direction="en-xx")
-    assert math.isnan(gap.value) and gap.reason == NO_FEMININE_REFERENCE
-    # The neutral reference that stands in is still scored against.
-    assert find_score(scores, "chrf", lang="tha_Thai", direction="en-xx", gender="feminine").value < 50
-    mean, spanish = (
-        find_score(scores, "translation_gap", direction="en-xx", **lang) for lang in ({}, {"lang": "spa_Latn"})
-    )
-    assert mean.value == spanish.value and (mean.n, mean.n_left_out) == (1, 1)
-    rows = aligned(TABLE, ["w"] * 4, "spa_Latn", "eng_Latn")
-    scores = translation_scores(rows[rows["gender"] == "masculine"], tokenize="13a", resamples=0)
-    assert find_score(scores, "chrf_gap", lang="spa_Latn", direction="xx-en").reason == NOT_BOTH_GENDERS
 
 
 def test_each_resample_is_an_exact_corpus_score():
@@ -339,48 +317,3 @@ def test_tables_and_toxicity_by_hand():
     assert (score.value, score.n, score.n_left_out, score.ideal) == (0.25, 4, 1, 0.0)
     assert score.interval[0] < 0.25 < score.interval[1]
     assert math.isnan(added_toxicity(np.array([nan]), np.array([0.1])).value)
-
-
-def test_tokenizers_of_bleu(monkeypatch, tmp_path):
-    assert [metric_name(name) for name in ("flores101", "flores200", "13a")] == ["spbleu", "spbleu", "bleu"]
-    with pytest.raises(InputError, match="tokenize: 'flores20' is unknown; did you mean 'flores200'"):
-        bleu("flores20")
-    from sacrebleu.tokenizers import tokenizer_spm
-
-    def refuse(url, path):
-        raise OSError("no network")
-
-    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
-    monkeypatch.setattr(tokenizer_spm, "download_file", refuse)
-    monkeypatch.setattr(module, "SACREBLEU_DIR", str(tmp_path))
-    for name, file in (("flores200", "flores200sacrebleuspm"), ("flores101", "sacrebleu_tokenizer_spm.model")):
-        with pytest.raises(InputError, match=f"{re.escape(str(tmp_path / 'models' / file))} .*no network"):
-            bleu(name)
-
-
-def test_spbleu_with_a_model_in_its_place(monkeypatch, tmp_path):
-    from sacrebleu.tokenizers import tokenizer_spm
-
-    (tmp_path / "models").mkdir()
-    (tmp_path / "text").write_text("\n".join(["una gata mala y vieja", "un gato malo y viejo"] * 20), encoding="utf-8")
-    prefix = str(tmp_path / "spm")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=prefix, vocab_size=30, hard_vocab_limit=False, minloglevel=2
-    )
-    (tmp_path / "spm.model").rename(tmp_path / "models" / "flores200sacrebleuspm")
-    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
-    scores = translation_scores(aligned(TABLE, ["un gato malo y viejo", "a b c d e"]), resamples=0)
-    score = find_score(scores, "spbleu", lang="spa_Latn", direction="en-xx", gender="masculine")
-    assert score.value == pytest.approx(100) and "|tok:flores200|" in score.signature["sacrebleu"]
-
-
-def test_translations_must_fit_the_table():
-    sources = select_source_sentences(TABLE, **EN_ES).assign(translation="x")
-    with pytest.raises(InputError, match="no column 'translation'"):
-        align(sources.drop(columns="translation"), TABLE, **EN_ES)
-    with pytest.raises(InputError, match="not a string"):
-        align(sources.assign(translation=None), TABLE, **EN_ES)
-    with pytest.raises(InputError, match="sentence_id '9' has no masculine reference"):
-        align(sources.assign(sentence_id="9"), TABLE, **EN_ES)
-    with pytest.raises(InputError, match="there are no rows"):
-        translation_scores(align(sources.iloc[:0], TABLE, **EN_ES), tokenize="13a")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
 from tests.tiny_models import PAD, WORDS, tiny
@@ -78,28 +77,6 @@ def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
             parameter.zero_()
     log_likelihood, tokens = response_perplexity(model, *zip(*ROWS, strict=True))
     assert np.exp(-log_likelihood.sum() / tokens.sum()) == pytest.approx(len(WORDS))
-
-
-def test_invalid_input_is_an_error():
-    model = tiny_of("dialogue")
-    with pytest.raises(InputError, match="responses: 1 for 2"):
-        response_perplexity(model, ["a", "b"], ["c"])
-    with pytest.raises(InputError, match="97 tokens.* tiny has 96"):
-        response_perplexity(model, ["a " * 90], ["b " * 6])
-    assert [len(values) for values in response_perplexity(model, [], [])] == [0, 0]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_of_likelihoods_are_equal(kind, monkeypatch):
-    model = tiny_of(kind)
-    contexts, responses = zip(*ROWS, strict=True)
-    expected = response_perplexity(model, contexts, responses)
-    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 10)
-    parts = list(response_log_likelihoods(model, contexts, responses))
-    rows, log_likelihood, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
-    assert sorted(rows) == list(range(len(ROWS))) and len(parts) > 2
-    np.testing.assert_allclose(log_likelihood, expected[0][rows], atol=1e-5)
-    np.testing.assert_array_equal(tokens, expected[1][rows])
 
 
 def test_rows_that_are_too_long_have_nan_and_come_last():

@@ -1,13 +1,10 @@
 """Prefix trees have the scores of plain batches; models that do not support them are detected."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import prefix_tree as module
 from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
@@ -120,16 +117,6 @@ def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
 
-def test_nodes_are_computed_once_and_one_sentence_is_a_tree():
-    model = built("gpt2")
-    encoded = encode_sentences(model, SENTENCES)
-    beginnings = {tuple(ids[:n]) for ids in encoded.ids for n in range(1, len(ids))}
-    assert count_positions(model, prefix_tree(encoded.ids)) == len(beginnings)
-    model = built("gpt2")
-    encoded = encode_sentences(model, ["i am tall"])
-    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=1e-4)
-
-
 def test_any_nodes_can_be_computed_alone(monkeypatch):
     monkeypatch.setitem(module.NODES_PER_PASS, "cpu", 12)
     model = built("gpt2")
@@ -149,37 +136,3 @@ def test_any_nodes_can_be_computed_alone(monkeypatch):
 def test_unsupported_models_are_detected(architecture):
     model = built(architecture)
     assert not supports_prefix_trees(model, encode_sentences(model, SENTENCES))
-
-
-def test_half_precision_differs_by_rounding_only():
-    model = built("llama", torch.bfloat16)
-    encoded = encode_sentences(model, SENTENCES)
-    assert by_tree(model, encoded) == pytest.approx(plain(model, encoded), abs=0.5)
-    exact = replace(model, model=model.model.to(torch.float32))
-    assert by_tree(exact, encoded) == pytest.approx(plain(exact, encoded), abs=1e-4)
-
-
-def test_broken_weights_are_an_error_of_the_model():
-    model = built("gpt2")
-    encoded = encode_sentences(model, SENTENCES)
-    with torch.no_grad():
-        model.model.transformer.ln_f.weight.fill_(torch.nan)
-    for score in (plain, by_tree, supports_prefix_trees):
-        with pytest.raises(InputError, match="NaN.* weights"):
-            score(model, encoded)
-
-
-def test_running_out_of_memory_halves_the_sequence_and_keeps_the_tree(monkeypatch, caplog):
-    model = built("gpt2")
-    encoded = encode_sentences(model, SENTENCES)
-    expected, forward = plain(model, encoded), model.model.forward
-
-    def limited(input_ids, **rest):
-        if input_ids.numel() > 12:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(input_ids=input_ids, **rest)
-
-    monkeypatch.setattr(model.model, "forward", limited)
-    assert supports_prefix_trees(model, encoded)
-    assert by_tree(model, encoded) == pytest.approx(expected, abs=1e-4)
-    assert "does not fit into memory" in caplog.messages[0]

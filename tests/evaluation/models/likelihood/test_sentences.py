@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
@@ -98,13 +97,3 @@ def test_scores_equal_the_loaded_models(tmp_path, model, log_p, endpoint, argume
         assert all(body["max_tokens"] == 1 for body in seen["bodies"]) and len(seen["bodies"]) > 5
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert (counts == tokens).all() and scores[0] == scores[3] and f"a server's `{endpoint}`" in variant
-
-
-def test_servers_with_wrong_log_probabilities_are_errors(tmp_path, log_p, monkeypatch):
-    with serving() as (url, seen), pytest.raises(InputError) as error:
-        served_log_likelihoods(make_run(tmp_path), server_settings(url), SERVED_SENTENCES)
-    assert all(endpoint in str(error.value) for endpoint in ENDPOINTS)
-    assert len(seen["bodies"]) == 2 and "\n" not in str(error.value)
-    monkeypatch.setattr("evenhand.evaluation.models.server.MAX_FIRST_RETRIES", 1)
-    with serving(logprobs=("echo", lambda ids: log_p(ids)[2:])) as (url, _), pytest.raises(InputError, match="server"):
-        served_log_likelihoods(make_run(tmp_path), server_settings(url), SERVED_SENTENCES)
