@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
 from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 from evenhand.evaluation.models.judges import judge_facts
