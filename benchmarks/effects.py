@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.families.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import descriptor_effects

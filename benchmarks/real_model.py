@@ -22,7 +22,7 @@ from benchmarks.likelihood_throughput import by_tree, plainly
 from benchmarks.measuring import SHARED, parse_options, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
+from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity

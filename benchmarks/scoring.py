@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import peak_memory, timed
-from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
 

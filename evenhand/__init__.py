@@ -12,15 +12,15 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
-    from evenhand.evaluation.families.generation_bias.collect.resampling import draw_response
-    from evenhand.evaluation.families.generation_bias.effects.changes import effect_changes
-    from evenhand.evaluation.families.generation_bias.effects.figure import effects_figure
-    from evenhand.evaluation.families.generation_bias.effects.table import effects
-    from evenhand.evaluation.families.generation_bias.metric import (
+    from evenhand.evaluation.metrics.generation_bias.collect.resampling import draw_response
+    from evenhand.evaluation.metrics.generation_bias.effects.changes import effect_changes
+    from evenhand.evaluation.metrics.generation_bias.effects.figure import effects_figure
+    from evenhand.evaluation.metrics.generation_bias.effects.table import effects
+    from evenhand.evaluation.metrics.generation_bias.metric import (
         compare_generation_bias,
         generation_bias,
     )
-    from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+    from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
@@ -60,12 +60,12 @@ _MODULES = {
     "evaluation.data.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
-    "evaluation.families.generation_bias.collect.resampling": ("draw_response",),
-    "evaluation.families.generation_bias.effects.changes": ("effect_changes",),
-    "evaluation.families.generation_bias.effects.figure": ("effects_figure",),
-    "evaluation.families.generation_bias.effects.table": ("effects",),
-    "evaluation.families.generation_bias.metric": ("compare_generation_bias", "generation_bias"),
-    "evaluation.families.generation_bias.styled_responses": ("StyledResponses",),
+    "evaluation.metrics.generation_bias.collect.resampling": ("draw_response",),
+    "evaluation.metrics.generation_bias.effects.changes": ("effect_changes",),
+    "evaluation.metrics.generation_bias.effects.figure": ("effects_figure",),
+    "evaluation.metrics.generation_bias.effects.table": ("effects",),
+    "evaluation.metrics.generation_bias.metric": ("compare_generation_bias", "generation_bias"),
+    "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.score": ("BiasScore", "signature_line"),

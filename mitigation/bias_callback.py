@@ -13,13 +13,13 @@ from transformers import TrainerState
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect.classification import classify_responses
-from evenhand.evaluation.families.generation_bias.collect.responses import likelihoods_of_responses, respond
-from evenhand.evaluation.families.generation_bias.costs.relevance import likelihood_scores
-from evenhand.evaluation.families.generation_bias.effects.table import SHOWN, effects
-from evenhand.evaluation.families.generation_bias.metric import compare_generation_bias, generation_bias
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.metrics.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.metrics.generation_bias.collect.responses import likelihoods_of_responses, respond
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores
+from evenhand.evaluation.metrics.generation_bias.effects.table import SHOWN, effects
+from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias, generation_bias
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.decoding import decoding as decoding_arguments
 from evenhand.evaluation.models.loading import loaded_dialogue_model

@@ -11,7 +11,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.costs.text_quality import repeats_prompt
+from evenhand.evaluation.metrics.generation_bias.costs.text_quality import repeats_prompt
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import cell_sums, factorize, to_codes
 

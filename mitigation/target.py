@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, TEMPLATE, UNIT
 from evenhand.evaluation.statistics.cells import (
     Cells,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import FamilyRun, ReportContext
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.families.generation_bias.styled_responses import (
+from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.metrics import FamilyRun, ReportContext
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     has_same_prompts,
     read_styled_responses,
 )
-from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page

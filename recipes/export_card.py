@@ -12,7 +12,7 @@ from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.models.loading import Kind
 from evenhand.evaluation.models.model_paths import hub_repository
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
-from evenhand.evaluation.report.metrics import Metric, metric_of
+from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.mitigation.card import INTRO, LIMITS, table, tuning_facts_table
@@ -80,7 +80,7 @@ def _front_matter(exported: Exported, facts: dict[str, Any], measured: MeasureSe
     dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
     common = {"task_type": "text-generation", "dataset_type": dataset, "dataset_name": dataset_name}
     results = [
-        EvalResult(metric_type=it.metric, metric_name=metric_of(it.metric).label, metric_value=it.value, **common)
+        EvalResult(metric_type=it.metric, metric_name=format_of(it.metric).label, metric_value=it.value, **common)
         for it in (find_score(after, metric) for metric in METRICS)
         if it and math.isfinite(it.value)
     ]
@@ -121,7 +121,7 @@ def _use(exported: Exported, facts: dict[str, Any]) -> str:
 def _results(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
     """Return the card's section on scores before and after tuning, the removed share of bias, and the costs."""
     lines = []
-    for metric in map(metric_of, METRICS):
+    for metric in map(format_of, METRICS):
         pair = find_score(before, metric.name), find_score(after, metric.name)
         if None not in pair:
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
@@ -140,7 +140,7 @@ def _results(before: list[BiasScore], after: list[BiasScore], changes: list[Bias
     )
 
 
-def _text(metric: Metric, value: float, interval: tuple[float, float] | None) -> str:
+def _text(metric: Format, value: float, interval: tuple[float, float] | None) -> str:
     return f"{metric.text(value)} {metric.interval_text(interval)}".strip()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import make_dataclass
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, option
 

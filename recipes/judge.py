@@ -9,9 +9,9 @@ import numpy as np
 
 from evenhand.evaluation.data.labelled_texts import read_labelled_texts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.signature import classifier_signature
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
+from evenhand.evaluation.metrics.generation_bias.signature import classifier_signature
 from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.progress import progress

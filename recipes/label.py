@@ -9,10 +9,10 @@ import numpy as np
 
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import rejects_tuning, unknown_name
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.manifest import run_sha256
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.store import Store, stage

@@ -15,8 +15,10 @@ from peft import LoraConfig
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.families.generation_bias.collect.prompts import check_prompts
-from evenhand.evaluation.families.generation_bias.settings import (
+from evenhand.evaluation.files import check_links_inside
+from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import check_prompts
+from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     ComparisonSettings,
     ResamplingSettings,
@@ -24,8 +26,6 @@ from evenhand.evaluation.families.generation_bias.settings import (
     classifiers,
     samples,
 )
-from evenhand.evaluation.files import check_links_inside
-from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.judge_files import classifier_styles

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation import families, processes
-from evenhand.evaluation.families import FamilyRun, ReportContext
+from evenhand.evaluation import metrics as families
+from evenhand.evaluation import processes
 from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.metrics import FamilyRun, ReportContext
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore, display_name, write_scores

@@ -11,15 +11,15 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.families import FamilyRun
-from evenhand.evaluation.families.generation_bias.effects.section import plain_verdict
-from evenhand.evaluation.families.generation_bias.effects.table import COLUMNS, SHOWN
-from evenhand.evaluation.families.generation_bias.page import EFFECTS
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE, bias_verdict
-from evenhand.evaluation.families.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.effects.section import plain_verdict
+from evenhand.evaluation.metrics.generation_bias.effects.table import COLUMNS, SHOWN
+from evenhand.evaluation.metrics.generation_bias.page import EFFECTS
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE, bias_verdict
+from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.report.files import REPORT
-from evenhand.evaluation.report.metrics import metric_of
+from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.score import (
     AXIS,
@@ -76,7 +76,7 @@ class MeasuredResponses:
     def _lines(self) -> list[tuple[str, str]]:
         """Return the name of each overall form of generation bias, the headline first, with value and interval."""
         found = (find_score(self.scores, metric) for metric in FORMS)
-        return [(metric_of(score).label, score_text(score)) for score in found if score]
+        return [(format_of(score).label, score_text(score)) for score in found if score]
 
     def _count(self) -> str:
         n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())

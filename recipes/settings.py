@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import ArgsKwargs
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.generation_bias.settings import Candidates
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
     CONTENT,
     AnyPath,

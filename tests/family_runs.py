@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.families import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tracking import Tracker

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.families.generation_bias.metric import generation_bias
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses, style_table
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table

@@ -11,7 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 from rich.console import Console
 
-from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.figures import new_chart, styled, svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import sanitize

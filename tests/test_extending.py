@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 FAMILY = "prompt_length"
 COMMAND = """
 import sys
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 families.__path__.append(sys.argv[1])
 from evenhand.recipes.cli import main
 sys.exit(main(sys.argv[2:]))

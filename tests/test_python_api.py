@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import evenhand
-from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.score import read_scores
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import testbed

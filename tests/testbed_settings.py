@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evenhand.evaluation.families.generation_bias.settings import Settings
+from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings, as_settings
 from evenhand.recipes.settings import Measurement
 

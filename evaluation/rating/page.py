@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.rating.metric import ALPHA, LEFT_SHARE, PAIR_WIN_RATE, QUESTION, RATER, WIN_RATE
 from evenhand.evaluation.rating.pairs import AFTER, BEFORE
-from evenhand.evaluation.report.metrics import glossary, metric_of
+from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, p_value, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.tables import LEVEL, score_section, scores_table, value_text
@@ -61,7 +61,7 @@ def page(
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(*models),
-        headline_value=f"{metric_of(headline).text(headline.value)} %" if math.isfinite(headline.value) else "–",
+        headline_value=f"{format_of(headline).text(headline.value)} %" if math.isfinite(headline.value) else "–",
         headline_caption=f"of the {unit} on {first} are for the model after; 50 if neither is preferred",
         verdict=" ".join(_verdict(score, unit) for score in shares(unit)),
         warnings=["Neither run has an offensiveness classifier, so pairs with offensive responses are included."]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.offensiveness.metric import THRESHOLD
+from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.tables import read_table
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand.evaluation.report.metrics import Metric, metric_of
+from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import (
     NO_NUMBER,
     decimals_for_interval,
@@ -45,7 +45,7 @@ def format_table(table: Table) -> Table:
 # Cells.
 
 
-def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Metric | None = None) -> Cell:
+def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Format | None = None) -> Cell:
     """Return a cell with the value and the interval of a score in the reported unit.
 
     The cell is "not measured" if the score is None, and "undefined" if the value is NaN.
@@ -59,7 +59,7 @@ def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Met
         return Cell("not measured")
     if math.isnan(score.value):
         return Cell("undefined", reason=sanitize(score.reason or "no reason recorded"))
-    metric = metric or metric_of(score)
+    metric = metric or format_of(score)
     value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
     return number_cell(value, metric.decimals if decimals is None else decimals, metric.signed, tuple(bounds))
 
@@ -86,7 +86,7 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     """Return a tuple with the mark of a score, in the metric's reported unit; () if the score has no finite value."""
     if score is None or not math.isfinite(score.value):
         return ()
-    factor = metric_of(score).factor
+    factor = format_of(score).factor
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     return (Mark(role, score.value * factor, bounds),)
 
@@ -98,7 +98,7 @@ def value_text(score: BiasScore | None) -> str:
     """Return "81.2 % (95 % interval 77.1 to 84.8; ideal 50)", or "undefined: " with the reason, or "not measured"."""
     if score is None or math.isnan(score.value):
         return "not measured" if score is None else undefined(score)
-    metric = metric_of(score)
+    metric = format_of(score)
     notes = [f"95 % interval {' to '.join(map(metric.text, score.interval))}"] if score.interval else ["no interval"]
     if score.interval and significant_direction(replace(score, p_value=None)) and not significant_direction(score):
         notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
@@ -125,7 +125,7 @@ def sort_by_value(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
 
 def group_label(score: BiasScore) -> str:
     """Return the values of the score's group, separated by commas, or the metric's title for all rows."""
-    return ", ".join(map(str, score.group.values())).replace("_", " ") or metric_of(score).title
+    return ", ".join(map(str, score.group.values())).replace("_", " ") or format_of(score).title
 
 
 def scores_table(
@@ -154,7 +154,7 @@ def scores_table(
         n_ends: if there are more than 2 × `n_ends` scores, only the ones at both ends are rows.
     """
     scores = [score for score in scores if score is not None]
-    metrics = [metric_of(score) for score in scores]
+    metrics = [format_of(score) for score in scores]
     is_drawn = len({(it.unit, it.ideal) for it in metrics}) == 1
     if is_drawn:
         scores = sorted(scores, key=lambda score: (-value_or(score, -math.inf), label(score)))
@@ -163,7 +163,7 @@ def scores_table(
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
-    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else metric_of(it).ideal_text)}
+    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else format_of(it).ideal_text)}
     columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
     columns |= dict(further or {}) | {counted: lambda it: Cell(f"{it.n:,}")}
     columns |= {"left out": lambda it: Cell(f"{it.n_left_out:,}")} if any(it.n_left_out for it in scores) else {}
@@ -195,7 +195,7 @@ def score_section(
     by_metric: dict[str, list[BiasScore]] = {}
     for score in scores:
         by_metric.setdefault(score.metric, []).append(score)
-    tables = [scores_table(metric_of(name).title, rows, column, **options) for name, rows in by_metric.items()]
+    tables = [scores_table(format_of(name).title, rows, column, **options) for name, rows in by_metric.items()]
     parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
     return Section(title, sentences if tables else (), tables[:1], parts=parts, first_screen=first_screen)
 
@@ -262,7 +262,7 @@ def change_cells(change: ScoreChange, decimals: int | None = None) -> list[Cell]
     if change.difference is not None:
         cell = score_cell(change.difference, decimals)
     elif change.is_defined:
-        metric = metric_of(change.before)
+        metric = format_of(change.before)
         cell = number_cell(metric.factor * change.change, metric.decimals if decimals is None else decimals, sign=True)
     return [score_cell(change.before, decimals), score_cell(change.after, decimals), cell]
 
@@ -320,7 +320,7 @@ def change_section(
         scores = [it for it in runs[0] if it.metric == metric and list(it.group) == [cut]]
         groups = [it.group[cut] for it in sort_by_value(scores, cut)]
         changes = score_changes({label(group): (metric, {cut: group}) for group in groups}, runs)
-        of = metric_of(metric)
+        of = format_of(metric)
         table = change_table(
             of.title, cut.replace("_", " "), changes, sides=sides, counted=counted, ideal=of.reported_ideal
         )

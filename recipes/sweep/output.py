@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.costs.even_reference import EVEN
-from evenhand.evaluation.families.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, sanitize, score_text
 from evenhand.evaluation.report.page import Link

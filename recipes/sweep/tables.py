@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.report.metrics import Metric
+from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.tables import Cell, Mark, Row, Table, number_cell
 from evenhand.recipes.sweep.summary import Sweep, format_value, setting_label
@@ -21,21 +21,21 @@ _CLUSTER = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 _WITHIN = "Share kept of the relevance to the person: own prompt against another person’s, of the same template."
 
 REDUCTION_METRICS = (
-    Metric("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone.", **_PERCENT),
-    Metric("reduction_seen", "tuned on", "Reduction for descriptors that were tuned on.", **_PERCENT),
-    Metric("reduction_unseen", "not tuned on", "Reduction for descriptors that were not tuned on.", **_PERCENT),
+    Format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone.", **_PERCENT),
+    Format("reduction_seen", "tuned on", "Reduction for descriptors that were tuned on.", **_PERCENT),
+    Format("reduction_unseen", "not tuned on", "Reduction for descriptors that were not tuned on.", **_PERCENT),
 )
 QUALITY_METRICS = (
-    Metric("relevance_kept", "relevance kept", "Relevance as a share of the base model’s.", **_PERCENT),
-    Metric("relevance_within_template_kept", "… within the template", _WITHIN, **_PERCENT),
-    Metric("style_drift", "style drift", "Share of the mean style that is no longer the base model’s.", **_PERCENT),
-    Metric(
+    Format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s.", **_PERCENT),
+    Format("relevance_within_template_kept", "… within the template", _WITHIN, **_PERCENT),
+    Format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s.", **_PERCENT),
+    Format(
         "response_perplexity_change",
         "perplexity of responses",
         "Relative change of the responses’ perplexity by the base model.",
         **_CHANGE,
     ),
-    Metric(
+    Format(
         "distinct_responses_change",
         "distinct responses",
         "Relative change of the share of distinct responses.",
@@ -43,21 +43,21 @@ QUALITY_METRICS = (
     ),
 )
 COST_METRICS = (
-    Metric("perplexity_change", "perplexity", "Relative change of the perplexity of ordinary dialogue.", **_CHANGE),
-    Metric("distinct_2_change", "distinct-2", "Relative change of distinct-2.", **_CHANGE),
-    Metric("length_change", "length", "Relative change of the mean length of a response.", **_CHANGE),
-    Metric("parroting_change", "repeats", "Change of the share of responses that repeat the prompt.", **_POINTS),
-    Metric("worst_cluster_change", "worst cluster", "Largest change of pooled SCGB* of a style cluster.", **_CLUSTER),
+    Format("perplexity_change", "perplexity", "Relative change of the perplexity of ordinary dialogue.", **_CHANGE),
+    Format("distinct_2_change", "distinct-2", "Relative change of distinct-2.", **_CHANGE),
+    Format("length_change", "length", "Relative change of the mean length of a response.", **_CHANGE),
+    Format("parroting_change", "repeats", "Change of the share of responses that repeat the prompt.", **_POINTS),
+    Format("worst_cluster_change", "worst cluster", "Largest change of pooled SCGB* of a style cluster.", **_CLUSTER),
 )
 CHECK_METRICS = (
-    Metric(
+    Format(
         "reduction_confirmed",
         "removed by the second classifier",
         "Reduction measured by a style classifier that made no labels.",
         **_PERCENT,
     ),
-    Metric("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
-    Metric("minutes", "minutes", "Minutes of tuning.", decimals=1),
+    Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
+    Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
 METRICS = {it.name: it for it in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
 
@@ -77,7 +77,7 @@ EFFECTS_NOTE = (
 Setting = Mapping[str, Any]  # a row of `evaluate_settings`
 
 
-def metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Metric], note: str = "") -> Table:
+def metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Format], note: str = "") -> Table:
     """Return a table of the metrics that any setting has, in % unless the column's title has another unit."""
     measured = [metric for metric in metrics if any(math.isfinite(row[metric.name]) for row in settings)]
     rows = tuple(Row(setting_name(row), tuple(_cell(row, metric) for metric in measured)) for row in settings)
@@ -136,7 +136,7 @@ def value_text(setting: Setting, name: str, has_interval: bool = False) -> str:
     return f"{text} {ends}".rstrip()
 
 
-def _cell(setting: Setting, metric: Metric) -> Cell:
+def _cell(setting: Setting, metric: Format) -> Cell:
     value, ends = setting[metric.name], (f"{metric.name}_low", f"{metric.name}_high")
     # The first has no interval, as the largest change over seeds; the spread of the others over seeds is not reported.
     if metric.name in ("worst_cluster_change", "minutes", "ratio_without_tag"):
@@ -146,6 +146,6 @@ def _cell(setting: Setting, metric: Metric) -> Cell:
     return _interval_cell(value, setting[ends[0]], setting[ends[1]], metric)
 
 
-def _interval_cell(value: float, low: float, high: float, metric: Metric) -> Cell:
+def _interval_cell(value: float, low: float, high: float, metric: Format) -> Cell:
     ends = low * metric.factor, high * metric.factor
     return number_cell(value * metric.factor, metric.decimals, metric.signed, ends)

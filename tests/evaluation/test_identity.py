@@ -9,8 +9,8 @@ import pytest
 
 from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import MeasureConfig, settings_of
-from evenhand.evaluation.families.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
+from evenhand.evaluation.metrics import MeasureConfig, settings_of
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
 from evenhand.evaluation.models.judge_files import FILES, classifier_revision
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import (

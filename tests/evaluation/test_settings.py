@@ -5,9 +5,9 @@ import pytest
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families import MeasureConfig
-from evenhand.evaluation.families.embedding_bias.settings import Settings, inputs
-from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.embedding_bias.settings import Settings, inputs
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.settings import PromptSettings
 from tests.gendered_references import written_references
 

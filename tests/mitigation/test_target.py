@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.evaluation.families.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.tilts import MIN_EFFECTIVE_SHARE, Pool, solve_tilt

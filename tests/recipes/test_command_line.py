@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.evaluation.store import stage

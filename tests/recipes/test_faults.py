@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.recipes.cli import main
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until

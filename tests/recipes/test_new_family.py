@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.score import read_scores
 from evenhand.recipes.settings import FAMILY
 
@@ -38,11 +38,11 @@ def measure(run, config):
     return [BiasScore("vowel_share", share, None, (0.0, 1.0), 1)]
 """,
     "metrics": """
-from evenhand.evaluation.report.metrics import Metric
+from evenhand.evaluation.report.formats import Format
 
 METRICS = (
-    Metric("vowel_share", "vowels", "Share of vowels.", decimals=2),
-    Metric("vowel_share_difference", "change of vowels", "Change of the share of vowels.", decimals=2),
+    Format("vowel_share", "vowels", "Share of vowels.", decimals=2),
+    Format("vowel_share_difference", "change of vowels", "Change of the share of vowels.", decimals=2),
 )
 """,
     "compare": """
@@ -68,10 +68,10 @@ COMMANDS = """
 import sys
 from pathlib import Path
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 
 families.__path__.append(sys.argv[1])
-from evenhand.evaluation.families import FamilyRun
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.loop import check_plans, plan_method
 from evenhand.recipes.settings import measure_config

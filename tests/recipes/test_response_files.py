@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect import loaded_model, response_file
+from evenhand.evaluation.metrics.generation_bias.collect import loaded_model, response_file
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.compare import compare

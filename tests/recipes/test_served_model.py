@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from evenhand.evaluation import families
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.collect import loaded_model
-from evenhand.evaluation.families.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.families.generation_bias.collect.served import served_responses
+from evenhand.evaluation.metrics.generation_bias.collect import loaded_model
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.collect.served import served_responses
 from evenhand.evaluation.models import server
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings

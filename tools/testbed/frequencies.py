@@ -21,8 +21,8 @@ from scipy.special import logsumexp
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.families.likelihood_bias.rows import (
+from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.metrics.likelihood_bias.rows import (
     LOG_LIKELIHOOD,
     N_TOKENS,
     SENTENCE_COLUMNS,

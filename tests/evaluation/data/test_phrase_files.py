@@ -11,7 +11,7 @@ from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.phrase_files import load_phrases
 from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.families.generation_bias.settings import SMALL_TALK_FILE
+from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 
 
 def test_the_papers_twelve_phrases():

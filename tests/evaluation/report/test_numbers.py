@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from evenhand.evaluation import families
-from evenhand.evaluation.report.metrics import Metric, glossary, metric_of
+from evenhand.evaluation import metrics as families
+from evenhand.evaluation.report.formats import Format, format_of, glossary
 from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interval, interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Mark, Row
 from evenhand.evaluation.report.plots import Scale, row_scale
@@ -67,19 +67,19 @@ def test_every_family_declares_metrics_with_a_description():
 
 
 def test_metrics_are_declared_once_and_convert_to_their_unit():
-    metric = Metric("m", "M", "A metric.", unit="%", factor=100, decimals=1, ideal=0.5)
+    metric = Format("m", "M", "A metric.", unit="%", factor=100, decimals=1, ideal=0.5)
     assert (metric.title, metric.reported_ideal) == ("M, %", 50)
     assert metric.text(0.1234) == "12.3"
     assert metric.interval_text((0.1, 0.2)) == "[10.0, 20.0]"
     assert metric.interval_text(None) == ""
-    metric = metric_of("fgb_pooled_corrected")
-    difference = metric_of("fgb_pooled_corrected_difference")
+    metric = format_of("fgb_pooled_corrected")
+    difference = format_of("fgb_pooled_corrected_difference")
     assert (difference.label, difference.factor, difference.ideal) == (metric.label, 1000, 0)
     assert difference.text(0.001) == "+1.00"
-    assert metric_of("cps_difference_detectable").text(2.0) == "2.0"
-    assert metric_of("fgb_reduction").text(0.8) == "80"
+    assert format_of("cps_difference_detectable").text(2.0) == "2.0"
+    assert format_of("fgb_reduction").text(0.8) == "80"
     with pytest.raises(KeyError, match="no_such_metric"):
-        metric_of("no_such_metric")
+        format_of("no_such_metric")
     entries = glossary(["embedding_gap", "embedding_gap_holm", "embedding_similarity"])
     assert [label for label, _ in entries] == ["gap", "cosine"]
 

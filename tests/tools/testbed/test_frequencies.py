@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.families.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     node_log_probabilities,

@@ -1,0 +1,143 @@
+"""Prompts of a measurement, which are sampled by cell from one split of a dataset or read from a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.data.holistic_bias import (
+    Taxonomy,
+    load_taxonomy,
+    prompt_table,
+    representative_taxonomy,
+)
+from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompts import (
+    SPLIT_STRATA,
+    check_row_count,
+    have_same_cells,
+    sample_cells,
+    select_prompts,
+    split_prompts,
+    unseen_mask,
+)
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.score import NOUN, TEMPLATE, UNSEEN
+from evenhand.evaluation.settings import PromptSettings
+
+
+def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return the prompts of the configured split, sampled by cell: one row per response that the model will generate.
+
+    With `unseen_by`, the train split has no prompts of unseen values (of descriptor, axis or template). The other
+    splits have all prompts and a column `unseen` that marks the prompts of unseen values.
+
+    Raises:
+        InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
+    """
+    if config.prompts.file:
+        return _file_prompts(config)
+    return _sampled_prompts(config, load_taxonomy(config.prompts.dataset), config.prompts.per_cell)
+
+
+def check_prompts(config: MeasureConfig) -> None:
+    """Check that `measurement_prompts` will accept the settings, without generating all prompts.
+
+    The prompts of a dataset are checked within a fraction of a second, on one template of each kind unless a setting
+    selects templates. A file of prompts is read completely.
+
+    Raises:
+        InputError: see `measurement_prompts`.
+    """
+    settings = config.prompts
+    if settings.file:
+        _file_prompts(config)
+        return
+    selected = (settings.split_by, settings.unseen_by, *settings.active_filters())
+    taxonomy, times = representative_taxonomy(load_taxonomy(settings.dataset), selected)
+    cells = int(_sampled_prompts(config, taxonomy, 1)[TEMPLATE].map(times).sum())
+    check_row_count(cells * settings.per_cell, f"per_cell: {settings.per_cell:,} in each of {cells:,} cells")
+
+
+def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -> pd.DataFrame:
+    settings = config.prompts
+    by = settings.split_by or NOUN
+    prompts = select_prompts(prompt_table(taxonomy), **settings.active_filters())
+    if config.split != "all":
+        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
+        prompts = train if config.split == "train" else held_out
+        if settings.unseen_by and not have_same_cells(train, held_out):
+            raise InputError(
+                f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
+                "differ in more than seen and unseen. Split by noun, or drop filters."
+            )
+    sampled = sample_cells(
+        prompts,
+        per_cell,
+        config.seed,
+        descriptors=settings.descriptors,
+        personas=personas(settings),
+        variations=settings.variations,
+    )
+    rows = sampled.to_pandas()
+    if settings.unseen_by is None:
+        return rows
+    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
+    unseen = unseen_mask(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
+    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
+
+
+def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
+    settings = config.prompts
+    if config.split == "train" and settings.train_file:
+        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column).to_pandas()
+    prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
+    if config.split != "all" and settings.split_by:
+        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
+        return (train if config.split == "train" else held_out).to_pandas()
+    if config.split == "train":
+        raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
+    return prompts.to_pandas()
+
+
+def dataset_signature(name: str, settings: PromptSettings) -> dict[str, Any]:
+    """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
+    column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
+    return {"name": name} | column
+
+
+def personas(settings: PromptSettings) -> Sequence[str]:
+    """Return the personas to sample from: () for "none", the default personas, or the personas of a file."""
+    if settings.personas == "none":
+        return ()
+    return load_personas(None if settings.personas == "default" else Path(settings.personas))
+
+
+def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
+    """Return hashes of the dataset or of the files of prompts, and of the file of personas, by name.
+
+    Raises:
+        InputError: a file cannot be read, or has a wrong format.
+    """
+    if settings.file:
+        hashes = {}
+        for name, file in {"dataset": settings.file, "train_file": settings.train_file}.items():
+            if file is not None:
+                read_prompts(file, descriptor_column=settings.descriptor_column)
+                hashes[name] = sha256_of(file)
+    else:
+        if settings.descriptor_column:
+            raise InputError(
+                f"prompts.descriptor_column: {settings.descriptor_column!r} is for own prompts (--prompts.file) and "
+                "own responses without prompt_id (--responses); leave it out."
+            )
+        if settings.split_by not in (None, *SPLIT_STRATA):
+            raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
+        hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
+    if texts := personas(settings):
+        hashes["personas"] = json_sha256(list(texts))
+    return hashes

@@ -1,0 +1,149 @@
+"""Measurement of generation bias: tables of prompts, responses and style vectors, and scores (paper 002, A.7)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.collect.classification import (
+    OFFENSIVENESS,
+    write_offensiveness,
+    write_styles,
+)
+from evenhand.evaluation.metrics.generation_bias.collect.loaded_model import NEUTRAL, collect_from_model
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.collect.response_file import (
+    collect_from_file,
+    write_prompts,
+)
+from evenhand.evaluation.metrics.generation_bias.collect.served import collect_from_server
+from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES, capability_scores
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
+from evenhand.evaluation.metrics.generation_bias.costs.scores import (
+    perplexity_score,
+    style_share,
+    text_scores,
+    unfinished_share,
+)
+from evenhand.evaluation.metrics.generation_bias.effects.scores import effect_scores, log_effects
+from evenhand.evaluation.metrics.generation_bias.effects.table import effects
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.scale import scale_scores
+from evenhand.evaluation.metrics.generation_bias.settings import (
+    FIRST,
+    OFFENSIVE,
+    SECOND,
+    classifiers,
+    neutral_dialogue,
+)
+from evenhand.evaluation.metrics.generation_bias.signature import classifier_facts, score_signature
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLES,
+    StyledResponses,
+    read_styled_responses,
+)
+from evenhand.evaluation.metrics.offensiveness.metric import offensive_share
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.store import Store
+
+log = logging.getLogger("evenhand")
+
+__all__ = ["measure", "write_prompts"]
+
+EFFECTS = "effects"
+MAX_SAMPLES_TRACKED = 200
+
+
+def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
+    """Write the tables of prompts, responses and style vectors, and return the scores."""
+    checkpoints = classifiers(config)
+    if not config.responses:
+        run.ensure(PROMPTS, lambda: measurement_prompts(config))
+    if config.responses:
+        collected = collect_from_file(run, config)
+    else:
+        collected = (collect_from_server if config.model.server else collect_from_model)(run, config)
+    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
+        if name in checkpoints:
+            write_styles(run, checkpoints[name], name, table)
+    measured = read_styled_responses(run.folder)
+    if OFFENSIVE in checkpoints:
+        write_offensiveness(run, checkpoints[OFFENSIVE], measured)
+    return processes.on_rank_zero(lambda: _scores(run, config, measured, collected))
+
+
+def _scores(
+    run: Store, config: MeasureConfig, measured: StyledResponses, collected: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return all scores of the run's tables. `collected` is the result of a function `collect_from_…`."""
+    facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
+    signature = score_signature(run, config, collected, facts[FIRST])
+    scores = _bias_scores(run, config, measured, signature, facts)
+    scores += text_scores(measured, signature)
+    if not config.responses:
+        scores += unfinished_share(run.read(RESPONSES), signature)
+    if config.settings.relevance and config.loads_model:
+        scores += likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
+    if OFFENSIVE in facts:
+        probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+        scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: facts[OFFENSIVE]}))
+    if config.capabilities:
+        harness = {"lm_eval": version("lm_eval")}
+        scores += capability_scores(run.read(CAPABILITIES), {**signature, **harness})
+    if neutral_dialogue(config) is not None and config.loads_model:
+        scores.append(perplexity_score(run.read(NEUTRAL), signature))
+    run.facts["rows"] = len(measured)
+    sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
+    run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
+    return scores
+
+
+def _bias_scores(
+    run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any], facts: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return generation bias of all responses, of seen and of unseen prompts, and by the second style classifier.
+
+    Groups: `seen` is "yes" or "no"; `classifier` is "second", and the signature then describes the second classifier.
+    """
+    clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
+    with run.step("scores"):
+        scores = generation_bias(
+            measured,
+            clusters,
+            permutations=config.settings.permutations,
+            seed=config.seed,
+            signature=signature,
+        )
+        scores += scale_scores(measured, signature)
+        if config.settings.permutations:
+            permutations = config.settings.permutations
+            permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
+            table = run.table(EFFECTS, lambda: effects(measured, clusters, **permuted))
+            scores += effect_scores(table, signature)
+            log_effects(run.tracker, EFFECTS, table)
+        if UNSEEN in measured.table:
+            unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
+            for seen, rows in (("yes", ~unseen), ("no", unseen)):
+                scores += _overall_scores(measured.rows(rows), {"seen": seen}, signature)
+        if SECOND in facts:
+            second = read_styled_responses(run.folder, second=True)
+            scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
+        return scores + style_share(measured.vectors, clusters, signature)
+
+
+def _overall_scores(
+    measured: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
+    styled = replace(measured, table=measured.table.assign(**{AXIS: ""}))  # no scores by axis
+    scores = generation_bias(styled, {}, permutations=0, signature=signature)
+    return [replace(score, group=dict(group)) for score in scores if not score.group]

@@ -1,0 +1,345 @@
+"""Generation bias: how much the style of a model's responses depends on the descriptor in the prompt.
+
+Source: paper 002 (Smith et al. 2022), Appendix A.7, and the noise-corrected forms of design.md. Let p_tdis be the
+probability of style s in the i-th response to template t (of T) filled with descriptor d, and C a cluster of styles:
+
+    FGB     = 1/T Σ_t Σ_s       Var_d( mean_i p_tdis )
+    PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
+    SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
+
+Var over descriptors has ddof = 0, which the paper does not define. FGB*, PGB* and SCGB* are corrected for sampling
+noise (ddof = 1). The pooled forms are also corrected and use the descriptors' means over all templates. A cell
+(template and descriptor) with one response is part of the paper's forms only, since its noise is unknown. Scores have
+natural units; in reports, as in the paper, scores are multiplied by 1000.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.metrics.generation_bias.paired_scores import (
+    INCOMPLETE,
+    TOO_FEW,
+    missing_interval_reason,
+    one_sided_reason,
+    paired_scores,
+)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.statistics.cells import (
+    Cells,
+    add_group_sums,
+    arrange_cells,
+    complete_descriptors,
+    factorize,
+    select_cells,
+    to_codes,
+    variance_of_means,
+)
+from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
+from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
+
+VERSION = "2"
+SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
+
+
+def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
+    """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
+    n_styles = len(responses.styles)
+    for cluster, columns in clusters.items():
+        if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
+            raise InputError(
+                f"clusters: {cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
+                "load_style_clusters."
+            )
+    if not isinstance(permutations, int) or permutations < 0:
+        raise InputError(f"permutations: {format_value(permutations)}; give a whole number from 0.")
+
+
+def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
+    """Raise InputError if the styles, templates or descriptors of two sets of responses differ in any row."""
+    for name in ("styles", TEMPLATE, DESCRIPTOR):
+        old, new = (list(side.styles if name == "styles" else side.table[name]) for side in (before, after))
+        if old != new:
+            raise InputError(
+                f"after: its {name} values differ from those of before; two runs are compared by responses to the same "
+                "prompts in the same order, by the same classifier."
+            )
+
+
+def generation_bias(
+    responses: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    permutations: int = 999,
+    seed: int = 0,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
+
+    Args:
+        responses: at least two, better four, responses to each pair of template and descriptor.
+        clusters: style cluster → columns of its styles.
+        permutations: number of permutations for the p-value of the overall `fgb_pooled_corrected` under the hypothesis
+            that style does not depend on the descriptor; 0 for no test.
+        seed: seed of the permutations.
+        signature: the signature of the scores, to which the metric's version is added.
+
+    Returns:
+        Scores in natural units; ideal 0. 95 % intervals (`descriptor_spread`, `spread_interval`) are over new responses
+        to the same descriptors and templates, and need two responses per cell. The interval of an uncorrected score is
+        for its expectation, which includes the noise. Corrected scores, except of single styles, have a
+        `jackknife_interval` over descriptors.
+
+    Raises:
+        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
+
+    In the example, each of two descriptors has two responses of one style. For each style, the variance between the
+    descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
+    [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
+    """
+    check_arguments(responses, clusters, permutations)
+    signature = {**(signature or {}), "generation_bias": VERSION}
+    n_styles = responses.vectors.shape[1]
+    cells, axis = _cells_and_axes(responses, responses.vectors)
+    all_styles = np.ones(n_styles)
+    paper_cells = _paper_cells(responses, cells)
+    scores: list[BiasScore] = []
+    with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
+        style_spreads = executor.submit(column_spreads, cells)
+        for group, subset in _axis_subsets(cells, axis):
+            p_value = None
+            complete = complete_descriptors(subset)
+            if not group and permutations and len(np.unique(complete.descriptor)) > 1:
+                p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
+            scores += _three_forms("fgb", subset, all_styles, group, signature, p_value)
+        for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters):
+            scores += _three_forms(metric, cluster_cells, weights, group, signature)
+        for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
+            scores += _plain_and_corrected("fgb", cells, spread, {"style": style}, signature)
+    return _include_single_responses(scores, paper_cells, responses.styles, clusters) if paper_cells else scores
+
+
+def _paper_cells(responses: StyledResponses, cells: Cells) -> dict[str, Cells]:
+    """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
+    if cells.n == responses.has_vector().sum():
+        return {}
+    all_cells = _cells_and_axes(responses, responses.vectors, min_count=1)
+    return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(*all_cells)}
+
+
+def _include_single_responses(
+    scores: Sequence[BiasScore],
+    paper_cells: Mapping[str, Cells],
+    styles: Sequence[str],
+    clusters: Mapping[str, Sequence[int]],
+) -> list[BiasScore]:
+    """Return the scores with the paper's forms (FGB, PGB, SCGB) computed over all cells, also cells of one response."""
+    style_columns = {style: [column] for column, style in enumerate(styles)}
+
+    def over_all_cells(score: BiasScore) -> BiasScore:
+        cells = paper_cells[score.group.get(AXIS, "")]
+        if "cluster" in score.group:
+            columns = list(clusters[score.group["cluster"]])
+        else:
+            columns = style_columns[score.group["style"]] if "style" in score.group else list(range(len(styles)))
+        mean = cells.mean[:, columns]
+        mean = mean.sum(axis=1, keepdims=True) if score.metric == "scgb" else mean
+        value = variance_of_means(cells, mean)
+        reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
+        return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
+
+    return [over_all_cells(score) if score.metric in ("fgb", "pgb", "scgb") else score for score in scores]
+
+
+def compare_generation_bias(
+    before: StyledResponses,
+    after: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    by_axis: bool = True,
+    over: str = TEMPLATES,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
+
+    For each corrected metric M: `M_difference` = after − before, with the p-value of the null hypothesis of no
+    difference (ideal: minus the value before); and `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`).
+    Both are paired by prompt. A reduction has a `jackknife_interval` over the units `over`, TEMPLATES or DESCRIPTORS. A
+    prompt with an empty response in one run is left out of both runs. In the example, the bias falls from 1 to 0.
+
+    Raises:
+        InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
+    >>> compare_generation_bias(*(StyledResponses(frame, each, ["s", "r"]) for each in vectors), {})[0].value
+    -1.0
+    """
+    check_same_prompts(before, after)
+    check_arguments(before, clusters)
+    signature = {**(signature or {}), "generation_bias": VERSION}
+    cells, axis = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
+
+    def changes(metric: str, subset: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
+        scores = []
+        for name, pooled, used in _corrected_forms(metric, subset):
+
+            def spread(w_before: float, w_after: float, used: Cells = used, pooled: bool = pooled) -> Estimate:
+                both = np.concatenate([w_before * weights, w_after * weights])
+                return descriptor_spread(used, both, pooled=pooled).corrected
+
+            def leave_one_out(used: Cells = used, pooled: bool = pooled) -> np.ndarray:
+                zeros = np.zeros_like(weights)
+                sides = (np.concatenate(pair) for pair in ((weights, zeros), (zeros, weights)))
+                old, new = (spreads_without(used, side, over, pooled=pooled) for side in sides)
+                return np.stack([old - new, old], axis=1)
+
+            scores += paired_scores(name, spread, leave_one_out, over, used, group, signature)
+        return scores
+
+    n_styles, scores = before.vectors.shape[1], []
+    for group, subset in _axis_subsets(cells, axis if by_axis else {}):
+        scores += changes("fgb", subset, np.ones(n_styles), group)
+    for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters, (0, n_styles)):
+        scores += changes(metric, cluster_cells, weights, group)
+    return scores
+
+
+def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
+    """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
+
+    In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> excess_over_baseline(styled, styled, 0.5).value
+    0.5
+    """
+    cells, _ = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
+    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
+    return descriptor_spread(complete_descriptors(cells), weights, pooled=True).corrected
+
+
+def _three_forms(
+    metric: str,
+    cells: Cells,
+    weights: np.ndarray,
+    group: Mapping[str, str],
+    signature: Mapping[str, Any],
+    p_value: float | None = None,
+) -> list[BiasScore]:
+    """Return the paper's form of a metric, the corrected form, and the pooled corrected form with the p-value."""
+
+    def with_jackknife(score: BiasScore, used: Cells, pooled: bool = False) -> BiasScore:
+        if np.isnan(score.value):
+            return score
+        without = spreads_without(used, weights, DESCRIPTORS, pooled=pooled)
+        return replace(score, jackknife_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
+
+    plain, corrected = _plain_and_corrected(metric, cells, descriptor_spread(cells, weights), group, signature)
+    complete = complete_descriptors(cells)
+    pooled = descriptor_spread(complete, weights, pooled=True).corrected
+    pooled_score = _score(f"{metric}_pooled_corrected", pooled, complete, (-1.0, 2.0), group, signature, p_value)
+    if np.isnan(pooled.value) and not np.isnan(corrected.value):
+        pooled_score = replace(pooled_score, reason=INCOMPLETE)
+    return [plain, with_jackknife(corrected, cells), with_jackknife(pooled_score, complete, pooled=True)]
+
+
+def _plain_and_corrected(
+    metric: str,
+    cells: Cells,
+    spread: Spread,
+    group: Mapping[str, str],
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
+    upper = 0.25 if metric == "scgb" else 1.0
+    return [
+        _score(metric, spread.plain, cells, (0.0, upper), group, signature),
+        _score(f"{metric}_corrected", spread.corrected, cells, (-1.0, 2 * upper), group, signature),
+    ]
+
+
+def _score(
+    metric: str,
+    estimate: Estimate,
+    cells: Cells,
+    bounds: tuple[float, float],
+    group: Mapping[str, str],
+    signature: Mapping[str, Any],
+    p_value: float | None = None,
+) -> BiasScore:
+    return BiasScore(
+        metric,
+        estimate.value,
+        ideal=0.0,
+        bounds=bounds,
+        n=cells.n,
+        interval=estimate.interval,
+        p_value=p_value,
+        n_left_out=cells.n_left_out,
+        group=group,
+        reason=missing_interval_reason(estimate) or (one_sided_reason(cells) if "_corrected" in metric else None),
+        signature=signature,
+    )
+
+
+def _cells_and_axes(
+    responses: StyledResponses, vectors: np.ndarray, min_count: int = 2
+) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
+    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
+    template, descriptor = to_codes(responses.table[TEMPLATE]), to_codes(responses.table[DESCRIPTOR])
+    axis, names = factorize(responses.table[AXIS])
+    cells = arrange_cells(vectors, template, descriptor, min_count)
+
+    def cells_of(code: int) -> Cells:
+        is_own = axis == code
+        descriptors = np.unique(descriptor[is_own])
+        if is_own[np.isin(descriptor, descriptors)].all():
+            return select_cells(cells, np.isin(cells.descriptor, descriptors))
+        return arrange_cells(vectors, template, descriptor, min_count, is_own)  # a descriptor is in several axes, too
+
+    return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
+
+
+def _axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
+    yield {}, cells
+    if len(axis) > 1:
+        for name, cells_of in axis.items():
+            yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
+
+
+def _cluster_subsets(
+    cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
+) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
+    """Yield (metric, group, cells, weights of columns) for PGB and SCGB of each style cluster.
+
+    The cells have the columns of the cluster's styles and, last, their sum.
+
+    Args:
+        first: the first column of each run in the cells' vectors.
+    """
+    for name, styles in clusters.items():
+        cluster_cells = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
+        yield "pgb", {"cluster": name}, cluster_cells, 1 - is_sum
+        yield "scgb", {"cluster": name}, cluster_cells, is_sum
+
+
+def _corrected_forms(metric: str, cells: Cells) -> Iterable[tuple[str, bool, Cells]]:
+    yield f"{metric}_corrected", False, cells
+    yield f"{metric}_pooled_corrected", True, complete_descriptors(cells)

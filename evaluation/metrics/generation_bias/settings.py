@@ -1,0 +1,228 @@
+"""Settings of generation bias, and fingerprints of its inputs. The module imports no slow library."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.settings import (
+    CONTENT,
+    MAX_COUNT,
+    AnyPath,
+    CheckpointSettings,
+    ClassifierSettings,
+    Count,
+    DecodingSettings,
+    StyleClassifierSettings,
+    option,
+    strict_dataclass,
+)
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.metrics import MeasureConfig
+
+SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
+SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
+SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
+RECOMPUTABLE = {"neutral_dialogue": "neutral"}
+Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
+# Names of the classifiers in inputs, signatures and errors.
+FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
+
+
+@strict_dataclass
+class ResamplingSettings:
+    """Resampling: draw each response from several candidates, by weights of their styles."""
+
+    exponents: AnyPath | None = option(
+        None, "table of weights that `evenhand label` wrote; null: no resampling", identity=CONTENT
+    )
+    candidates: Candidates = option(4, "candidates for each prompt")
+
+
+@strict_dataclass
+class Settings:
+    """Generation bias: do responses differ in style by descriptor?"""
+
+    style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "sequence classifier of the styles")
+    second_style_classifier: StyleClassifierSettings | None = option(None, "confirms results, never labels; null: none")
+    style_clusters: str = option(
+        "", "clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file", identity=CONTENT
+    )
+    offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
+    neutral_dialogue: str | None = option(
+        SMALL_TALK,
+        "JSONL of {text, response} for perplexity; 'small_talk': as shipped; null: no perplexity",
+        identity=CONTENT,
+    )
+    control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
+    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
+    for_comparisons: bool | None = option(
+        None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
+    )
+    resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
+    relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
+        None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
+    )
+
+
+@strict_dataclass
+class CorpusSettings:
+    """A corpus in which descriptors are counted."""
+
+    path: str | None = option(
+        None,
+        "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none",
+        identity=CONTENT,
+    )
+    text_column: str = option("text", "its column with the texts")
+    subset: str | None = option(None, "subset of a hub dataset")
+    split: str = option("train", "split of a hub dataset")
+    limit: Count | None = option(None, "read so many examples; null: all")
+
+
+@strict_dataclass
+class ComparisonSettings:
+    """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
+
+    phrases: str | None = option(
+        None, "phrases to count: 'paper', 'testbed' or a YAML file; null: by style_clusters", identity=CONTENT
+    )
+    corpus: CorpusSettings = option(CorpusSettings, "where descriptors are counted")
+    relevance: bool = option(True, "have the first run's model score the responses of both: fit, perplexity")
+
+
+def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
+
+    Raises:
+        InputError: there is no style classifier or there are no style clusters; an offensiveness classifier without its
+            label, or a label without a classifier.
+    """
+    settings = config.settings
+    for name, value in ((FIRST, settings.style_classifier.name), ("style_clusters", settings.style_clusters)):
+        if not value:
+            raise InputError(
+                f"generation_bias.{name}: none is given; give style_classifier, a Hugging Face id or a folder of "
+                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions."
+            )
+    offensive = settings.offensiveness
+    if (offensive.name is None) != (offensive.label is None):
+        raise InputError(
+            f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
+            "give both: the classifier, and its label that means offensive."
+        )
+    named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
+    return {name: model for name, model in named.items() if model is not None and model.name is not None}
+
+
+def neutral_dialogue(config: "MeasureConfig") -> str | None:
+    """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
+    name = config.settings.neutral_dialogue
+    if name is None:
+        return None
+    return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))
+
+
+def inputs(config: "MeasureConfig") -> dict[str, Any]:
+    """Return fingerprints of all inputs of the measurement, by name.
+
+    Raises:
+        InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
+    """
+    from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+    from evenhand.evaluation.data.style_clusters import load_style_clusters
+    from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+    from evenhand.evaluation.metrics.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
+    from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
+    from evenhand.evaluation.models.classifier_labels import find_label
+    from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
+    from evenhand.evaluation.models.revisions import model_revision
+
+    settings, models = config.settings, classifiers(config)
+    if config.responses:
+        from evenhand.evaluation.metrics.generation_bias.collect.response_file import response_file_inputs
+
+        prompts = response_file_inputs(config)
+    else:
+        prompts = prompts_fingerprint(config.prompts)
+        check_prompts(config)
+    fingerprints = {}
+    if config.loads_model:
+        fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
+    else:
+        fingerprints["model"] = config.model.name
+    if config.model.server:
+        from evenhand.evaluation.metrics.generation_bias.collect.served import check_served
+
+        check_served(config)
+    fingerprints |= {name: classifier_revision(model) for name, model in models.items()}
+    if fingerprints[FIRST] == fingerprints.get(SECOND):
+        name = models[SECOND].name
+        raise InputError(f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another.")
+    labels = {name: classifier_styles(model) for name, model in models.items()}
+    fingerprints["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
+    if OFFENSIVE in models:
+        classifier = settings.offensiveness
+        find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
+    fingerprints |= prompts
+    if config.capabilities:
+        check_tasks(config.capabilities)
+        fingerprints["capabilities"] = [
+            json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
+            for task in config.capabilities
+        ]
+    if settings.resampling.exponents is not None:
+        check_candidates(settings.resampling, config.decoding)
+        if config.responses or config.model.server:
+            raise InputError(
+                "generation_bias.resampling: only a model that Evenhand loads gives candidates; leave it out, or give "
+                "--model the model's weights."
+            )
+        fingerprints["exponents"] = sha256_of(settings.resampling.exponents)
+    path = neutral_dialogue(config)
+    if path is not None and config.loads_model:
+        load_neutral_dialogue(path)
+        fingerprints["neutral_dialogue"] = sha256_of(Path(path))
+    return fingerprints
+
+
+def check_candidates(resampling: ResamplingSettings, decoding_settings: DecodingSettings) -> None:
+    """Raise InputError if responses are to be drawn from candidates, but decoding would give equal candidates."""
+    if resampling.exponents is not None and not samples(decoding_settings):
+        raise InputError(
+            f"generation_bias.resampling: decoding {decoding_settings.preset!r} gives {resampling.candidates} equal "
+            "candidates; give a decoding that samples."
+        )
+
+
+def samples(settings: DecodingSettings) -> bool:
+    """Return whether two responses to one prompt may differ under a decoding."""
+    from evenhand.evaluation.models.decoding import decoding
+
+    return bool(decoding(settings.preset, **settings.arguments).get("do_sample"))
+
+
+def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
+    """Return fingerprints of the inputs of a comparison, except the two runs, by name.
+
+    Raises:
+        InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
+    """
+    from evenhand.evaluation.data.corpus import find_corpus_files
+    from evenhand.evaluation.data.phrase_files import load_phrases
+    from evenhand.evaluation.files import json_sha256, sha256_of
+
+    fingerprints = {}
+    if settings.phrases is not None:
+        groups = load_phrases(settings.phrases)
+        fingerprints["phrases"] = json_sha256([[name, asdict(group)] for name, group in groups.items()])
+    if settings.corpus.path is not None:
+        files = find_corpus_files(settings.corpus.path)
+        fingerprints["corpus"] = sha256_of(*files) if files else settings.corpus.path
+    return fingerprints

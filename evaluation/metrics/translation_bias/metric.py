@@ -1,0 +1,323 @@
+"""Translation gap: spBLEU and chrF++ of translations against masculine and against feminine references.
+
+Source: papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. The gap is the score against
+masculine references minus the score against feminine references. The papers have three directions:
+
+- EN→XX (§4.2): an English sentence without gender is translated once and compared with the masculine, the feminine and
+  both references.
+- XX→EN (§4.3): the masculine and the feminine sentence are both translated into English and compared with the same
+  reference.
+- XX→XX (§4.4): the masculine and the feminine sentence are translated into another language, and each is compared with
+  the reference of its gender.
+
+`align` adds the references to the translations; the other functions compute scores of the rows that `align` returns.
+BLEU and chrF++ are by sacrebleu (Post 2018). A corpus score depends only on sums of sacrebleu's statistics of single
+sentences, so each resample of the bootstrap is an exact corpus score.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sacrebleu.metrics.base import Metric
+
+from evenhand.evaluation.data.gendered_translations import (
+    ENGLISH,
+    ENGLISH_LANGUAGE,
+    FEMININE,
+    GENDER,
+    LANG,
+    MARKED,
+    MASCULINE,
+    REFERENCE,
+    SENTENCE_ID,
+    TAKEN_FROM,
+    select_language,
+)
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.metrics.translation_bias.bleu import bleu, chrf, metric_name
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.statistics.intervals import percentile_interval
+
+BOTH = "both"
+VERSION = 1
+RESAMPLES = 1000  # as in sacrebleu
+TRANSLATION = "translation"
+REFERENCE_GENDERS = (MASCULINE, FEMININE)
+NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
+NOT_BOTH_GENDERS = "there are no translations for both genders"
+
+
+def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
+    """Return the translations with their masculine and feminine references.
+
+    Args:
+        translations: the result of `select_source_sentences`, with a column translation.
+        table: the `ComparableSets.table` from which the sentences were selected.
+        source, target: FLORES codes.
+
+    Returns:
+        A row per translation: sentence_id, axis, descriptor, template, gender ("" for an ambiguous source), lang (the
+        language that is not English; "spa_Latn-cat_Latn" for two), direction ("en-xx", "xx-en", "xx-xx") and
+        translation. For each of masculine and feminine: a tuple of references; has_…, whether the sentence has a
+        reference of this gender in every language (a neutral or generic replacement does not count); and marked_…, a
+        tuple of annotated spans, or None.
+
+    Raises:
+        InputError: a column is missing, a translation is not a string, or a sentence has no reference.
+    """
+    required = (SENTENCE_ID, GENDER, TRANSLATION)
+    if missing := [name for name in required if name not in translations]:
+        raise InputError(
+            f"translations: there is no column {missing[0]!r}; pass the rows of source_sentences with a translation."
+        )
+    if not translations[TRANSLATION].map(lambda text: isinstance(text, str)).all():
+        raise InputError("translations: a value is not a string; use '' for a sentence without a translation.")
+    english = ENGLISH_LANGUAGE.code
+    languages = [lang for lang in (source, target) if lang != english]
+    references = [select_language(table, lang) for lang in languages]
+    rows = translations.assign(
+        lang="-".join(languages), direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx"
+    )
+    for gender in REFERENCE_GENDERS:
+        by_sentence = references[-1][references[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
+        texts = {
+            key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[ENGLISH if target == english else REFERENCE]
+        }
+        spans = {} if target == english else {key: _join_spans(it) for key, it in by_sentence[MARKED]}
+        unknown = rows.loc[~rows[SENTENCE_ID].isin(texts), SENTENCE_ID]
+        if len(unknown):
+            raise InputError(
+                f"translations: sentence_id {unknown.iloc[0]!r} has no {gender} reference in {target}; remove the row."
+            )
+        not_replaced = [
+            set(it.loc[(it[GENDER] == gender) & (it[TAKEN_FROM] == gender), SENTENCE_ID]) for it in references
+        ]
+        rows[gender] = [texts[key] for key in rows[SENTENCE_ID]]
+        rows[f"has_{gender}"] = rows[SENTENCE_ID].isin(set.intersection(*not_replaced))
+        rows[f"marked_{gender}"] = pd.Series([spans.get(key) for key in rows[SENTENCE_ID]], rows.index, dtype=object)
+    return rows
+
+
+def translation_scores(
+    rows: pd.DataFrame,
+    *,
+    tokenize: str = "flores200",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
+
+    - spbleu (bleu if the tokenizer is not one of FLORES) and chrf (chrF++): range [0, 100], no ideal, group {lang,
+      direction, gender}. For gender "both", ambiguous sources are compared with all references (004, §4.2).
+    - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
+      {direction} for the mean over languages (004, Figure 7). NaN, with a reason, if no sentence has a feminine
+      reference, as for Thai (004, §4.2).
+
+    95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
+    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For the mean over languages,
+    n counts languages, and n_left_out counts languages with an undefined gap.
+
+    Args:
+        rows: the result of `align`, concatenated over languages.
+        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
+
+    Raises:
+        InputError: the tokenizer cannot be used, or there are no rows.
+    """
+    if rows.empty:
+        raise InputError("translations: there are no rows; translate at least one sentence.")
+    indices, ids = pd.factorize(rows[SENTENCE_ID], sort=True)  # sorted: the order of rows must not matter
+    rows = rows.assign(sentence_index=indices)
+    counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
+    weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
+    common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
+    scores = []
+    for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
+        gaps: dict[str, list[np.ndarray | None]] = {}
+        for (direction, lang), part in rows.groupby(["direction", LANG]):
+            group = {LANG: lang, "direction": direction}
+            language_scores, resampled_gap = _language_scores((name, gap), metric, part, weights, group, common)
+            scores += language_scores
+            gaps.setdefault(direction, []).append(resampled_gap)
+        for direction, language_gaps in gaps.items():
+            defined = [resampled for resampled in language_gaps if resampled is not None]
+            mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE_REFERENCE)
+            score = _gap(gap, mean, len(defined), {"direction": direction}, language_scores[-1].signature, reason)
+            scores.append(replace(score, n_left_out=len(language_gaps) - len(defined)))
+    return scores
+
+
+def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.DataFrame:
+    """Return scores of each single translation against masculine, feminine and both references (004, §4.5).
+
+    Args:
+        rows: the result of `align`.
+        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
+
+    Returns:
+        A row per sentence, language, direction and gender of the references: sentence_id, axis, descriptor, template,
+        lang, direction, gender, and spbleu (or bleu) and chrf, in [0, 100].
+    """
+    parts, metrics = [], {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
+    for gender in (*REFERENCE_GENDERS, BOTH):
+        part = _rows_of_gender(rows, gender)
+        if part.empty:
+            continue
+        scores = {
+            name: [metric._compute_score_from_stats(it).score for it in _statistics(metric, part, gender).tolist()]
+            for name, metric in metrics.items()
+        }
+        facts = part[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, LANG, "direction"]]
+        parts.append(facts.assign(gender=gender, **scores))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
+    """Return the annotated spans of all references of a sentence, or None if a reference has no annotation."""
+    spans = list(spans)
+    return None if any(it is None for it in spans) else tuple(span for it in spans for span in it)
+
+
+def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
+    return rows[rows[GENDER].isin(("",) if gender == BOTH else ("", gender))]
+
+
+def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
+    """Return sacrebleu's statistics of each row, (n, k) integers; the sums over rows are the corpus's statistics."""
+    references = rows[MASCULINE] + rows[FEMININE] if gender == BOTH else rows[gender]
+    streams = list(zip_longest(*references))  # the first reference of each row, then the second; None for none
+    # This method is not public, but sacrebleu's significance tests use it; pyproject.toml pins the major version.
+    return np.array(metric._extract_corpus_statistics(rows[TRANSLATION].tolist(), streams), dtype=np.int64)
+
+
+def _language_scores(
+    names: tuple[str, str],
+    metric: Metric,
+    rows: pd.DataFrame,
+    weights: np.ndarray,
+    group: Mapping[str, str],
+    signature: Mapping[str, Any],
+) -> tuple[list[BiasScore], np.ndarray | None]:
+    """Return a language's corpus scores, the last of which is its gap, and the gap of each resample (or None)."""
+    resampled, scores = {}, []
+    for gender in (
+        BOTH,
+        *REFERENCE_GENDERS,
+    ):  # the gap has the signature of the last gender, with one set of references
+        selected = _rows_of_gender(rows, gender)
+        if selected.empty:
+            continue
+        resampled[gender] = _resampled_scores(metric, selected, gender, weights)
+        facts = {**signature, "sacrebleu": str(metric.get_signature())}
+        scores.append(_score(names[0], resampled[gender], len(selected), {**group, GENDER: gender}, facts))
+    reason = None
+    if not {*REFERENCE_GENDERS} <= {*resampled}:
+        reason = NOT_BOTH_GENDERS
+    elif not rows[f"has_{FEMININE}"].any():
+        reason = NO_FEMININE_REFERENCE
+    gap = None if reason else resampled[MASCULINE] - resampled[FEMININE]
+    return [*scores, _gap(names[1], gap, rows[SENTENCE_ID].nunique(), group, facts, reason)], gap
+
+
+def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
+    """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
+    sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
+    return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
+
+
+def _score(
+    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> BiasScore:
+    interval = _interval(resampled)
+    return BiasScore(
+        name, float(resampled[0]), None, (0.0, 100.0), n, interval=interval, group=group, signature=signature
+    )
+
+
+def _gap(
+    name: str,
+    resampled: np.ndarray | None,
+    n: int,
+    group: Mapping[str, str],
+    signature: Mapping[str, Any],
+    reason: str | None,
+) -> BiasScore:
+    common = {"group": group, "signature": signature, "reason": reason}
+    if resampled is None:
+        return BiasScore(name, math.nan, 0.0, (-100.0, 100.0), n, **common)
+    below, above = int((resampled[1:] <= 0).sum()), int((resampled[1:] >= 0).sum())
+    p_value = min(1.0, 2 * (1 + min(below, above)) / len(resampled)) if len(resampled) > 1 else None
+    return BiasScore(name, float(resampled[0]), 0.0, (-100.0, 100.0), n, _interval(resampled), p_value, **common)
+
+
+def _interval(resampled: np.ndarray) -> tuple[float, float] | None:
+    return percentile_interval(resampled[1:]) if len(resampled) > 1 else None
+
+
+OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (004, footnote 5)
+
+
+def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:
+    """Return the mean score by axis, descriptor or template, with the lowest mean first (004, Tables 3, 5 and 6).
+
+    Means are over sentences and languages, as in the paper. The paper's counts (17,700 = 118 sentences × 50 languages ×
+    3 for a whole template) include all 50 languages; set `min_masculine_references` to 0 for the same counts.
+
+    Args:
+        sentences: the result of `sentence_scores`.
+        by: "axis" (without the descriptor "queer", footnote 5), "descriptor", "template", "lang" or "direction".
+        metric: "spbleu", "bleu" or "chrf".
+
+    Returns:
+        One row per value of `by`: masculine, feminine and both (mean scores, NaN without a score), gap (masculine −
+        feminine), mean (of the defined mean scores) and count (number of scores).
+
+    Raises:
+        InputError: `by` or `metric` is no column.
+    """
+    for field, name in (("by", by), ("metric", metric)):
+        if name not in sentences:
+            raise unknown_name(field, name, sentences.columns)
+    if by == AXIS:
+        sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
+    genders = [*REFERENCE_GENDERS, BOTH]
+    table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
+    table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
+    table["count"] = sentences.groupby(by).size()
+    return table.rename_axis(columns=None).sort_values("mean").reset_index()
+
+
+def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap") -> pd.DataFrame:
+    """Return each language's mean gap as source, over all targets, and as target, over all sources (004, Table 2).
+
+    Args:
+        scores: the result of `translation_scores` for all pairs of languages.
+        metric: "translation_gap" or "chrf_gap".
+
+    Returns:
+        lang; as_source and as_target in points, NaN without a gap; n_source and n_target, the number of languages in
+        each mean. Undefined gaps are not counted.
+    """
+    english, gaps = ENGLISH_LANGUAGE.code, []
+    for score in scores:
+        if score.metric == metric and LANG in score.group and not math.isnan(score.value):
+            first, _, second = score.group[LANG].partition("-")
+            sides = {"en-xx": (english, first), "xx-en": (first, english), "xx-xx": (first, second)}
+            gaps.append((*sides[score.group["direction"]], score.value))
+    table = pd.DataFrame(gaps, columns=["source", "target", "gap"])
+    means = pd.concat(
+        [
+            table.groupby(side)["gap"].agg([("as_" + side, "mean"), ("n_" + side, "size")])
+            for side in ("source", "target")
+        ],
+        axis=1,
+    )
+    counts = {"n_source": int, "n_target": int}
+    means = means.sort_index().fillna(dict.fromkeys(counts, 0)).astype(counts)
+    return means.rename_axis(LANG).reset_index()[[LANG, "as_source", "as_target", *counts]]

@@ -1,0 +1,50 @@
+"""Embedding gaps from references to scores and page, on references small enough to check by eye."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics.embedding_bias.page import page
+from evenhand.evaluation.metrics.embedding_bias.settings import Settings, inputs
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ModelSettings
+from tests.family_runs import measure_family
+from tests.gendered_references import ROWS, written_references
+
+
+@pytest.fixture
+def references(tmp_path):
+    return written_references(tmp_path)
+
+
+def sentence_encoder(folder):
+    torch.manual_seed(0)
+    words = sorted({word for row in ROWS for text in (row[4], row[7]) for word in text.lower().split()})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(**sizes, vocab_size=len(vocabulary))).save_pretrained(folder)
+    BertTokenizer(vocab={word: n for n, word in enumerate(vocabulary)}).save_pretrained(folder)
+    return str(folder)
+
+
+def test_embedding_gaps_by_language(references, tmp_path):
+    model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
+    config = MeasureConfig(model=model, settings=Settings(references=references))
+    run = measure_family(tmp_path / "run", "embedding_bias", config)
+    table = run.table("cosines")
+    spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
+    gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")
+    assert gap.value == pytest.approx((spanish["masculine"] - spanish["feminine"]).mean(), abs=1e-6) and gap.n == 2
+    assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
+    assert gap.signature["model"]["texts_truncated"] == 0
+    assert gap.signature["model"]["revision"] == inputs(config)["model"]
+    text = page_html(page(run, ReportContext()))
+    assert "Spanish, masculine" in text and "Thai" in text
+
+
+def test_missing_inputs_are_refused(references):
+    with pytest.raises(InputError, match="references: "):
+        inputs(MeasureConfig(settings=Settings()))

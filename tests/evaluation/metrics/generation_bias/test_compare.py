@@ -1,0 +1,225 @@
+"""A comparison of two hand-made runs: its paired differences, its tables and its report."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, ReportContext
+from evenhand.evaluation.metrics.generation_bias.changes.tables import chosen_samples
+from evenhand.evaluation.metrics.generation_bias.compare import differences
+from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
+from evenhand.evaluation.metrics.generation_bias.page import comparison_page
+from evenhand.evaluation.metrics.generation_bias.settings import (
+    OFFENSIVE,
+    ComparisonSettings,
+    CorpusSettings,
+    Settings,
+    comparison_inputs,
+)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.markdown import page_markdown
+from evenhand.evaluation.score import BiasScore, find_score, write_scores
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import write_table
+from evenhand.evaluation.tracking import Tracker
+from tests.report_pages import printed
+
+STYLES = ("Kind", "Hateful")
+DESCRIPTORS = {"deaf": "ability", "blind": "ability", "rich": "class", "tall": "body"}
+CLUSTERS = {"CARE": ["Kind"], "HATE": ["Hateful"]}
+
+
+def write_run(folder, hateful, responses, offensive=None, offensiveness_classifier="first", classifier="c"):
+    """Write a measuring run of 4 descriptors, 2 templates and 4 responses to each.
+
+    `hateful` and `responses` are the probability of Hateful and the response by descriptor; `offensive` is the
+    positions of the offensive responses.
+    """
+    folder.mkdir()
+    rows = [(d, a, t) for d, a in DESCRIPTORS.items() for t in ("I'm {}.", "I like {}.") for _ in range(4)]
+    prompts = pd.DataFrame(rows, columns=["descriptor", "axis", "template"])
+    prompts.insert(0, "prompt_id", [f"p{row}" for row in range(len(rows))])
+    prompts["persona"] = ""
+    prompts["text"] = [t.format(d) for d, _, t in rows]
+    noise = np.tile([-0.02, 0.02, -0.01, 0.01], len(rows) // 4)
+    p = np.array([hateful[d] for d, *_ in rows]) + noise
+    texts = [responses.get(d, "ok").format(text=text) for (d, *_), text in zip(rows, prompts["text"], strict=True)]
+    vectors = np.stack([1 - p, p], axis=1).astype(np.float32)
+    empty = np.array([not text for text in texts])
+    vectors[empty] = np.nan
+    write_table(folder / "prompts.parquet", prompts)
+    write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": texts}))
+    write_table(folder / "styles.parquet", style_table(prompts["prompt_id"], vectors, STYLES))
+    signature = {"style_classifier": {"name": classifier}, "decoding": {}}
+    scores = [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
+    if offensive is not None:
+        probability = np.where(np.isin(np.arange(len(rows)), offensive), 0.5, 0.4)
+        table = pd.DataFrame({"prompt_id": prompts["prompt_id"], "offensiveness": np.where(empty, np.nan, probability)})
+        write_table(folder / "offensiveness.parquet", table)
+        share = len(offensive) / len(rows)
+        scores.append(
+            BiasScore("offensive_share", share, 0.0, (0, 1), 32, signature={OFFENSIVE: offensiveness_classifier})
+        )
+    write_scores(folder / "scores.json", scores)
+    clusters = folder.parent / "clusters.json"
+    clusters.write_text(json.dumps(CLUSTERS))
+    settings = Settings(style_clusters=str(clusters))
+    return FamilyRun(folder, MeasureConfig(model=ModelSettings(name="some/model"), settings=settings))
+
+
+EVEN = dict.fromkeys(DESCRIPTORS, 0.3)
+UNEVEN = {"deaf": 0.9, "blind": 0.5, "rich": 0.2, "tall": 0.2}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    before = write_run(tmp_path / "before", UNEVEN, {"deaf": "I'm sorry to hear that."}, [0, 1, 2, 3])
+    after = write_run(tmp_path / "after", EVEN, {"rich": "{text}"}, [0, 1, 2, 3, 4, 5, 6, 7])
+    return before, after
+
+
+# Mean b of UNEVEN's descriptors: m̄ = 0.45, m_d − m̄ = (−x, x) with x = 0.45, 0.05, −0.25, −0.25, b ≈ 2 x².
+BIAS_VALUES = pd.DataFrame(
+    [
+        ("deaf", "ability", 0.405, 8),
+        ("rich", "class", 0.125, 8),
+        ("tall", "body", 0.125, 8),
+        ("blind", "ability", 0.005, 8),
+    ],
+    columns=["descriptor", "axis", "before", "n"],
+)
+
+
+def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
+    """Run a comparison in a folder, as the command does, and return it."""
+    folder.mkdir(exist_ok=True)
+    if bias_values is not None:
+        write_table(folder / "bias_values.parquet", bias_values)
+    config = config or ComparisonSettings()
+    write_scores(folder / "scores.json", differences(Store(folder, "a fingerprint", Tracker()), before, after, config))
+    return FamilyRun(folder, config)
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "books.jsonl").write_text('{"text": "A deaf man and a deaf cat."}\n{"text": "Tall and RICH."}\n')
+    return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
+
+
+def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
+    compared = compare(tmp_path / "compare", *runs, config)
+    styles = compared.table("style_changes").set_index("style")
+    assert styles.loc["Hateful", "mean_before"] == pytest.approx(0.45) and styles.loc["Hateful", "change"] < -0.1
+    moved = compared.table("moved_descriptors").query("style == 'Hateful'")
+    assert moved.iloc[0]["descriptor"] == "deaf" and moved.iloc[0]["change"] == pytest.approx(-0.6)
+    phrases = compared.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
+    assert sorted(phrases.loc["sympathy", "descriptors"]) == ["blind", "deaf"]  # the paper's phrases, by default
+    assert (phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (0.5, 0)
+    assert phrases.loc["confusion", "n"] == 0 and math.isnan(phrases.loc["confusion", "before"])
+    parroting = compared.table("parroting").set_index("descriptor")
+    assert parroting["after"].to_dict() == {"rich": 1, "blind": 0, "deaf": 0, "tall": 0}
+    assert parroting["mean_b"].to_dict() == {"deaf": 0.405, "rich": 0.125, "tall": 0.125, "blind": 0.005}
+    corpus = compared.table("corpus").query("cluster == 'HATE'").set_index("descriptor")
+    assert corpus["count"].to_dict() == {"blind": 0, "deaf": 2, "rich": 1, "tall": 1}
+    assert corpus.loc["deaf", "frequency"] == 1 and corpus.loc["deaf", "before"] == pytest.approx(0.9)
+    assert find_score(compared.scores, "parroting_rho").n == 4
+    assert find_score(compared.scores, "frequency_rho", cluster="HATE", run="before").n == 4
+    after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
+    assert math.isnan(after.value) or abs(after.value) <= 1
+    page = comparison_page(*runs, compared, ReportContext())
+    for text in (page_html(page), page_markdown(page)):
+        for string in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
+            assert string in text.replace("&#39;", "'"), string
+    assert "What tuning changed" not in printed(page)
+
+
+def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out(runs, tmp_path):
+    scores = compare(tmp_path / "same", runs[0], runs[0]).scores
+    rho = find_score(scores, "parroting_rho")
+    assert math.isnan(rho.value) and "is 0 for every descriptor" in rho.reason
+    assert find_score(scores, "parroting_difference").value == 0
+    assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
+    compared = compare(tmp_path / "compare", *runs, bias_values=None)
+    assert not compared.has("phrases") and compared.has("style_changes") and compared.has("moved_descriptors")
+    assert compared.table("parroting")["mean_b"].isna().all()
+    assert not [score for score in compared.scores if score.metric == "parroting_rho"]
+    text = page_markdown(comparison_page(*runs, compared, ReportContext()))
+    assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
+
+
+def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
+    folder = tmp_path / "compare"
+    compared = compare(folder, *runs, config)
+    write_table(folder / "corpus_counts.parquet", compared.table("corpus_counts").assign(count=7))
+    (folder / "corpus.parquet").unlink()
+    (tmp_path / "books.jsonl").unlink()  # it is not read again
+    assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
+
+
+def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("g: {axes: [ability], phrases: [sorry]}")
+    config = ComparisonSettings(phrases=str(file))
+    first = comparison_inputs(config)
+    assert set(compare(tmp_path / "compare", *runs, config).table("phrases")["phrase"]) == {"sorry"}
+    file.write_text("g: {axes: [ability], phrases: [ok]}")
+    assert comparison_inputs(config) != first and first.keys() == {"phrases"}
+    with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
+        comparison_inputs(ComparisonSettings(phrases="papre"))
+    with pytest.raises(InputError, match="corpus: .* does not exist"):
+        comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
+    assert comparison_inputs(ComparisonSettings()) == {}
+    other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
+    with pytest.raises(InputError, match="after: style_classifier is"):
+        compare(tmp_path / "compare", runs[0], other)
+    prompts = other.table("prompts").assign(prompt_id=lambda rows: "other" + rows["prompt_id"])
+    for name in ("prompts", "responses", "styles"):
+        write_table(other.folder / f"{name}.parquet", other.table(name).assign(prompt_id=prompts["prompt_id"]))
+    with pytest.raises(InputError, match="has other prompts or styles than"):
+        compare(tmp_path / "compare", runs[0], other)
+
+
+def costs(runs):
+    rows = tuple(read_styled_responses(run.folder) for run in runs)
+    return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
+
+
+def test_the_costs_by_hand_and_samples_of_the_highest_b(runs):
+    compared = costs(runs)
+    # Eight of 32 responses repeat their prompt after, none did before.
+    assert find_score(compared, "parroting_difference").value == 0.25
+    # Hateful: (0.9 + 0.5 + 0.2 + 0.2) / 4 = 0.45 before, 0.3 after.
+    hate = find_score(compared, "style_share_difference", cluster="HATE")
+    assert hate.value == pytest.approx(-0.15) and hate.interval[1] < 0 and hate.n == 32
+    assert find_score(compared, "style_share_difference", cluster="CARE").value == pytest.approx(0.15)
+    # Four of 32 were offensive (at exactly one half), eight are: four gained it, exact p = 2 / 16.
+    offensive = find_score(compared, "offensive_share_difference")
+    assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
+    assert offensive.signature["offensiveness_classifier"] == "first"
+    assert not [score for score in compared if score.metric == "perplexity_difference"]
+    before, after = (read_styled_responses(run.folder) for run in runs)
+    samples = chosen_samples(BIAS_VALUES, before, after)
+    assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
+    assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}
+    assert samples["prompt"].tolist()[0] == "I'm deaf."
+
+
+def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp_path):
+    measured = write_run(tmp_path / "a", EVEN, {}, [0])
+    unmeasured = write_run(tmp_path / "b", EVEN, {})
+    other = write_run(tmp_path / "c", EVEN, {}, [0], offensiveness_classifier="another")
+    assert not [it for it in costs((measured, unmeasured)) if it.metric.startswith("offensive")]
+    score = find_score(costs((measured, other)), "offensive_share_difference")
+    assert math.isnan(score.value) and "different offensiveness classifiers" in score.reason
+
+
+def test_empty_responses_are_left_out_and_counted(tmp_path):
+    both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
+    compared = costs(both)
+    assert {(score.n, score.n_left_out) for score in compared} == {(16, 16)}

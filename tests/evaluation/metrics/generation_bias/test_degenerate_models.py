@@ -1,0 +1,191 @@
+"""Degenerate responses, built from the testbed's responses, fail the criteria of a sweep by their costs."""
+
+import math
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.collect.classification import classify_responses
+from evenhand.evaluation.metrics.generation_bias.collect.responses import respond
+from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    StyledResponses,
+    read_styled_responses,
+    style_table,
+)
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.styles import load_style_classifier
+from evenhand.evaluation.score import BiasScore, find_score, write_scores
+from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.tables import write_table
+from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
+from evenhand.recipes.sweep.output import change_columns
+from evenhand.recipes.sweep.summary import COLUMNS, summarise
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
+from tests.family_runs import compare_family, measure_family
+from tests.testbed_settings import MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
+
+pytestmark = pytest.mark.slow
+
+TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
+             "I hate {plural_noun_phrase}.", "What do you think about {plural_noun_phrase}?",
+             "It's hard being {noun_phrase}."]  # fmt: skip
+FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"], "template": TEMPLATES}
+SETTINGS = {"permutations": 0, "neutral_dialogue": None, "second_style_classifier": None}
+
+
+@dataclass(frozen=True)
+class Compared:
+    before: list[BiasScore]
+    after: list[BiasScore]
+    changes: list[BiasScore]
+
+    def change(self, metric, **group):
+        return find_score(self.changes, metric, **group)
+
+
+def shuffled(run: StyledResponses, rng) -> list[str]:
+    return [run.table["response"][row] for row in rng.permutation(len(run.table["response"]))]
+
+
+def constant(run: StyledResponses, rng) -> list[str]:
+    return [pd.Series(run.table["response"]).mode()[0]] * len(run.table["response"])
+
+
+def word_salad(run: StyledResponses, rng) -> list[str]:
+    words = " ".join(run.table["response"]).split()
+    return [" ".join(rng.choice(words, len(response.split()))) for response in run.table["response"]]
+
+
+def quoting(run: StyledResponses, rng) -> list[str]:
+    return run.table["text"].tolist()
+
+
+def half_replaced(run: StyledResponses, rng) -> list[str]:
+    one = constant(run, rng)[0]
+    return [
+        one if half else response
+        for response, half in zip(run.table["response"], rng.random(len(run.table["response"])) < 0.5, strict=True)
+    ]
+
+
+def mean_response(run: StyledResponses, rng) -> list[str]:
+    """Sampled from the 5 % of the responses with the styles nearest to the mean style."""
+    distance = ((run.vectors - run.vectors.mean(axis=0)) ** 2).sum(axis=1)
+    near = np.argsort(distance)[: len(distance) // 20]
+    return [run.table["response"][row] for row in rng.choice(near, len(distance))]
+
+
+NEW_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "distinct_responses_change")
+DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_response)
+
+
+@pytest.fixture(scope="module")
+def config():
+    prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=2)
+    return MeasureConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, config):
+    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config)
+
+
+@pytest.fixture(scope="module")
+def compare_responses(tmp_path_factory, base):
+    """A function that compares the base with a run of these responses."""
+    classifier = load_style_classifier(str(STYLE_CLASSIFIER))
+
+    def compare(responses) -> Compared:
+        folder = tmp_path_factory.mktemp("after")
+        shutil.copy(base.folder / "prompts.parquet", folder)
+        prompts, signature = base.table("prompts"), base.signature("fgb_pooled_corrected")
+        vectors = classify_responses(classifier, responses, prompts["descriptor"].tolist())
+        ids = prompts["prompt_id"]
+        write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
+        write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
+        run = read_styled_responses(folder)
+        scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
+        write_scores(folder / "scores.json", scores)
+        after = FamilyRun(folder, base.config)
+        changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)
+        return Compared(base.scores, scores, changes.scores)
+
+    return compare
+
+
+@pytest.fixture(scope="module")
+def compared(base, compare_responses):
+    run = read_styled_responses(base.folder)
+    return {
+        degenerate.__name__: compare_responses(degenerate(run, np.random.default_rng(0))) for degenerate in DEGENERATE
+    }
+
+
+@pytest.fixture(scope="module")
+def missed(compared):
+    """The columns whose criteria the responses of each name fail."""
+    blank = dict.fromkeys(COLUMNS, math.nan) | {"seed": 0, "failed": "", "folder": ""}
+    columns = {name: change_columns(it.before, it.after, it.changes) for name, it in compared.items()}
+    assert all(np.isfinite(row[column]) for row in columns.values() for column in NEW_COSTS)
+    points = pd.DataFrame([blank | {"method": name} | row for name, row in columns.items()])
+    settings = evaluate_settings(summarise(points, ["method"]), Criteria())
+    return {row["method"]: set(row["missed"]) for row in settings.to_dict("records")}
+
+
+@pytest.mark.parametrize("name", [degenerate.__name__ for degenerate in DEGENERATE])
+def test_degenerate_responses_fail_by_their_costs(missed, name):
+    costs = {column for column in missed[name] if not column.startswith("reduction")}
+    assert costs - {"clusters_rose"}, missed
+
+
+def test_criteria_detect_each_degenerate_response(missed):
+    assert "relevance_kept" in missed["shuffled"] & missed["constant"] & missed["mean_response"]
+    assert "response_perplexity_change" in missed["word_salad"] and "parroting_change" in missed["quoting"]
+    assert "style_drift" in missed["constant"] and "distinct_responses_change" in missed["half_replaced"]
+    assert not missed["shuffled"] - {"clusters_rose", *NEW_COSTS}
+
+
+def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
+    prompts = base.table("prompts")
+    model = load_dialogue_model(MODEL)
+    again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
+    resampled = compare_responses(again["response"].tolist())
+    for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
+        low, high = resampled.change(metric).interval
+        assert low <= none <= high, metric
+    low, high = resampled.change("distinct_responses_kept").interval
+    assert low <= 1 <= high
+
+
+def test_each_kind_of_degenerate_responses_has_its_costs(base, compared):
+    relevance = find_score(base.scores, "relevance")
+    assert relevance.interval[0] > 0
+    for name in ("shuffled", "constant", "mean_response"):
+        kept = compared[name].change("relevance_kept")
+        assert kept.interval[0] < 0.2 and kept.interval[1] < 0.75, (name, kept)
+    assert compared["half_replaced"].change("relevance_kept").value < 0.75
+    before, after = (compared["shuffled"].change("relevance", run=run) for run in ("before", "after"))
+    assert (before.value, before.interval) == (relevance.value, relevance.interval)
+    assert compared["shuffled"].change("relevance_difference").value == pytest.approx(after.value - before.value)
+    shuffled = compared["shuffled"]
+    assert shuffled.change("fgb_pooled_corrected_reduction").value > 0.9
+    assert find_score(shuffled.after, "distinct_2").value == find_score(shuffled.before, "distinct_2").value
+    assert abs(shuffled.change("style_drift").value) < 0.01 and shuffled.change("distinct_responses_kept").value == 1
+    assert shuffled.change("mean_length_kept").value == pytest.approx(1)
+    constant = compared["constant"]
+    lengths = [find_score(scores, "mean_length").value for scores in (constant.before, constant.after)]
+    kept = constant.change("mean_length_kept")
+    assert kept.value == pytest.approx(lengths[1] / lengths[0]) and kept.interval[0] < kept.value < kept.interval[1]
+    salad = compared["word_salad"]
+    assert salad.change("response_perplexity_rise").interval[0] > 10
+    assert find_score(salad.after, "distinct_2").value > find_score(salad.before, "distinct_2").value
+    for name, most in (("constant", 0.05), ("half_replaced", 0.7), ("mean_response", 0.1)):
+        assert compared[name].change("distinct_responses_kept").interval[1] < most, name
+    assert compared["constant"].change("style_drift").interval[0] > 0.1

@@ -1,0 +1,220 @@
+"""Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics.generation_bias.collect import classification, loaded_model
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.page import page
+from evenhand.evaluation.metrics.generation_bias.settings import classifiers, neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
+from evenhand.evaluation.tables import write_table
+from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
+from tests.family_runs import measure_family
+from tests.testbed_settings import GENERATION_BIAS, MODEL
+from tests.testbed_settings import generation_bias as generation_bias_settings
+
+FILTERS = {
+    "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
+    "template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
+                 "I hate {plural_noun_phrase}."],
+}  # fmt: skip
+SMALL = {"filters": FILTERS, "descriptors": 26, "per_cell": 4}
+SETTINGS = {**GENERATION_BIAS, "permutations": 0, "neutral_dialogue": None}
+FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
+
+
+def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> MeasureConfig:
+    prompts = PromptSettings(**(SMALL | prompts))
+    return MeasureConfig(
+        prompts=prompts,
+        model=MODEL,
+        settings=generation_bias_settings(**settings),
+        seed=seed,
+        split=split,
+    )
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, offensiveness_classifier):
+    offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
+    config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
+    return measure_family(folder, "generation_bias", config, **SETTINGS, offensiveness=offensiveness)
+
+
+def names(**settings):
+    return {name: model.name for name, model in classifiers(measure_config(settings)).items()}
+
+
+def test_classifiers_and_neutral_dialogue_of_the_settings():
+    first, second = "style_classifier", "second_style_classifier"
+    mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
+    assert names(second_style_classifier=None) == {first: GENERATION_BIAS[first].name}
+    assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
+    for missing in ({"style_classifier": StyleClassifierSettings()}, {"style_clusters": ""}):
+        with pytest.raises(InputError, match=f"generation_bias.{next(iter(missing))}: none is given"):
+            names(**missing)
+    assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
+    assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
+    assert neutral_dialogue(measure_config({"neutral_dialogue": None})) is None
+
+
+def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
+    def reached(*arguments):
+        raise LookupError
+
+    monkeypatch.setattr(loaded_model, "load_dialogue_model", reached)
+    prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
+    pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
+    with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
+        measure_family(
+            tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **SETTINGS
+        )
+    with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
+        measure_family(
+            tmp_path / "drawn", "generation_bias", replace(measure_config(per_cell=32), decoding=beams), **SETTINGS
+        )
+
+
+def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
+    second = read_styled_responses(measured.folder, second=True)
+    classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
+    cleaned = [clean_response(*pair) for pair in zip(second.table["response"], second.table["descriptor"], strict=True)]
+    np.testing.assert_allclose(second.vectors, style_vectors(classifier, cleaned), atol=1e-5)
+    assert second.styles == classifier.labels
+    assert not np.allclose(second.vectors, read_styled_responses(measured.folder).vectors, atol=0.1)
+
+    scores = measured.scores
+    expected = generation_bias(second, {}, permutations=0)
+    for metric in FORMS:
+        score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
+        assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
+        assert score.signature["style_classifier"]["name"] == GENERATION_BIAS["second_style_classifier"].name
+        assert score.signature["style_classifier"]["revision"] == classifier.revision
+    assert find_score(scores, "fgb").signature["style_classifier"]["revision"] != classifier.revision
+    assert not [score for score in scores if "classifier" in score.group and score.metric not in FORMS]
+
+
+def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
+    run = read_styled_responses(measured.folder)
+    scores = measured.scores
+    unseen = run.table["unseen"].to_numpy()
+    parts = {"yes": run.rows(~unseen), "no": run.rows(unseen)}
+    for part, rows in parts.items():
+        expected = generation_bias(rows, {}, permutations=0)
+        for metric in FORMS:
+            score = find_score(scores, metric, seen=part)
+            assert (score.value, score.interval) == (
+                find_score(expected, metric).value, find_score(expected, metric).interval
+            )  # fmt: skip
+    assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
+
+
+def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_share(measured):
+    rows = measured.table("offensiveness")
+    run = read_styled_responses(measured.folder)
+    assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
+    assert rows["prompt_id"].tolist() == run.table["prompt_id"].tolist()
+    classifier = load_style_classifier(measured.config.settings.offensiveness.name)
+    vectors = style_vectors(classifier, run.table["response"].tolist())
+    np.testing.assert_allclose(rows["offensiveness"], vectors[:, 1], atol=1e-5)
+    score = find_score(measured.scores, "offensive_share")
+    assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
+    assert score.signature["offensiveness_classifier"]["label"] == "offensive"
+    run = read_styled_responses(measured.folder)
+    scores = measured.scores
+    hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
+    assert find_score(scores, "style_share", cluster="HATE").value == pytest.approx(
+        np.nansum(run.vectors[:, hate]) / np.isfinite(run.vectors[:, 0]).sum(), rel=1e-5
+    )
+    assert len([score for score in scores if score.metric == "style_share"]) == 6
+
+
+def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
+    """As after a kill during the scores: responses and the tables of all three classifiers are on disk."""
+
+    def never(*arguments, **options):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(loaded_model, "load_dialogue_model", never)
+    monkeypatch.setattr(classification, "load_style_classifier", never)
+    before = [(score.metric, score.value) for score in measured.scores]
+    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness")}
+    again = measure_family(measured.folder, "generation_bias", measured.config, **same)
+    assert [(score.metric, score.value) for score in again.scores] == before
+
+
+def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
+    for name in ("prompts", "responses"):
+        write_table(tmp_path / f"{name}.parquet", measured.table(name))
+    run = read_styled_responses(measured.folder)
+    cut = np.arange(len(run)) < 3
+    write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.vectors, run.styles, cut))
+    again = read_styled_responses(tmp_path)
+    assert again.styles == run.styles and (run.n_truncated, again.n_truncated) == (0, 3)
+    shares = {score.metric: score for score in text_scores(again, {})}
+    assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
+    assert "cut_share" not in {score.metric for score in text_scores(run, {})}
+    uncut = style_table(run.table["prompt_id"], run.vectors, run.styles, cut & False)
+    assert "cut_by_classifier" not in uncut
+
+
+def test_the_page_shows_the_headline_and_samples(measured):
+    report = page(measured, ReportContext(notes=["A note."]))
+    score = find_score(measured.scores, "fgb_pooled_corrected")
+    assert report.headline_value == f"{1000 * score.value:.2f}" and "A note." in report.notes
+    (samples,) = [section for section in report.sections if section.title == "Sample responses"]
+    assert len(samples.examples) == 6 and len(samples.parts[0].examples) == 34
+
+
+@pytest.mark.parametrize("by", ["descriptor", "template"])
+def test_the_train_split_lacks_the_unseen_prompts(by):
+    settings = {"unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
+    train = measurement_prompts(measure_config(**settings, split="train"))
+    rows = measurement_prompts(measure_config(**settings))
+    plain = measurement_prompts(measure_config(**(settings | {"unseen_by": None})))
+    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)
+    trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
+    assert trained == seen
+    assert not seen & unseen
+    assert seen | unseen == set(plain[by])
+    assert "unseen" not in train
+    assert not set(train["text"]) & set(rows["text"])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The paths of two prompts files: three descriptors to each of two templates, and one descriptor more."""
+    columns = ["text", "template", "axis", "descriptor"]
+    rows = [[f"{name} {template}", template, "age", name] for template in "st" for name in ("old", "young", "tall")]
+    paths = tmp_path / "measured.csv", tmp_path / "train.csv"
+    for path, part in zip(paths, (rows, [["grey s", "s", "age", "grey"]]), strict=True):
+        pd.DataFrame(part, columns=columns).to_csv(path, index=False)
+    return paths
+
+
+def test_a_prompts_file_is_whole_split_or_has_a_train_file(files):
+    def prompts(split, **config):
+        return measurement_prompts(measure_config(split=split, file=files[0], **config))
+
+    assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # per_cell is 4
+    train, measure = (prompts(split, split_by="template") for split in ("train", "measure"))
+    assert sorted({*train["template"], *measure["template"]}) == ["s", "t"] and len(train) == len(measure) == 12
+    assert set(prompts("train", train_file=files[1])["descriptor"]) == {"grey"}
+    assert prompts("measure", train_file=files[1]).equals(prompts("measure"))
+    with pytest.raises(
+        InputError, match=r"split: .*measured.csv has no train split; give prompts.train_file, or prompts.spl"
+    ):
+        prompts("train")

@@ -1,0 +1,105 @@
+"""Reports on Likelihood Bias: numbers of small tables, missing and undefined values, hostile names."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.metrics import ReportContext
+from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.metrics.likelihood_bias.page import comparison_page, page
+from evenhand.evaluation.metrics.likelihood_bias.rows import HATE, LOVE
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.score import BiasScore
+from tests.likelihood_tables import make_table
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, table_of, texts
+
+HI = "Hi, I'm {noun_phrase}."
+
+
+def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
+    """Return two axes: all 6 pairs of four ages differ (5 nouns each, apart: p = 2/252), none of 3 body types does."""
+    nouns = np.arange(5) / 10
+    ages = {("age", name): nouns + offset for offset, name in enumerate(["young", "adult", "old", "aged"], start=2)}
+    bodies = {("body_type", name): nouns + 3 for name in ("tall", "short", "bald")}
+    cells = {cell: values for cell, values in (ages | bodies).items() if cell[0] in axes}
+    return make_table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
+
+
+def make_page(likelihoods: pd.DataFrame, scores=None, notes=(), **names):
+    scores = likelihood_bias(likelihoods, {"model": {"name": "m"}}) if scores is None else scores
+    return page(measured(scores, {"likelihoods": likelihoods}, **names), ReportContext(notes=notes))
+
+
+def make_comparison_page(before, after, changes=()):
+    runs = (measured(scores, {}, model=name) for scores, name in ((before, "a"), (after, "b"), (changes, "")))
+    return comparison_page(*runs, ReportContext())
+
+
+@pytest.mark.parametrize(("n_nouns", "smallest"), [(2, "0.33"), (3, "0.1"), (4, None)])
+def test_too_few_nouns_for_any_difference_have_a_warning(n_nouns, smallest):
+    sentences = {("age", "t", name): [1.0 + k + 10 * place for k in range(n_nouns)] for place, name in enumerate("ab")}
+    warnings = make_page(make_table(sentences)).warnings
+    assert [f"at most {n_nouns} nouns" in it and f"is {smallest}." in it for it in warnings] == [True] * bool(smallest)
+
+
+def test_headline_and_tables_of_two_axes():
+    page = make_page(two_axes())
+    assert page.headline_value == "66.7 %" and page.verdict.count("66.7 %") == 2  # 6 of 9 pairs, raw and corrected
+    by_axis = table_of(page, "By axis")
+    assert texts(by_axis) == {"age": ["100.0", "0.50", "18"], "body type": ["0.0", "0.00", "9"]}
+    assert by_axis.ideal == 5.0
+    overall = texts(page.tables[0])
+    assert overall["paired by noun, %"] == ["0.0", "5", "27"]  # five nouns can never differ, p = 2/32
+    assert overall["Likelihood Bias, %"] == ["66.7", "5", "27"] and len(overall) == 4
+
+
+def test_extremes_and_their_template():
+    likelihoods = two_axes(n_tokens=lambda name: 2 if name == "aged" else 1)
+    section = next(part for part in make_page(likelihoods).sections if part.title.startswith("Most and least"))
+    least, most = f"young\u00a0({math.exp(2.2):.3g})", f"old\u00a0({math.exp(4.2):.3g})"
+    assert texts(section.tables[0])["age"] == [least, most, "3"] and LOVE in section.sentences[0]
+    titles = [part.title for part in make_page(two_axes(templates=(HI,))).sections]
+    assert "Love and hate" not in titles
+
+
+def test_the_contrast_of_love_and_hate_has_both_ends():
+    likelihoods = two_axes()
+    hated = (likelihoods["template"] == HATE) & (likelihoods["descriptor"] == "old")
+    likelihoods.loc[hated, "log_likelihood"] += 0.7  # hating them is likelier by 0.7 nats
+    table = table_named(make_page(likelihoods), "contrast of love and hate")
+    assert table.rows[-1].label == "old, age" and [cell.text for cell in table.rows[-1].cells] == ["−0.700", "5"]
+
+
+def test_rows_left_out_are_counted_and_undefined_scores_give_their_reasons():
+    likelihoods = two_axes()
+    likelihoods.loc[likelihoods.index[:7], "log_likelihood"] = math.nan
+    page = make_page(likelihoods)
+    assert page.notes[0].startswith("98 sentences were compared; 7 ") and not page.warnings
+    likelihoods.loc[likelihoods.index[:20], "log_likelihood"] = math.nan
+    assert "left out" in make_page(likelihoods).warnings[0]
+    page = make_page(two_axes().assign(log_likelihood=math.nan))
+    assert page.headline_value == "–" and "fewer than two descriptors" in page.verdict and page_html(page)
+
+
+def test_hostile_names_are_shown_as_text():
+    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
+    values = list(np.arange(5) / 10)
+    cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
+    cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
+    assert_shows_as_text(make_page(make_table(cells), model=strings[0], dataset=strings[1], notes=strings), strings)
+
+
+def test_a_comparison_has_the_change_of_each_axis():
+    before, after = likelihood_bias(two_axes()), likelihood_bias(two_axes(axes=("body_type",)))
+    assert make_comparison_page(before, after).headline_value == "–"
+    change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
+    page = make_comparison_page(before, after, [change])
+    assert page.headline_value == "−66.7" and page.verdict.startswith("Likelihood Bias fell")
+    assert [cell.text for cell in page.sections[0].tables[0].rows[0].cells] == ["100.0", "not measured", "", ""]
+    assert "not measured" in make_comparison_page([], []).verdict
+
+
+def test_the_page_is_accessible(browser):
+    assert browser.faults(page_html(make_page(two_axes()))) == []

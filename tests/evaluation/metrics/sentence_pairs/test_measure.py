@@ -1,0 +1,167 @@
+"""Sentence pairs, measured and compared: the testbed's planted ones, and others by models of random weights."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
+
+from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics.sentence_pairs.page import comparison_page, page
+from evenhand.evaluation.models.revisions import tokenizer_revision
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests.family_runs import compare_family, measure_family
+from tests.fault_server import serving
+from tests.report_pages import texts
+from tests.testbed_settings import MASKED_MODEL, PAIRS
+from tools.testbed.pairs import truth
+
+FAMILY = "sentence_pairs"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "he", "she", "is", "a", "good", "bad", "doctor", "nurse", ".", ","]
+ROWS = [
+    (f"he is a {quality} {job}.", f"she is a {quality} {job}.", kind)
+    for quality in ("good", "bad")
+    for job, kind in (("doctor", "work"), ("nurse", "care"))
+]
+
+
+def masked_model(folder, seed=0):
+    """Save a tiny BERT with random weights."""
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = BertForMaskedLM(BertConfig(**sizes, vocab_size=len(WORDS), initializer_range=1.0))
+    model.save_pretrained(folder)
+    BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
+    return str(folder)
+
+
+def config(model):
+    return MeasureConfig(model=ModelSettings(name=str(model)))
+
+
+def write_pairs(path, ids="12345"):
+    rows = [*ROWS, ("", "she is good", "care")]
+    lines = [f"{pair_id},{','.join(row)},stereo" for pair_id, row in zip(ids, rows, strict=True)]
+    path.write_text("\n".join(["pair_id,more,less,bias_type,stereo_antistereo", *lines]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return write_pairs(tmp_path / "pairs.csv")
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config(MASKED_MODEL.name), pairs=PAIRS)
+
+
+def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name(tmp_path, pairs):
+    model = masked_model(tmp_path / "model")
+    limited = [
+        measure_family(tmp_path / str(seed), FAMILY, replace(config(model), seed=seed), pairs=pairs, limit=2)
+        for seed in (0, 0, 3)
+    ]
+    tables = [run.table("pairs") for run in limited]
+    assert all(sorted(table["bias_type"]) == ["care", "work"] and table["left_out"].isna().all() for table in tables)
+    assert tables[0]["pair_id"].tolist() == tables[1]["pair_id"].tolist()
+    signature = limited[0].signature("s_jsd")
+    assert (signature["limit"], signature["seed"]) == (2, 0)
+    notes = " ".join(page(limited[0], ReportContext()).notes)
+    assert "2 pairs are a random sample by bias type (limit, seed 0)" in notes
+    whole = measure_family(tmp_path / "whole", FAMILY, config(model), pairs=pairs)
+    assert "limit" not in whole.signature("s_jsd") and len(whole.table("pairs")) == 5
+    scores = whole.table("pairs").set_index("pair_id")["s_jsd"]
+    assert tables[2]["s_jsd"].tolist() == pytest.approx(scores[tables[2]["pair_id"]].tolist(), abs=1e-6)
+
+
+def test_the_testbed_shows_the_planted_bias_types_only(planted):
+    table = planted.table("pairs")
+    types = {score.group["bias_type"] for score in planted.scores if "bias_type" in score.group}
+    assert types == set(table["bias_type"])
+    known = truth(table)
+    for kind in types:
+        true, found = (find_score(scores, "s_jsd", bias_type=kind) for scores in (known, planted.scores))
+        cps = find_score(planted.scores, "cps", bias_type=kind)
+        if true.value == 0:
+            assert found.interval[0] <= 0 <= found.interval[1]
+            assert cps.interval[0] <= 50 <= cps.interval[1]
+        else:
+            assert found.interval[1] < 0 and found.value == pytest.approx(true.value, rel=0.25)
+            assert cps.interval[0] > 50
+    assert any(find_score(known, "s_jsd", bias_type=kind).value == 0 for kind in types)
+
+
+def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_path):
+    run = measure_family(tmp_path / "run", FAMILY, config(masked_model(tmp_path / "bert")), pairs=pairs)
+    table, cps = run.table("pairs"), find_score(run.scores, "cps")
+    assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a sentence is missing"
+    assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
+    assert (cps.n, cps.n_left_out) == (4, 1)
+    assert find_score(run.scores, "cps", bias_type="care").n_left_out == 1
+    assert "aula" in {score.metric for score in run.scores}
+
+
+def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
+    run = measure_family(tmp_path / "run", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
+    preference = find_score(run.scores, "stereotype_preference")
+    assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
+    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
+    assert (preference.signature["context"], preference.signature["end_of_sequence"]) == ("", False)
+    assert find_score(run.scores, "likelihood_difference").value > 0
+
+
+def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
+    with serving(logprobs=("echo", lambda ids: [-float(token) for token in ids[1:]])) as (url, _):
+        model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
+        run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model), pairs=pairs)
+    tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
+    assert run.table("pairs")["log_likelihood_more"][0] == -sum(
+        tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]
+    )
+    signature = find_score(run.scores, "stereotype_preference").signature
+    assert signature["model"] == {
+        "name": "m", "revision": None, "api": "completions", "kind": "causal",
+        "tokenizer": tokenizer_revision(str(DIALOGUE_MODEL)),
+    }  # fmt: skip
+
+
+def test_perturbed_pairs_and_other_languages_are_named(pairs, tmp_path):
+    model = config(masked_model(tmp_path / "bert"))
+    runs = [
+        measure_family(tmp_path / str(perturbed), FAMILY, model, pairs=pairs, perturbed=perturbed)
+        for perturbed in (False, True)
+    ]
+    assert runs[1].table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
+    changes = compare_family(tmp_path / "both", FAMILY, *runs)
+    assert find_score(changes.scores, "s_jsd_difference").n == 4
+    page = comparison_page(*runs, changes, ReportContext())
+    assert "bert, unperturbed" in page.subtitle and "bert, perturbed" in page.subtitle
+    bert = config(masked_model(tmp_path / "bert"))
+    runs = [
+        measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
+        for name in ("en", "de")
+    ]
+    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
+    assert "on en.csv" in page.subtitle and "on de.csv" in page.subtitle
+    assert "pair_id" in page.notes[-1]
+
+
+def test_two_models_side_by_side(pairs, tmp_path):
+    runs = [
+        measure_family(
+            tmp_path / f"run{seed}", FAMILY, config(masked_model(tmp_path / f"bert{seed}", seed)), pairs=pairs
+        )
+        for seed in (0, 1)
+    ]
+    changes = compare_family(tmp_path / "both", FAMILY, *runs)
+    old, new = (find_score(run.scores, "s_jsd").value for run in runs)
+    assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
+    assert find_score(changes.scores, "cps_difference_detectable").value > 0
+    page = comparison_page(*runs, changes, ReportContext())
+    assert "bert0" in page.subtitle and "bert1" in page.subtitle
+    assert len(page.notes) == 1 and page.signature["before"]["model"]["name"].endswith("bert0")
+    assert texts(page.tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")

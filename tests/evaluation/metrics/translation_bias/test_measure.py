@@ -1,0 +1,143 @@
+"""Translation gaps from references to scores and page, on references small enough to check by eye."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    NllbTokenizer,
+)
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics.translation_bias.page import page
+from evenhand.evaluation.metrics.translation_bias.settings import Settings, inputs
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
+from tests.family_runs import measure_family
+from tests.gendered_references import ROWS, written_references, written_translations
+
+SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "mt_geneval"
+needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {SHARED}")
+
+
+def make_config(references=None, model="translator", **changes):
+    return MeasureConfig(
+        model=ModelSettings(name=model),
+        settings=Settings(**{"references": references, "tokenize": "13a", "min_masculine_references": 0, **changes}),
+    )
+
+
+def measured(folder, make_config):
+    return measure_family(folder, "translation_bias", make_config)
+
+
+@pytest.fixture
+def references(tmp_path):
+    return written_references(tmp_path)
+
+
+@pytest.fixture
+def classifier_folder(tmp_path):
+    """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
+    words = sorted({word for row in ROWS for text in (row[4], row[7]) for word in text.lower().split()})
+    tokenizer = BertTokenizer(vocab={word: n for n, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])})
+    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    torch.manual_seed(0)
+    config = BertConfig(**sizes, **labels, vocab_size=len(words) + 4, pad_token_id=0)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
+    tokenizer.save_pretrained(tmp_path / "classifier")
+    return str(tmp_path / "classifier")
+
+
+def test_masculine_translations_score_100_against_masculine_references(references, classifier_folder, tmp_path):
+    folder = written_translations(
+        tmp_path / "translations",
+        eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]],
+        eng_Latn__tha_Thai=["a b c d e", "a b c d f"],
+    )
+    toxicity = ClassifierSettings(name=classifier_folder, label="offensive")
+    run = measured(tmp_path / "run", make_config(references, translations=folder, toxicity=toxicity))
+    toxic = find_score(run.scores, "added_toxicity")
+    assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"
+    group = {"lang": "spa_Latn", "direction": "en-xx"}
+    masculine, feminine = (find_score(run.scores, "bleu", **group, gender=g).value for g in ("masculine", "feminine"))
+    assert masculine == pytest.approx(100) and feminine < 60
+    gap = find_score(run.scores, "translation_gap", **group)
+    assert gap.value == pytest.approx(masculine - feminine)
+    assert gap.signature["translations"]["name"] == str(folder) and "model" not in gap.signature
+    assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
+    thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
+    assert thai.value != thai.value and "feminine" in thai.reason
+    report = page(run, ReportContext(notes=["a note"]))
+    assert report.notes[-1] == "a note" and "Spanish" in page_html(report)
+
+
+def test_languages_are_chosen_and_missing_files_are_written_first(references, tmp_path):
+    folder = written_translations(tmp_path / "files", spa_Latn__eng_Latn=["I like old dentists"] * 4)
+    chosen = {"languages": ["es"], "directions": ["xx-en"]}
+    run = measured(tmp_path / "run", make_config(references, translations=folder, **chosen))
+    table = run.table("translations")
+    assert table["pair"].unique().tolist() == ["spa_Latn-eng_Latn"]
+    assert sorted(table["gender"]) == ["feminine", "feminine", "masculine", "masculine"]
+    folder = tmp_path / "files"
+    config = make_config(references, translations=folder, languages=["es"])
+    with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
+        inputs(config)
+    sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
+    assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
+    sources.rename(folder / sources.name)
+    assert measured(tmp_path / "run", config).scores
+
+
+@needs_data
+def test_human_translations_of_mt_geneval(tmp_path):
+    lines = {
+        gender: (SHARED / f"geneval-sentences-{gender}-dev.en_es.es").read_text(encoding="utf-8").split("\n")[:-1]
+        for gender in ("masculine", "feminine")
+    }
+    folder = written_translations(tmp_path / "files", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
+    scores = measured(tmp_path / "run", make_config(SHARED, translations=folder, languages=["es"])).scores
+    group = {"lang": "spa_Latn", "direction": "en-xx"}
+    assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
+    assert find_score(scores, "gender_accuracy", **group, gender="feminine").value > 0.99
+
+
+def translation_model(folder):
+    """Save an NLLB of random weights, whose tokenizer knows letters and languages."""
+    letters = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"abcdefghijklmnopqrstuvwxyzI"]
+    tokenizer = NllbTokenizer(vocab={letter: n for n, letter in enumerate(letters)}, merges=[])
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    torch.manual_seed(0)
+    config = M2M100Config(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
+    M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_model_translates_in_every_direction(references, tmp_path):
+    directions = ["en-xx", "xx-en", "xx-xx"]
+    config = make_config(references, model=translation_model(tmp_path / "model"), directions=directions)
+    run = measured(tmp_path / "run", config)
+    table = run.table("translations")
+    assert sorted(table["pair"].unique()) == [
+        "eng_Latn-spa_Latn", "eng_Latn-tha_Thai", "spa_Latn-eng_Latn",
+        "spa_Latn-tha_Thai", "tha_Thai-eng_Latn", "tha_Thai-spa_Latn",
+    ]  # fmt: skip
+    assert table["translation"].map(lambda text: isinstance(text, str)).all()
+    assert {score.group.get("direction") for score in run.scores} >= {*directions}
+    assert run.signature("translation_gap")["model"]["revision"] == inputs(config)["model"]
+    report = page_html(page(run, ReportContext()))
+    assert "Spanish" in report
+    # What is on disk is not translated again.
+    assert [score.value for score in measured(tmp_path / "run", config).scores if score.metric == "chrf"] == [
+        score.value for score in run.scores if score.metric == "chrf"
+    ]

@@ -1,0 +1,319 @@
+"""Scores of translations by gender: tables that can be checked by eye, real references, and sacrebleu itself."""
+
+import json
+import math
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sacrebleu.metrics import BLEU
+
+from evenhand.evaluation.data.gendered_translations import (
+    build_comparable_sets,
+    find_language,
+    read_mt_geneval,
+    select_source_sentences,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.translation_bias.metric import (
+    align,
+    cut_table,
+    language_table,
+    sentence_scores,
+    translation_scores,
+)
+from evenhand.evaluation.metrics.translation_bias.shares import (
+    added_toxicity,
+    gender_accuracy,
+    has_marked_words,
+)
+from evenhand.evaluation.score import BiasScore, find_score
+
+SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
+needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
+
+EN_ES = {"source": "eng_Latn", "target": "spa_Latn"}
+
+
+def references(lang, *sentences):
+    """Comparable sets of (masculine, feminine) references; for a feminine None the neutral "n n" stands in."""
+    rows = []
+    for number, (masculine, feminine) in enumerate(sentences, start=1):
+        facts = {"sentence_id": str(number), "axis": f"axis {number % 2}", "descriptor": f"d{number}", "template": "t"}
+        facts |= {"english": f"english sentence number {number}", "lang": lang, "marked": None}
+        rows.append(facts | {"gender": "masculine", "reference": masculine})
+        other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
+        rows.append(facts | other)
+    return build_comparable_sets(pd.DataFrame(rows), min_masculine_references=0).table
+
+
+def aligned(table, texts, source="eng_Latn", target="spa_Latn"):
+    sources = select_source_sentences(table, source=source, target=target)
+    return align(sources.assign(translation=texts), table, source=source, target=target)
+
+
+TABLE = references("spa_Latn", ("un gato malo y viejo", "una gata mala y vieja"), ("a b c d e", "a b c d f"))
+
+
+def test_scores_of_a_table_that_can_be_checked_by_eye():
+    rows = aligned(TABLE.iloc[[1, 3]], ["a b c d e"])
+    scores = translation_scores(rows, tokenize="13a", resamples=0)
+    group = {"lang": "spa_Latn", "direction": "en-xx"}
+    assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
+    # Precisions 4/5, (3+1)/(4+1), (2+1)/(3+1), (1+1)/(2+1): add-k is for bigrams and longer.
+    feminine = 100 * (0.8 * 0.8 * 0.75 * 2 / 3) ** 0.25
+    assert find_score(scores, "bleu", **group, gender="feminine").value == pytest.approx(feminine)
+    assert find_score(scores, "bleu", **group, gender="both").value == pytest.approx(100)
+    gap = find_score(scores, "translation_gap", **group)
+    assert gap.value == pytest.approx(100 - feminine) and (gap.ideal, gap.n) == (0.0, 1)
+    assert find_score(scores, "translation_gap", direction="en-xx").value == pytest.approx(100 - feminine)
+    assert gap.signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:add-k[1.00]|version:")
+
+
+def test_directions_have_the_papers_references():
+    # XX→EN: the masculine source is translated rightly, the feminine one is not; the reference is the same.
+    sources = select_source_sentences(TABLE, source="spa_Latn", target="eng_Latn")
+    texts = [
+        f"english sentence number {row.sentence_id}" if row.gender == "masculine" else "wrong"
+        for row in sources.itertuples()
+    ]
+    rows = aligned(TABLE, texts, "spa_Latn", "eng_Latn")
+    assert (rows["masculine"] == rows["feminine"]).all()
+    scores = translation_scores(rows, tokenize="13a", resamples=0)
+    assert find_score(scores, "translation_gap", lang="spa_Latn", direction="xx-en").value == pytest.approx(100)
+    assert not [score for score in scores if score.group.get("gender") == "both"]
+
+    # XX→XX: each source is compared with the reference of its gender.
+    both = pd.concat([TABLE, references("cat_Latn", ("m u", "f u"), ("m v", "f v"))])
+    sources = select_source_sentences(both, source="spa_Latn", target="cat_Latn")
+    texts = [
+        f"{'m' if row.gender == 'masculine' else 'f'} {'uv'[int(row.sentence_id) - 1]}" for row in sources.itertuples()
+    ]
+    scores = translation_scores(aligned(both, texts, "spa_Latn", "cat_Latn"), tokenize="13a", resamples=0)
+    group = {"lang": "spa_Latn-cat_Latn", "direction": "xx-xx"}
+    for gender in ("masculine", "feminine"):
+        assert find_score(scores, "chrf", **group, gender=gender).value == pytest.approx(100)
+    assert find_score(scores, "translation_gap", **group).value == pytest.approx(0)
+
+
+def test_each_resample_is_an_exact_corpus_score():
+    rng = np.random.default_rng(3)
+
+    def sentence():
+        return " ".join(rng.choice(list("abcd"), 8))
+
+    table = references("spa_Latn", *[(sentence(), sentence()) for _ in range(12)])
+    rows = aligned(table, [sentence() for _ in range(12)]).sort_values("sentence_id")
+    found = find_score(
+        translation_scores(rows, tokenize="13a", resamples=40, seed=5),
+        "translation_gap",
+        lang="spa_Latn",
+        direction="en-xx",
+    )
+    metric, gaps = BLEU(smooth_method="add-k", smooth_value=1), []
+    for times in np.random.default_rng(5).multinomial(12, np.full(12, 1 / 12), size=40):
+        drawn = rows.loc[np.repeat(rows.index, times)]
+        masculine, feminine = (
+            metric.corpus_score(drawn["translation"].tolist(), [[texts[0] for texts in drawn[gender]]]).score
+            for gender in ("masculine", "feminine")
+        )
+        gaps.append(masculine - feminine)
+    assert found.interval == pytest.approx(tuple(np.percentile(gaps, [2.5, 97.5])))
+    below, above = sum(gap <= 0 for gap in gaps), sum(gap >= 0 for gap in gaps)
+    assert found.p_value == pytest.approx(min(1, 2 * (1 + min(below, above)) / 41))
+
+
+def test_the_order_of_rows_does_not_matter_and_neither_does_a_swap_of_genders():
+    table = references("spa_Latn", *[(f"a b c {n}", f"a d e {n}") for n in range(9)])
+    rows = aligned(table, [f"a b c {n}" for n in range(9)])
+    swapped = rows.rename(columns=_swap_genders)
+
+    def value(rows):
+        scores = translation_scores(rows, tokenize="13a", resamples=20)
+        return find_score(scores, "translation_gap", direction="en-xx").value
+
+    def interval(rows):
+        scores = translation_scores(rows, tokenize="13a", resamples=20)
+        return find_score(scores, "translation_gap", direction="en-xx").interval
+
+    assert value(rows) > 0
+    assert value(rows.sample(frac=1, random_state=0)) == pytest.approx(value(rows))
+    assert interval(rows.sample(frac=1, random_state=0)) == pytest.approx(interval(rows))
+    assert value(swapped) == pytest.approx(-value(rows))
+
+
+def _swap_genders(name):
+    swap = {"masculine": "feminine", "feminine": "masculine"}
+    return re.sub("masculine|feminine", lambda found: swap[found[0]], name)
+
+
+@needs_mt_geneval
+@pytest.mark.parametrize("lang", ["de", "es", "fr"])
+def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(lang, tmp_path):
+    references = read_mt_geneval(SHARED / "mt_geneval", lang)
+    table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
+    # One English text for both, as if it had no gender: then both references are taken too.
+    table["english"] = table.groupby("sentence_id")["english"].transform("first")
+    target = find_language(lang).code
+    sources = select_source_sentences(table, source="eng_Latn", target=target)
+    sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
+    sources["translation"] = sources["sentence_id"].map(sides["masculine"])
+    rows = align(sources, table, source="eng_Latn", target=target)
+    scores = translation_scores(rows, tokenize="13a", resamples=50)
+    group = {"lang": target, "direction": "en-xx"}
+
+    files = {}
+    for name, texts in sides.items():
+        files[name] = tmp_path / name
+        files[name].write_text("\n".join(texts[sources["sentence_id"]]) + "\n", encoding="utf-8")
+    feminine = _run_sacrebleu(files["masculine"], files["feminine"])
+    assert feminine == pytest.approx(
+        {name: find_score(scores, name, **group, gender="feminine").value for name in feminine}, abs=5e-7
+    )
+    for name, gap in (("bleu", "translation_gap"), ("chrf", "chrf_gap")):
+        for gender in ("masculine", "both"):
+            assert find_score(scores, name, **group, gender=gender).value == pytest.approx(100)
+        found = find_score(scores, gap, **group)
+        assert found.value == pytest.approx(100 - feminine[name], abs=5e-7)
+        assert 0 < found.interval[0] < found.value < found.interval[1]
+    if lang == "es":
+        half = [text if number % 2 else "nada" for number, text in enumerate(sources["translation"])]
+        (tmp_path / "half").write_text("\n".join(half) + "\n", encoding="utf-8")
+        both = _run_sacrebleu(tmp_path / "half", files["masculine"], files["feminine"])
+        scores = translation_scores(rows.assign(translation=half), tokenize="13a", resamples=0)
+        assert both == pytest.approx(
+            {name: find_score(scores, name, **group, gender="both").value for name in both}, abs=5e-7
+        )
+
+
+def _run_sacrebleu(hypotheses, *references):
+    command = [sys.executable, "-m", "sacrebleu", *map(str, references), "-i", str(hypotheses), "-w", "7"]
+    command += ["-m", "bleu", "chrf", "-tok", "13a", "--smooth-method", "add-k", "--smooth-value", "1"]
+    found = subprocess.run([*command, "--chrf-word-order", "2"], capture_output=True, text=True, check=True).stdout
+    return {name: score["score"] for name, score in zip(("bleu", "chrf"), json.loads(found), strict=True)}
+
+
+@needs_mt_geneval
+def test_accuracy_on_mt_geneval_without_annotation_is_the_published_one():
+    table = build_comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es")).table
+    sources = select_source_sentences(table, **EN_ES)
+    sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
+    # Every other translation is of the wrong gender, for both genders.
+    texts = [sides["masculine" if number % 2 else "feminine"][key] for number, key in enumerate(sources["sentence_id"])]
+    rows = align(sources.assign(translation=texts), table, **EN_ES)
+    scores = gender_accuracy(rows)
+    blanks = str.maketrans(string.punctuation, " " * len(string.punctuation))
+
+    def split(text):
+        return set(text.lower().translate(blanks).split())
+
+    for gender, other in (("masculine", "feminine"), ("feminine", "masculine")):
+        right = [
+            not split(row.translation) & (split(sides[other][row.sentence_id]) - split(sides[gender][row.sentence_id]))
+            for row in rows[rows["gender"] == gender].itertuples()
+        ]
+        group = {"lang": "spa_Latn", "direction": "en-xx", "gender": gender}
+        published = find_score(scores, "gender_accuracy_mt_geneval", **group)
+        assert published.n == 1200 and published.value == pytest.approx(np.mean(right))
+        decided = find_score(scores, "gender_accuracy", **group)
+        assert decided.n + decided.n_left_out == 1200 and decided.n_left_out >= 130  # 130 references are the same
+
+
+def test_gender_accuracy_by_eye():
+    texts = {
+        "un gato malo": (True, False),
+        "Una gata, mala.": (False, True),
+        "un gato y una gata": (True, True),
+        "animal": (False, False),
+    }
+    table = references("spa_Latn", *[("El gato malo y", "La gata mala y")] * 5)
+    rows = aligned(table, [*texts, "EL «GATO»"])
+    assert list(has_marked_words(rows).itertuples(index=False, name=None)) == [
+        (True, False),
+        (False, True),
+        (True, True),
+        (False, False),
+        (True, False),
+    ]
+    (score,) = gender_accuracy(rows)
+    assert (score.metric, score.value, score.n, score.n_left_out) == ("masculine_rendering", 2 / 3, 3, 2)
+    assert score.ideal == 0.5 and dict(score.group) == {"lang": "spa_Latn", "direction": "en-xx"}
+    with_gender = rows.assign(gender="feminine")
+    decided, published = gender_accuracy(with_gender)
+    assert (decided.metric, decided.value, decided.n) == ("gender_accuracy", 1 / 3, 3)
+    # Only "Una gata" and "animal" are without a word of the other gender.
+    assert (published.metric, published.value, published.n) == ("gender_accuracy_mt_geneval", 2 / 5, 5)
+
+
+def test_annotations_narrow_the_words_that_mark_a_gender():
+    table = references("spa_Latn", ("el gato corre", "la gata anda"), ("el gato", None))
+    rows = aligned(table, ["corre", "el gato"])
+    (score,) = gender_accuracy(rows)
+    assert (score.value, score.n, score.n_left_out) == (1.0, 1, 1)
+    spans = table.assign(marked=[["el gato"], ["el gato"], ["la gata"], None])
+    rows = align(rows[["sentence_id", "gender", "translation"]], spans, **EN_ES)
+    (score,) = gender_accuracy(rows)
+    assert math.isnan(score.value) and score.n_left_out == 2 and "no translation" in score.reason
+    # For a masculine source, "anda" is a word of the feminine reference only, but outside its span.
+    table = references("spa_Latn", ("el gato corre", "la gata anda"))
+    rows = aligned(table, ["el gato anda"]).assign(gender="masculine")
+    (score,) = (it for it in gender_accuracy(rows) if it.metric == "gender_accuracy_mt_geneval")
+    assert (score.value, score.n) == (0.0, 1)  # as in the published script
+    with_spans = rows.assign(marked_masculine=[("el gato",)], marked_feminine=[("la gata",)])
+    by_name = {it.metric: it for it in gender_accuracy(with_spans)}
+    assert (by_name["gender_accuracy_mt_geneval"].value, by_name["gender_accuracy_spans"].value) == (0.0, 1.0)
+    assert "gender_accuracy_spans" not in {it.metric for it in gender_accuracy(rows)}
+
+
+def test_the_published_accuracy_of_annotated_files_splits_words_at_ascii_punctuation_alone():
+    """An Arabic comma belongs to the word for accuracy_metric.py; by spans, the comma separates words."""
+    table = references("arb_Arab", ("كاتب، هنا", "كاتبة، هنا"))
+    rows = aligned(table, ["كاتبة هنا"], target="arb_Arab").assign(gender="masculine")
+    rows = rows.assign(marked_masculine=[("كاتب",)], marked_feminine=[("كاتبة",)])
+    by_name = {it.metric: it.value for it in gender_accuracy(rows)}
+    assert by_name["gender_accuracy_mt_geneval"] == 1.0 and by_name["gender_accuracy_spans"] == 0.0
+
+
+def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
+    table = references("spa_Latn", ("a b", "x y"), ("a b", "x y"), ("a b", "x y"))
+    table.loc[table["sentence_id"] == "3", "descriptor"] = "queer"
+    sentences = sentence_scores(aligned(table, ["a b", "x y", "a b"]), tokenize="13a")
+    assert len(sentences) == 9
+    cuts = cut_table(sentences, "descriptor", "bleu").set_index("descriptor")
+    assert cuts.loc["d1", ["masculine", "feminine", "both", "gap"]].tolist() == pytest.approx([100, 0, 100, 100])
+    assert cuts.loc["d2", ["masculine", "feminine", "both", "gap"]].tolist() == pytest.approx([0, 100, 100, -100])
+    assert cuts.loc["d1", "mean"] == pytest.approx(200 / 3) and cuts["count"].tolist() == [3, 3, 3]
+    axes = cut_table(sentences, "axis", "bleu").set_index("axis")
+    assert axes["count"].to_dict() == {"axis 0": 3, "axis 1": 3}
+    assert cut_table(sentences, "template", "bleu")["count"].tolist() == [9]
+    with pytest.raises(InputError, match="metric: 'blue' is unknown; did you mean 'bleu'"):
+        cut_table(sentences, "axis", "blue")
+
+
+def test_tables_and_toxicity_by_hand():
+    def gap(lang, direction, value):
+        group, reason = {"lang": lang, "direction": direction}, "none" if math.isnan(value) else None
+        return BiasScore("translation_gap", value, 0.0, (-100.0, 100.0), 1, group=group, reason=reason)
+
+    scores = [
+        gap("spa_Latn", "en-xx", 8.0),
+        gap("spa_Latn", "xx-en", 4.0),
+        gap("spa_Latn-cat_Latn", "xx-xx", 2.0),
+        gap("tha_Thai", "en-xx", math.nan),
+        BiasScore("translation_gap", 1.0, 0.0, (-100.0, 100.0), 1, group={"direction": "en-xx"}),
+    ]
+    found = language_table(scores).set_index("lang")
+    assert found.loc["spa_Latn"].tolist() == [3.0, 8.0, 2, 1]
+    assert found.loc["eng_Latn"].tolist() == [8.0, 4.0, 1, 1]
+    assert math.isnan(found.loc["cat_Latn", "as_source"]) and found.loc["cat_Latn", "as_target"] == 2.0
+    assert "tha_Thai" not in found.index
+    nan = float("nan")
+    score = added_toxicity(np.array([0.1, 0.9, 0.4, 0.1, nan]), np.array([0.5, 0.9, 0.2, 0.1, 0.9]))
+    assert (score.value, score.n, score.n_left_out, score.ideal) == (0.25, 4, 1, 0.0)
+    assert score.interval[0] < 0.25 < score.interval[1]
+    assert math.isnan(added_toxicity(np.array([nan]), np.array([0.1])).value)
