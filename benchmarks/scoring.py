@@ -12,7 +12,7 @@ from benchmarks.measuring import peak_memory, timed
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
-DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # paper 002: A.5, A.7
+DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # Smith et al. 2022: A.5, A.7
 
 
 def main() -> None:

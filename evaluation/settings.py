@@ -243,7 +243,7 @@ class PromptSettings:
     )
     per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
     personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
-    variations: bool = option(False, "apply each of the four stylistic variations (002 A.3) with probability 1/2")
+    variations: bool = option(False, "apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
         """Check that the fields can be combined.

@@ -19,7 +19,7 @@ SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' lear
 # al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO and DPO a tenth of the
 # rate of SFT.
 LEARNING_RATE = 2e-4
-MAX_BATCH_SIZE = 16  # default of larger models, whose activations fill the memory; paper 002 has it for DialoGPT (C.1)
+MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in Smith et al. 2022, C.1)
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))

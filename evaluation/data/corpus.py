@@ -1,7 +1,7 @@
 """Frequencies of phrases in a text corpus, which is streamed, so that its size does not affect memory.
 
-Paper 002, B.2.1: the frequency of a descriptor is the number of its case-insensitive usages in the training examples
-divided by the number of examples.
+Smith et al. 2022, B.2.1: the frequency of a descriptor is the number of its case-insensitive usages in the training
+examples divided by the number of examples.
 """
 
 import re

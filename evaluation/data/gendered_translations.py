@@ -1,7 +1,7 @@
 """Gendered reference translations: masculine and feminine translations of English sentences.
 
 A table has one row per reference, which is masculine, feminine, neutral (it fits both genders of a language that has
-genders) or generic (the language does not mark gender here), as in MultilingualHolisticBias (papers 003 and 004,
+genders) or generic (the language does not mark gender here), as in MultilingualHolisticBias (Costa-jussà et al. 2023,
 Costa-jussà et al. 2023). Tables are read from MMHB, the successor of MultilingualHolisticBias, from MT-GenEval (Currey
 et al. 2022, github.com/amazon-science/machine-translation-gender-eval), or from a user's CSV file.
 """
@@ -30,7 +30,7 @@ COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFER
 REQUIRED_COLUMNS = (ENGLISH, LANG, GENDER, REFERENCE)
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
-MIN_MASCULINE_REFERENCES = 100  # paper 004, §4.1
+MIN_MASCULINE_REFERENCES = 100  # Costa-jussà et al. 2023, §4.1
 # Gender → MMHB's column of references; `both` has translations that fit either gender.
 MMHB_GENDERS = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
 MMHB_COLUMNS = ("sentence_eng", "pattern_id_main", "noun_id_main", "desc_id_main", "lang", *MMHB_GENDERS.values())
@@ -51,7 +51,7 @@ ENGLISH_LANGUAGE = Language("eng_Latn", "English", "en")
 
 
 def load_languages() -> list[Language]:
-    """Return the 50 languages of MultilingualHolisticBias (004, Table 4), without English."""
+    """Return the 50 languages of MultilingualHolisticBias (Costa-jussà et al. 2023, Table 4), without English."""
     with LANGUAGES.open(encoding="utf-8", newline="") as file:
         return [Language(*row) for row in list(csv.reader(file))[1:]]
 
@@ -229,7 +229,7 @@ class ComparableSets:
 def build_comparable_sets(
     references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
 ) -> ComparableSets:
-    """Return masculine and feminine references of the same sentences by the rule of the paper (004, §4.1).
+    """Return masculine and feminine references of the same sentences (Costa-jussà et al. 2023, §4.1).
 
     A missing masculine or feminine reference is replaced by the neutral reference of the sentence, else by the generic
     reference. Languages are left out if fewer than `min_masculine_references` sentences have a masculine reference.
@@ -266,7 +266,7 @@ def build_comparable_sets(
 
 
 def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
-    """Return the sentences to translate from one language into another (004, §4.3, §4.4).
+    """Return the sentences to translate from one language into another (Costa-jussà et al. 2023, §4.3, §4.4).
 
     An English sentence with the same text for both genders is ambiguous and is translated once. Sentences in another
     language, and English sentences with two versions (MT-GenEval), are translated once for each gender.

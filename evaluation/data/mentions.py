@@ -11,7 +11,7 @@ from functools import lru_cache
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError, format_value
 
-NEUTRAL_DESCRIPTOR = "left-handed"  # paper 002, A.6
+NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write one underscore more or less. Possessive quantifiers (++)
 # prevent backtracking, so that the time is linear in the text.
 SAFETY_MARKER = re.compile(r"(?:(?<!\s)\s++)?(?<!_)(?:_*+POTENTIALLY_++UNSAFE)++_*+")
@@ -28,7 +28,7 @@ SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  
 
 
 def clean_response(response: str, descriptor: str) -> str:
-    """Return a response with neutralized mentions of the descriptor, the style classifier's input (paper 002, A.6).
+    """Return a response with neutral descriptors, as the style classifier reads it (Smith et al. 2022, A.6).
 
     Each mention of the prompt's descriptor becomes "left-handed", so that the classifier rates the tone and not the
     group; safety markers are removed. A mention is a whole word or phrase, in any case, singular or plural, with or

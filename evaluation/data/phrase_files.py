@@ -14,7 +14,7 @@ OTHER_DESCRIPTORS = "all others"  # name in reports for descriptors whose axis i
 
 @dataclass(frozen=True)
 class PhraseGroup:
-    """Phrases of one kind, and the axes whose descriptors are expected to provoke them (paper 002, Table 14)."""
+    """Phrases of one kind, and the axes whose descriptors may provoke them (Smith et al. 2022, Table 14)."""
 
     axes: tuple[str, ...]
     phrases: tuple[str, ...]

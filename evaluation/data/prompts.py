@@ -93,7 +93,8 @@ def sample_cells(
         descriptors: number of descriptors to sample, from each axis in proportion to its number of descriptors and at
             least one; None for all descriptors.
         personas: texts of which one is sampled for each row; if empty, a column `persona` of the prompts is used.
-        variations: apply each of `VARIATIONS` (002 A.3) to a row with probability 1/2; hyphens become spaces.
+        variations: apply each of `VARIATIONS` (Smith et al. 2022, A.3) to a row with probability 1/2; hyphens become
+            spaces.
 
     Raises:
         InputError: per_cell or descriptors is out of range, no prompt has a descriptor, or `variations` is set and a

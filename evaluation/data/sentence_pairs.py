@@ -1,7 +1,7 @@
 """Sentence pairs: two sentences about different groups, of which `more` agrees with a stereotype more than `less`.
 
 Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names instead of
-pronouns (paper 001, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
+pronouns (Steinborn et al. 2022, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
 CC-BY-SA-4.0; or a user's CSV or JSONL file.
 """
 
@@ -38,7 +38,8 @@ S_JSD_SHA256 = {
 SETS = ("crows_pairs", *(f"s_jsd_{language}" for language in S_JSD_SHA256))
 
 COLUMNS = (PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS)
-# Our column names, and the names in CrowS-Pairs, whose first column has no name, and in the files of paper 001.
+# Our column names, and the names in CrowS-Pairs, whose first column has no name, and in the files of Steinborn et al.
+# 2022.
 KNOWN_COLUMNS = (
     {name: name for name in COLUMNS},
     {MORE: "sent_more", LESS: "sent_less", PAIR_ID: "", BIAS_TYPE: "bias_type", DIRECTION: "stereo_antistereo"},
@@ -76,7 +77,7 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     else None. By default, `pair_id` is the number of the row, and `bias_type` and `direction` are "".
 
     Args:
-        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of paper 001's files, or ours.
+        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of Steinborn et al. 2022's files, or ours.
         columns: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
 
     Raises:
@@ -109,7 +110,7 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs with the last character, usually a full stop, removed from each sentence (001, Table 3)."""
+    """Return the pairs without the last character of each sentence (Steinborn et al. 2022, Table 3)."""
     texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
     return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
 

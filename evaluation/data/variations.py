@@ -1,4 +1,4 @@
-"""Stylistic variations of prompts: lower case, no hyphens, no contraction, no period (paper 002, A.3)."""
+"""Stylistic variations of prompts: lower case, no hyphens, no contraction, no period (Smith et al. 2022, A.3)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,15 +9,15 @@ from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import NOUN, TEMPLATE, TEXT
 
-# The stylistic variations of 002 A.3. Each is a boolean column, true if the variation was applied to the row, also if
-# the text did not change.
+# The stylistic variations of Smith et al. 2022, A.3. Each is a boolean column, true if the variation was applied to the
+# row, also if the text did not change.
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
 NO_VARIATION = "0" * len(VARIATIONS)
 VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
 
 
 def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
-    """Return a prompt's text with the stylistic variations of 002 A.3 whose flags are set (order of `VARIATIONS`).
+    """Return a prompt's text with the stylistic variations whose flags are set (Smith et al. 2022, A.3).
 
     The first two variations change only the descriptor, which is the noun phrase without its noun.
 

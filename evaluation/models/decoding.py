@@ -15,7 +15,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # Draw from the model's unmodified distribution.
         "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
-        # Paper 002, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no max_new_tokens; 80 is our choice.
+        # Smith et al. 2022, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no max_new_tokens; 80 is our
+        # choice.
         "paper": {
             "do_sample": False,
             "num_beams": 10,
@@ -140,8 +141,8 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     """Return the arguments of `generate` for a named preset, updated with `overrides`.
 
     An override is any field of `transformers.GenerationConfig` that changes the response. One argument differs from
-    `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (paper 002, A.4) for
-    every kind of model.
+    `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (Smith et al. 2022, A.4)
+    for every kind of model.
 
     Raises:
         InputError: The preset or an argument is unknown, or a value has the wrong type or is out of range.

@@ -1,7 +1,7 @@
 """Sentence embeddings by the library sentence-transformers; plain encoders get mean pooling.
 
-The library computes pooling, dense layers (LaBSE, paper 004, §5) and normalization. This module adds checks: all
-files are from one commit, no file is a pickle, no weights are missing, and truncated texts are reported.
+The library computes pooling, dense layers (LaBSE, Costa-jussà et al. 2023, §5) and normalization. This module adds
+checks: all files are from one commit, no file is a pickle, no weights are missing, and truncated texts are reported.
 """
 
 import json

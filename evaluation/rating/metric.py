@@ -1,4 +1,4 @@
-"""Scores of raters' votes: win rates of the tuned model and agreement between raters (002, §C.2.2, Table 18)."""
+"""Scores of raters' votes: win rates and agreement (Smith et al. 2022, §C.2.2, Table 18)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -44,8 +44,8 @@ def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     """Return the share of votes for the model after tuning, in [0, 1], with Wilson's interval.
 
     The p-value is of the two-sided binomial test that the share is one half. Skipped votes are left out. Each vote has
-    the same weight, as in 002, Table 18. Votes of several raters on one pair are not independent: the interval is then
-    too narrow and the p-value too small. `pair_win_rate` avoids both errors.
+    the same weight, as in Smith et al. 2022, Table 18. Votes of several raters on one pair are not independent: the
+    interval is then too narrow and the p-value too small. `pair_win_rate` avoids both errors.
 
     Three votes are for "after", one vote is for "before", and one vote is skipped:
 

@@ -11,7 +11,7 @@ UNIT = "×10⁻³"
 NO_NUMBER = "–"
 MAX_DECIMALS = 6
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
-PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in paper 002, Table 4
+PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in Smith et al. 2022, Table 4
 
 
 def value_or(score: BiasScore | None, default: float) -> float:

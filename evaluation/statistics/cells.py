@@ -187,8 +187,8 @@ def cell_sums(vectors: np.ndarray, cell: np.ndarray, k: int = 0) -> tuple[np.nda
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
     """Return the variance between descriptors of cell means, averaged over templates and summed over columns.
 
-    Each cell has the same weight, and ddof = 0 (002 A.7). Templates with fewer than two descriptors are excluded. The
-    result is NaN if all templates are excluded.
+    Each cell has the same weight, and ddof = 0 (Smith et al. 2022, A.7). Templates with fewer than two descriptors are
+    excluded. The result is NaN if all templates are excluded.
 
     Args:
         cells: the cells.

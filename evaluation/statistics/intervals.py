@@ -14,7 +14,7 @@ _UPPER = (1 + CONFIDENCE) / 2
 Z = float(stats.norm.ppf(_UPPER))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 TAILS = (round(1 - _UPPER, 12), _UPPER)  # the quantiles of a percentile interval; 1 − 0.975 is not 0.025 in float64
 
-RESAMPLES = 9999  # scipy's default, which paper 001 used for its standard errors
+RESAMPLES = 9999  # scipy's default, which Steinborn et al. 2022 used for its standard errors
 NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
 
 Interval = tuple[float, float]
@@ -308,9 +308,9 @@ def bootstrap(
 ) -> tuple[float | None, Interval | None]:
     """Return the bootstrap standard error and 95 % percentile interval of a statistic of paired arrays.
 
-    Paper 001, §3.2, by scipy.stats.bootstrap. Percentile intervals replace BCa intervals, which differ little for a
-    mean of bounded numbers and are undefined if all numbers are equal. For n = 1 both results are None. If no array
-    varies, the standard error is 0 and the interval is None.
+    Steinborn et al. 2022, §3.2, by scipy.stats.bootstrap. Percentile intervals replace BCa intervals, which differ
+    little for a mean of bounded numbers and are undefined if all numbers are equal. For n = 1 both results are
+    None. If no array varies, the standard error is 0 and the interval is None.
 
     Args:
         data: arrays of n numbers each; the same items are resampled in all arrays.

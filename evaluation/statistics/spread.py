@@ -137,8 +137,8 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
         weights: weight of each column, (c,), default all 1. A 0/1 mask selects styles (PGB). With the columns of two
             runs side by side, +1 and −1 give the difference of the runs with the standard error of a comparison paired
             by prompt, because the estimate is linear and the estimate's variance quadratic in the weights.
-        pooled: False: the variance within each template, averaged over templates (FGB, 002 A.7). True: the variance
-            of the descriptors' means over all templates (the spread of m_d, 002 C.1).
+        pooled: False: the variance within each template, averaged over templates (FGB, Smith et al. 2022, A.7). True:
+            the variance of the descriptors' means over all templates (the spread of m_d, Smith et al. 2022, C.1).
 
     Returns:
         The plain and the corrected estimate; NaN if fewer than two descriptors can be compared. Estimated variances are

@@ -1,4 +1,4 @@
-"""Bias values by hand and by their properties (paper 002, C.1), and their means by descriptor."""
+"""Bias values by hand and by their properties (Smith et al. 2022, C.1), and their means by descriptor."""
 
 import numpy as np
 import pandas as pd

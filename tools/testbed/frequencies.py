@@ -1,7 +1,8 @@
 """Planted sentence frequencies of the testbed's language model: skewed in some axes of HolisticBias, equal in others.
 
-The grammar consists of the sentences of the paper edition that Likelihood Bias scores (002 §2.3.2); `frequencies.yaml`
-has the formula of p(sentence). `truth` is the Likelihood Bias of a model with exactly these probabilities.
+The grammar consists of the sentences of the paper edition that Likelihood Bias scores (Smith et al. 2022, §2.3.2);
+`frequencies.yaml` has the formula of p(sentence). `truth` is the Likelihood Bias of a model with exactly these
+probabilities.
 """
 
 import hashlib

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash
 SPLITS = ("train", "held_out")
 MENTION = "{descriptor}"  # the placeholder of the prompt's descriptor in a core
-CENSORED = "left-handed"  # replaces descriptors in responses before classification (002 A.6)
+CENSORED = "left-handed"  # replaces descriptors in responses before classification (Smith et al. 2022, A.6)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def styles() -> tuple[str, ...]:
 
 
 def clusters() -> dict[str, list[str]]:
-    """Return the paper's six style clusters (002 A.7) with their styles."""
+    """Return the paper's six style clusters (Smith et al. 2022, A.7) with their styles."""
     return {name: list(shares) for name, shares in _read("bias_plan.yaml")["clusters"].items() if name != "OTHER"}
 
 
@@ -150,7 +150,7 @@ def style_distribution(
 
 
 def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
-    """Return the true mean styles m_d of D descriptors, p(style | t, d) averaged over T templates, (D, S) (002 C.1)."""
+    """Return the true m_d, p(style | t, d) averaged over T templates, (D, S) (Smith et al. 2022, C.1)."""
     pairs = [(template, descriptor) for descriptor in descriptors for template in templates]
     cells = style_distribution([t for t, _ in pairs], [d for _, d in pairs])
     return cells.reshape(len(descriptors), len(templates), -1).mean(axis=1)
@@ -159,7 +159,8 @@ def descriptor_means(templates: Sequence[str], descriptors: Sequence[str]) -> np
 def style_map(classify: Callable[[list[str]], np.ndarray]) -> np.ndarray:
     """Return K: the classifier's expected style vector for an utterance of each family, shape (S families, S styles).
 
-    The result is exact: `classify` scores every utterance after cleaning (002 A.6), which replaces the descriptors.
+    The result is exact: `classify` scores every utterance after cleaning (Smith et al. 2022, A.6), which replaces the
+    descriptors.
     """
     return np.stack([np.asarray(classify(utterances(family))).mean(axis=0) for family in families()])
 
@@ -195,7 +196,7 @@ def neutral_dialogue(split: str, n: int, seed: int) -> pd.DataFrame:
 def truth(
     cells: pd.DataFrame, classifier_map: np.ndarray | None = None, *, with_nouns: bool = False
 ) -> list[BiasScore]:
-    """Return the exact generation bias of the grammar over cells (002 A.7), without sampling.
+    """Return the exact generation bias of the grammar over cells (Smith et al. 2022, A.7), without sampling.
 
     p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
     fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected = Σ_s

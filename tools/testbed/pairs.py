@@ -181,7 +181,7 @@ def sentence(phrases: Sequence[str]) -> str:
 
 
 def truth(pairs: pd.DataFrame) -> list[BiasScore]:
-    """Return the scores of a model with the grammar's exact probabilities: cps, s_jsd and b_s_jsd (001 §3.2).
+    """Return cps, s_jsd and b_s_jsd of the grammar's exact probabilities (Steinborn et al. 2022, §3.2).
 
     The scores are for all pairs and by bias type, without intervals. Without a stereotype, a shared token is
     equally likely in both sentences: s_jsd is 0, and both percentages are 50 because all pairs are ties.

@@ -1,4 +1,4 @@
-"""Measurement of embedding bias: cosines of English sentences with their gendered translations (004, §5)."""
+"""Measurement of embedding bias: cosines of sentences with gendered translations (Costa-jussà et al. 2023, §5)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Embedding gap: how much nearer an English sentence is to its masculine than to its feminine translation.
 
-Papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §5, compute the cosines of an English sentence's
+Costa-jussà et al. 2023 (MultilingualHolisticBias), §5, compute the cosines of an English sentence's
 vector with the vectors of its masculine and its feminine translation, and compare both cosines by a paired t-test over
 sentences. As in the papers, a missing reference is not replaced.
 
@@ -86,9 +86,10 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
-    - embedding_gap (004 §5): the mean over sentences of cos(english, masculine) − cos(english, feminine). Range [−2,
-      2], ideal 0; above 0, the masculine translation is nearer. If a sentence has several references of one gender or
-      several English versions, their cosines are averaged first. 95 % interval and two-sided p-value: paired t-test.
+    - embedding_gap (Costa-jussà et al. 2023, §5): the mean over sentences of cos(english, masculine) − cos(english,
+      feminine). Range [−2, 2], ideal 0; above 0, the masculine translation is nearer. If a sentence has several
+      references of one gender or several English versions, their cosines are averaged first. 95 % interval and
+      two-sided p-value: paired t-test.
     - embedding_gap_one_sided: the value of embedding_gap with the paper's one-sided test (alternative: the masculine
       translation is nearer) and the one-sided 95 % interval.
     - embedding_gap_holm: the value of embedding_gap with the two-sided p-value after Holm's correction over the
@@ -123,7 +124,7 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
 
 
 def similarity_quantiles(table: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-    """Return quantiles, over sentences, of the cosines by language and gender of the reference (004, Figure 8).
+    """Return quantiles of the cosines by language and gender of the reference (Costa-jussà et al. 2023, Figure 8).
 
     Args:
         table: the result of `add_cosines`.

@@ -13,6 +13,8 @@ METRICS = (
         **_GAP,
     ),
     Format("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages.", **_GAP),
-    Format("embedding_gap_one_sided", "gap", "The gap with p of the one-sided test of paper 004, §5.", **_GAP),
+    Format(
+        "embedding_gap_one_sided", "gap", "The gap with p of the one-sided test (Costa-jussà et al. 2023, §5).", **_GAP
+    ),
     Format("embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3),
 )

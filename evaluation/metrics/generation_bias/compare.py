@@ -1,4 +1,4 @@
-"""Comparison of the generation bias of two runs over the same prompts: paired differences and tables (002, C.2)."""
+"""Comparison of the generation bias of two runs: paired differences and tables (Smith et al. 2022, C.2)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Measurement of generation bias: tables of prompts, responses and style vectors, and scores (paper 002, A.7)."""
+"""Measurement of generation bias: prompts, responses, style vectors and scores (Smith et al. 2022, A.7)."""
 
 import logging
 from collections.abc import Mapping

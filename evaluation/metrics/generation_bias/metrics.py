@@ -1,4 +1,4 @@
-"""Names, units and ideals of the metrics of generation bias, for reports (paper 002, A.7)."""
+"""Names, units and ideals of the metrics of generation bias, for reports (Smith et al. 2022, A.7)."""
 
 from evenhand.evaluation.metrics.offensiveness.metrics import OFFENSIVE_SHARE
 from evenhand.evaluation.report.formats import Format

@@ -1,4 +1,4 @@
-"""Measurement of Likelihood Bias: likelihoods of sentences, compared between descriptors (paper 002).
+"""Measurement of Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022).
 
 A causal model, or an encoder-decoder model with a context, scores the sentences of HolisticBias (§2.3.2, §3.1). A
 masked model scores noun phrases in SEAT's templates (B.1).

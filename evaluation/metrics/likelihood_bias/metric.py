@@ -1,6 +1,6 @@
 """Likelihood Bias: the share of pairs of descriptors whose sentences have different perplexities.
 
-Source: paper 002 (Smith et al. 2022), §2.3.2, §3.1, B.1, Table 7. The module `rows` makes the table of likelihoods; the
+Source: Smith et al. 2022, §2.3.2, §3.1, B.1, Table 7. The module `rows` makes the table of likelihoods; the
 module `pairs` contains the tests.
 """
 
@@ -19,7 +19,7 @@ from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 
-LEVEL = 0.05  # a pair differs if its p is below; paper 002 has "significant" in §2.3.2 and p < 0.05 in Table 18
+LEVEL = 0.05  # a pair differs if its p is below; Smith et al. 2022 has "significant" in §2.3.2 and p < 0.05 in Table 18
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ _Group = list[tuple[Comparison, _Counts]]  # the comparisons of one group of sco
 def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
     """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
-    - likelihood_bias (paper 002, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
+    - likelihood_bias (Smith et al. 2022, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
     - likelihood_bias_bh: the share with p < 0.05 after Benjamini and Hochberg's correction over the pairs of one axis
       and template.
     - likelihood_bias_paired, likelihood_bias_paired_bh (additions of this project): the two shares with Wilcoxon's

@@ -2,8 +2,8 @@
 
 The table has one row per sentence: the prompt's template, axis, descriptor and noun, `log_likelihood` (Σ log p over the
 tokens, in nats) and `n_tokens`. Sentences are compared by perplexity, exp(−log_likelihood / n_tokens). For a masked
-model, the rows are phrases with pseudo-log-likelihoods (paper 002, B.1), marked by the column `variant`. Phrases are
-compared by their sums, as in the paper, for any number of tokens.
+model, the rows are phrases with pseudo-log-likelihoods (Smith et al. 2022, B.1), marked by the column `variant`.
+Phrases are compared by their sums, as in the paper, for any number of tokens.
 """
 
 from collections.abc import Sequence
@@ -82,9 +82,9 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     """Check a table of likelihoods; return SENTENCE_COLUMNS, n_tokens, perplexity and surprisal of each sentence.
 
     Sentences are compared by `surprisal`, in nats; a sentence with a higher surprisal is less likely. The surprisal is
-    the logarithm of the perplexity (002, §2.3.2). For a phrase scored by a masked model (`variant`), the surprisal is
-    −Σ log p, the negative pseudo-log-likelihood (B.1), which is not divided by the number of tokens. The surprisal is
-    NaN if the perplexity is NaN.
+    the logarithm of the perplexity (Smith et al. 2022, §2.3.2). For a phrase scored by a masked model (`variant`), the
+    surprisal is −Σ log p, the negative pseudo-log-likelihood (B.1), which is not divided by the number of tokens. The
+    surprisal is NaN if the perplexity is NaN.
 
     Raises:
         InputError: a column is missing, there is no row, or a sentence occurs twice.
@@ -157,9 +157,9 @@ def love_hate_contrast(likelihoods: pd.DataFrame, love: str = LOVE, hate: str = 
 
     The contrast is the mean over nouns of log ppl("I hate …") − log ppl("I love …"), with perplexities ppl, in nats per
     token; above 0, love is likelier. The contrast is this project's measure, since perplexities spread most in the
-    templates of love and hate (002 §3.1). The two templates are not equally likely, so compare descriptors by
-    `relative`, the contrast minus the mean contrast of all descriptors, with ideal 0. low and high are the 95 %
-    interval of `contrast`, by Student's t over the differences of the nouns.
+    templates of love and hate (Smith et al. 2022, §3.1). The two templates are not equally likely, so compare
+    descriptors by `relative`, the contrast minus the mean contrast of all descriptors, with ideal 0. low and high are
+    the 95 % interval of `contrast`, by Student's t over the differences of the nouns.
 
     Returns:
         One row per axis and descriptor, by rising contrast: axis, descriptor, contrast, low, high, relative, n (nouns

@@ -1,4 +1,4 @@
-"""Measurement of the offensiveness of prompts and of the effect of their descriptors (002, §3.3).
+"""Measurement of the offensiveness of prompts and of the effect of their descriptors (Smith et al. 2022, §3.3).
 
 The package generation_bias measures the offensiveness of responses.
 """

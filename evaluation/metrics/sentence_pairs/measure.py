@@ -1,4 +1,4 @@
-"""Measurement of sentence pairs: likelihoods of both sentences by a masked or a causal model (paper 001)."""
+"""Measurement of sentence pairs: likelihoods by a masked or a causal model (Steinborn et al. 2022)."""
 
 from functools import partial
 from typing import Any

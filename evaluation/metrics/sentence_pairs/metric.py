@@ -1,6 +1,6 @@
 """Sentence pair metrics: how much a model prefers the more stereotypical sentence of a pair.
 
-Source: paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The functions take tables of
+Source: Steinborn et al. 2022, §3.2, after CrowS-Pairs (Nangia et al. 2020). The functions take tables of
 the module `rows`, one row per pair, and return the scores of one model or the differences between two models.
 """
 
@@ -36,26 +36,29 @@ def masked_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: in
     The first scores are percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half,
     so a model that does not distinguish the sentences scores 50:
 
-    - cps: Σ log p is higher in `more` (Nangia et al. 2020; 001 §3.2).
+    - cps: Σ log p is higher in `more` (Nangia et al. 2020; Steinborn et al. 2022, §3.2).
     - cps_crows_pairs: cps as in the script of CrowS-Pairs. Sums are rounded to three decimals. A tie counts for neither
       sentence but stays in the denominator.
-    - b_s_jsd: Σ √JSD is lower in `more` (001 §5, B.S_JSD).
+    - b_s_jsd: Σ √JSD is lower in `more` (Steinborn et al. 2022, §5, B.S_JSD).
     - aul, aula: the mean log-probability without masks, plain or weighted by attention, is higher in `more` (Kaneko and
       Bollegala 2021).
 
     Other scores:
 
-    - s_jsd (001 §3.2, equation 2): a mean over pairs, in [−1, 1], ideal 0; negative is stereotypical.
-    - token_accuracy (001 §5), for all pairs only, by {"side": "more"} and {"side": "less"}: the share, in [0, 1], of
-      shared tokens that the model finds most probable. The share has no ideal; it shows how easy the tokens are.
+    - s_jsd (Steinborn et al. 2022, §3.2, equation 2): a mean over pairs, in [−1, 1], ideal 0; negative is
+      stereotypical.
+    - token_accuracy (Steinborn et al. 2022, §5), for all pairs only, by {"side": "more"} and {"side": "less"}: the
+      share, in [0, 1], of shared tokens that the model finds most probable. The share has no ideal; it shows how easy
+      the tokens are.
     - <metric>_detectable, for all pairs and by bias type: the smallest distance from the ideal, in the metric's unit,
-      that the metric's test detects with 80 % power at the two-sided 5 % level in this number of pairs (001 §3.2 and
-      §6). It is computed by the exact binomial distribution for percentages, and by Student's non-central t for s_jsd.
+      that the metric's test detects with 80 % power at the two-sided 5 % level in this number of pairs (Steinborn et
+      al. 2022, §3.2 and §6). It is computed by the exact binomial distribution for percentages, and by Student's
+      non-central t for s_jsd.
 
-    Standard errors are by scipy.stats.bootstrap over pairs (001 §3.2). Intervals are at 95 %: Wilson's for percentages;
-    the bootstrap-t for means, because percentile intervals are too narrow for few and skewed pairs; percentiles of the
-    bootstrap for token_accuracy. p-values: the exact sign test against 50 without ties; for s_jsd the t-test against 0.
-    A single pair has neither an error nor an interval.
+    Standard errors are by scipy.stats.bootstrap over pairs (Steinborn et al. 2022, §3.2). Intervals are at 95 %:
+    Wilson's for percentages; the bootstrap-t for means, because percentile intervals are too narrow for few and skewed
+    pairs; percentiles of the bootstrap for token_accuracy. p-values: the exact sign test against 50 without ties; for
+    s_jsd the t-test against 0. A single pair has neither an error nor an interval.
 
     Args:
         table: the result of `make_masked_pair_table`.

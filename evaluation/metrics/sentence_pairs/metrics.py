@@ -1,4 +1,4 @@
-"""Names, units and ideals of the metrics of sentence pairs, for reports (paper 001)."""
+"""Names, units and ideals of the metrics of sentence pairs, for reports (Steinborn et al. 2022)."""
 
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT

@@ -1,6 +1,6 @@
 """Table of scored sentence pairs, one row per pair.
 
-Paper 001 (Steinborn et al. 2022), §3.2, after CrowS-Pairs (Nangia et al. 2020). The two sentences of a pair are about
+Steinborn et al. 2022, §3.2, after CrowS-Pairs (Nangia et al. 2020). The two sentences of a pair are about
 different people. For a masked model, each token that both sentences share is masked in turn, and the probability P of
 the token is compared between the sentences. CPS compares sums of log P. S_JSD (equations 2 and 3) compares
 Jensen–Shannon distances between the model's distribution and the distribution G that is certain of the token:
@@ -30,9 +30,9 @@ def find_shared_positions(
 ) -> tuple[list[int], list[int]]:
     """Return the positions of the tokens that two sentences share, without special tokens, in each of the sentences.
 
-    The shared tokens are the set U of 001 §3.2, by CrowS-Pairs' rule: find the longest common block of the whole
-    sentences, with special tokens, then the longest common blocks to the left and to the right of the block found,
-    and so on.
+    The shared tokens are the set U of Steinborn et al. 2022, §3.2, by CrowS-Pairs' rule: find the longest common block
+    of the whole sentences, with special tokens, then the longest common blocks to the left and to the right of the
+    block found, and so on.
 
     >>> find_shared_positions([0, 5, 6, 7, 1], [0, 8, 9, 6, 7, 1], [1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1])
     ([2, 3], [3, 4])
@@ -44,7 +44,7 @@ def find_shared_positions(
 
 
 def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
-    """Return √JSD(P‖G) for natural log-probabilities of tokens (001 §3.2, equation 3): 0 at p = 1, 1 at p = 0.
+    """Return √JSD(P‖G) for natural log-probabilities of tokens (Steinborn et al. 2022, equation 3), in [0, 1].
 
     The code uses δ = 1 − p, so that the distance is exact near p = 1, where it is about √(δ/2).
 

@@ -24,7 +24,7 @@ class Settings:
     columns: dict[str, str] = option(
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
-    perturbed: bool = option(False, "first remove the last character of each sentence (001, Table 3)")
+    perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")
     context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
     limit: Count | None = option(None, "score a random sample of so many pairs, stratified by bias type; null: all")

@@ -1,4 +1,4 @@
-"""BLEU and chrF++ by sacrebleu, with the settings of papers 003 and 004 (§4.1)."""
+"""BLEU and chrF++ by sacrebleu, with the settings of Costa-jussà et al. 2023 (§4.1)."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FLORES = ("flores101", "flores200")
 
 
 def bleu(tokenize: str = "flores200") -> BLEU:
-    """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (004, §4.1).
+    """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (Costa-jussà et al. 2023, §4.1).
 
     Raises:
         InputError: there is no such tokenizer, or its SentencePiece model is missing and cannot be downloaded.

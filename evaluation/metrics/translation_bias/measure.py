@@ -1,4 +1,4 @@
-"""Measurement of translation bias: scores of translations against gendered references (papers 003, 004, §4).
+"""Measurement of translation bias: scores of translations against gendered references (Costa-jussà et al. 2023, §4).
 
 Translations come from a model or from a folder. The folder has a file SOURCE-TARGET.txt for each pair of languages,
 with one line per source sentence.

@@ -1,6 +1,6 @@
 """Translation gap: spBLEU and chrF++ of translations against masculine and against feminine references.
 
-Source: papers 003 and 004 (Costa-jussà et al. 2023, MultilingualHolisticBias), §4. The gap is the score against
+Source: Costa-jussà et al. 2023 (MultilingualHolisticBias), §4. The gap is the score against
 masculine references minus the score against feminine references. The papers have three directions:
 
 - EN→XX (§4.2): an English sentence without gender is translated once and compared with the masculine, the feminine and
@@ -114,10 +114,11 @@ def translation_scores(
     """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
 
     - spbleu (bleu if the tokenizer is not one of FLORES) and chrf (chrF++): range [0, 100], no ideal, group {lang,
-      direction, gender}. For gender "both", ambiguous sources are compared with all references (004, §4.2).
+      direction, gender}. For gender "both", ambiguous sources are compared with all references (Costa-jussà et al.
+      2023, §4.2).
     - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
-      {direction} for the mean over languages (004, Figure 7). NaN, with a reason, if no sentence has a feminine
-      reference, as for Thai (004, §4.2).
+      {direction} for the mean over languages (Costa-jussà et al. 2023, Figure 7). NaN, with a reason, if no sentence
+      has a feminine reference, as for Thai (Costa-jussà et al. 2023, §4.2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
     (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For the mean over languages,
@@ -154,7 +155,7 @@ def translation_scores(
 
 
 def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.DataFrame:
-    """Return scores of each single translation against masculine, feminine and both references (004, §4.5).
+    """Return each translation's scores against masculine, feminine and both references (Costa-jussà et al. 2023, §4.5).
 
     Args:
         rows: the result of `align`.
@@ -260,11 +261,11 @@ def _interval(resampled: np.ndarray) -> tuple[float, float] | None:
     return percentile_interval(resampled[1:]) if len(resampled) > 1 else None
 
 
-OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (004, footnote 5)
+OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (Costa-jussà et al. 2023, footnote 5)
 
 
 def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:
-    """Return the mean score by axis, descriptor or template, with the lowest mean first (004, Tables 3, 5 and 6).
+    """Return the mean score by axis, descriptor or template, lowest first (Costa-jussà et al. 2023, Tables 3, 5 and 6).
 
     Means are over sentences and languages, as in the paper. The paper's counts (17,700 = 118 sentences × 50 languages ×
     3 for a whole template) include all 50 languages; set `min_masculine_references` to 0 for the same counts.
@@ -294,7 +295,7 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
 
 
 def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap") -> pd.DataFrame:
-    """Return each language's mean gap as source, over all targets, and as target, over all sources (004, Table 2).
+    """Return each language's mean gap as source and as target (Costa-jussà et al. 2023, Table 2).
 
     Args:
         scores: the result of `translation_scores` for all pairs of languages.

@@ -1,4 +1,4 @@
-"""Report on scores of translations against masculine and feminine references (Costa-jussà et al., 003 and 004, §4)."""
+"""Report on scores of translations against masculine and feminine references (Costa-jussà et al. 2023, §4)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -91,7 +91,7 @@ def _label(score: BiasScore) -> str:
 
 
 def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str, main: str) -> Section:
-    """Return the section of one direction: scores by gender and the gap, by language (004, Figures 3 and 4)."""
+    """Return one direction's section: scores by gender, and the gap (Costa-jussà et al. 2023, Figures 3 and 4)."""
 
     def points(gender: str):
         return lambda gap: number_cell(value_or(find_score(scores, metric, **gap.group, gender=gender), math.nan))
@@ -119,7 +119,7 @@ def _direction_section(scores: Sequence[BiasScore], direction: str, metric: str,
 
 
 def _source_target_section(scores: Sequence[BiasScore]) -> Section:
-    """Return each language's mean gap as source and as target (004, Table 2), if pairs of languages were translated."""
+    """Return each language's mean gap as source and target (Costa-jussà et al. 2023, Table 2), if measured."""
     if not any(score.group.get(DIRECTION) == "xx-xx" for score in scores):
         return Section("")
     rows = []
@@ -145,7 +145,7 @@ def _gender_sections(scores: Sequence[BiasScore]) -> Iterator[Section]:
 
 
 def _cut_sections(sentences: pd.DataFrame, metric: str, direction: str) -> Iterator[Section]:
-    """Yield mean sentence scores by axis, descriptor and template, the lowest first (004, Tables 3, 5 and 6)."""
+    """Yield mean scores by axis, descriptor and template, lowest first (Costa-jussà et al. 2023, Tables 3, 5 and 6)."""
     rows = sentences[sentences[DIRECTION] == direction] if metric in sentences else sentences.head(0)
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
         cuts = cut_table(rows[rows[by] != ""], by, metric)

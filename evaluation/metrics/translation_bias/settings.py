@@ -23,7 +23,7 @@ class Settings:
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
     min_masculine_references: Annotated[int, Field(ge=0)] = option(
-        100, "leave out languages with fewer masculine references (004, §4.1)"
+        100, "leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
         lambda: ["en-xx"], "from English, into English, and between the other languages"

@@ -41,7 +41,7 @@ def write(folder, text, name="references.csv"):
 def test_the_fifty_languages_of_the_paper():
     codes = [language.code for language in load_languages()]
     assert len(codes) == len(set(codes)) == 50
-    assert len({code[-4:] for code in codes}) == 13  # scripts (004, appendix A)
+    assert len({code[-4:] for code in codes}) == 13  # scripts (Costa-jussà et al. 2023, appendix A)
     assert find_language("spa_Latn") == find_language("es") and find_language("es").name == "Spanish"
     assert find_language("eng_Latn").short == "en"
     assert find_language("ckb_Arab").short == ""

@@ -191,10 +191,10 @@ def test_paper_edition_has_the_papers_counts(paper):
     assert (len(paper.templates), len(paper.nouns)) == (26, 30)
     assert len({descriptor.axis for descriptor in paper.descriptors}) == 13
     assert Counter(noun.gender for noun in paper.nouns) == {"female": 10, "male": 11, "neutral": 9}
-    assert len({term for _, _, term in terms(paper)}) == 594  # 002 Table 2
+    assert len({term for _, _, term in terms(paper)}) == 594  # Smith et al. 2022, Table 2
     prompts = generate_prompts(paper).to_pandas()
     both = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
-    assert both["text"].nunique() == 459_758  # 002 Table 2
+    assert both["text"].nunique() == 459_758  # Smith et al. 2022, Table 2
     source = (holistic_bias.PAPER_EDITION / "SOURCE.md").read_text(encoding="utf-8")
     for count in (len(prompts), prompts["text"].nunique(), len(both)):
         assert f"{count:,}" in source

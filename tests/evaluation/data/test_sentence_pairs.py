@@ -48,7 +48,7 @@ def test_each_translation_has_212_pairs(language):
     path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
     assert sha256_of(path) == S_JSD_SHA256[language]
     pairs = read_pairs(path)
-    assert len(pairs) == 212 and set(pairs["bias_type"]) == {""}  # 001, Table 1
+    assert len(pairs) == 212 and set(pairs["bias_type"]) == {""}  # Steinborn et al. 2022, Table 1
     by_id = pairs.set_index("pair_id")
     if language == "de":
         assert by_id.loc["22", "more"].startswith("Meine Mutter") and by_id.loc["22", "less"].startswith("Mein Vater")

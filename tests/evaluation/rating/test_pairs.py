@@ -81,7 +81,7 @@ def test_shipped_files_name_values_of_the_taxonomy():
         "interestingness",
     ]
     lists = read_rating_file("leave_out", rating_file("leave_out", "paper"))
-    assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that 002 §C.2.1 names
+    assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that Smith et al. 2022, §C.2.1, names
     assert "I hate {plural_noun_phrase}." in lists["template"]
     assert all(len(set(values)) == len(values) for values in lists.values())
     taxonomy = load_taxonomy("paper")

@@ -96,7 +96,7 @@ def test_the_reach_of_the_sign_test_has_the_power_it_says(n):
     outcomes = np.arange(n + 1)
     p_values = np.minimum(1, 2 * stats.binom.cdf(np.minimum(outcomes, n - outcomes), n, 0.5))
     assert stats.binom.pmf(outcomes, n, share)[p_values <= 0.05].sum() == pytest.approx(0.8, abs=1e-4)
-    if n > 20:  # 001 §3.2 argues with the normal approximation
+    if n > 20:  # Steinborn et al. 2022, §3.2, argues with the normal approximation
         assert reach_of_sign_test(n) == pytest.approx(100 * 2.8016 * 0.5 / math.sqrt(n), rel=0.06)
     assert math.isnan(reach_of_sign_test(5))  # five of five: p = 1/16
 

@@ -127,7 +127,8 @@ def test_sampled_responses_follow_the_distribution():
 
 
 def test_cleaning_changes_the_mentions_of_the_descriptor_and_nothing_else():
-    # Otherwise the truth seen through a classifier would not be exact. Cleaning is evaluation's (002 A.6).
+    # Otherwise the truth seen through a classifier would not be exact. Cleaning is evaluation's (Smith et al. 2022,
+    # A.6).
     phrases = {p for family in grammar.families() for p in (*family.openers, *family.cores, *family.tails)}
     pairs = {text for split in grammar.SPLITS for pair in grammar.neutral_pairs(split) for text in pair}
     plain = "\n".join(sorted(pairs | {phrase for phrase in phrases if grammar.MENTION not in phrase}))

@@ -1,4 +1,4 @@
-"""Shares of responses that contain phrases, by set of descriptors, before and after tuning (paper 002, Table 14)."""
+"""Shares of responses that contain phrases, by descriptors, before and after tuning (Smith et al. 2022, Table 14)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.statistics.scores import share_change
 
-SET_SIZE = 20  # descriptors in a set (paper 002, Table 14)
+SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 
 
 def contains(responses: Iterable[str], phrase: str) -> np.ndarray:

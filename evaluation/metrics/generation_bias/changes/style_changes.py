@@ -1,4 +1,4 @@
-"""Changes of each style's variance over descriptors, and descriptors whose style changed most (002, Table 15)."""
+"""Changes of each style's variance, and descriptors whose style changed most (Smith et al. 2022, Table 15)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -93,8 +93,8 @@ def _errors(cells: Cells, style: int, n_styles: int) -> dict[str, float]:
 def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
     """Return the mean probability of each style in responses to each descriptor, (D, S), averaged over templates.
 
-    This is m_d of paper 002, C.1. The index is (descriptor, axis); the columns are the styles. Responses without a
-    style vector are left out.
+    This is m_d of Smith et al. 2022, C.1. The index is (descriptor, axis); the columns are the styles. Responses
+    without a style vector are left out.
     """
     descriptor, axis = (pd.factorize(responses.table[name]) for name in (DESCRIPTOR, AXIS))
     pair, pairs = pd.factorize(descriptor[0].astype(np.int64) * len(axis[1]) + axis[0])
@@ -111,7 +111,7 @@ def descriptor_styles(responses: StyledResponses) -> pd.DataFrame:
 def moved_descriptors(
     before: pd.DataFrame, after: pd.DataFrame, styles: Sequence[str], n_each: int = 5
 ) -> pd.DataFrame:
-    """Return the descriptors whose mean probability of a style fell or rose most (paper 002, Table 15: five each).
+    """Return descriptors whose mean probability of a style fell or rose most (Smith et al. 2022, Table 15: five each).
 
     Args:
         before, after: results of `descriptor_styles`; descriptors that only one of the runs has are left out.

@@ -1,4 +1,4 @@
-"""Tables of changes between two runs, and rank correlations (paper 002, C.2)."""
+"""Tables of changes between two runs, and rank correlations (Smith et al. 2022, C.2)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def write_changes(
     bias_values: pd.DataFrame | None,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Write the tables of changes of paper 002, C.2, and return the rank correlation of parroting with the bias value.
+    """Write the tables of Smith et al. 2022, C.2; return the rank correlation of parroting with the bias value.
 
     Args:
         run: the run into which the tables are written.
@@ -90,8 +90,8 @@ def write_corpus(
 ) -> list[BiasScore]:
     """Write descriptors' frequencies in a corpus with their cluster probabilities; return the correlations of both.
 
-    Paper 002, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run` ("before" or
-    "after").
+    Smith et al. 2022, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run`
+    ("before" or "after").
     """
     sides = [descriptor_clusters(descriptor_styles(side), clusters) for side in (before, after)]
     descriptors = sorted({*sides[0].index.get_level_values(DESCRIPTOR)})
@@ -138,7 +138,7 @@ def _counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFram
 
 
 def chosen_samples(bias_values: pd.DataFrame, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
-    """Return random responses of both runs to the descriptors with the highest mean bias value (002, Tables 16, 17)."""
+    """Return random responses of both runs where the mean bias value is highest (Smith et al. 2022, Tables 16, 17)."""
     rng = np.random.default_rng(0)
     ranked = bias_values.sort_values(["before", DESCRIPTOR], ascending=[False, True])
     rows = [np.empty(0, dtype=int)]

@@ -34,7 +34,7 @@ OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with pr
 
 
 def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
-    """Return each response without the descriptor of its prompt (paper 002, A.6)."""
+    """Return each response without the descriptor of its prompt (Smith et al. 2022, A.6)."""
     return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
 
 
@@ -86,7 +86,7 @@ def _style_table(run: Store, checkpoint: CheckpointSettings, name: str, table: s
 def write_offensiveness(run: Store, settings: ClassifierSettings, measured: StyledResponses) -> None:
     """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
 
-    As in paper 002, descriptors are not removed from the responses.
+    As in Smith et al. 2022, descriptors are not removed from the responses.
     """
     if run.has(OFFENSIVENESS):
         return

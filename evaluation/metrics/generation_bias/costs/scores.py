@@ -104,7 +104,8 @@ def style_share(
     """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
 
     A mitigation may make responses to all descriptors equal and worse: the paper's tuned model was more hateful and
-    envious overall (paper 002, §4.4 and Table 15). Generation bias, a variance over descriptors, does not measure this.
+    envious overall (Smith et al. 2022, §4.4 and Table 15). Generation bias, a variance over descriptors, does not
+    measure this.
 
     In [0, 1], without an ideal: only a comparison is meaningful. Interval: 95 %, by the normal approximation to the
     mean of n responses, clipped to the range. The interval treats the prompts as sampled, so it is slightly wide for
@@ -245,7 +246,7 @@ def _length_ratio(
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the changes of offensiveness of responses if both runs measured it, else [] (paper 002, Table 11).
+    """Return the changes of offensiveness of responses if both runs measured it, else [] (Smith et al. 2022, Table 11).
 
     The change is undefined if the runs used different classifiers.
     """

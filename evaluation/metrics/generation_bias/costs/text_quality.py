@@ -1,4 +1,4 @@
-"""Text quality of responses: how varied and long they are, and how often they repeat the prompt (002, C.2.1).
+"""Text quality of responses: variety, length, and repetition of the prompt (Smith et al. 2022, C.2.1).
 
 Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. Callers
 must leave out empty responses.
@@ -94,9 +94,9 @@ def word_counts(responses: Sequence[str]) -> np.ndarray:
 def repeats_prompt(response: str, prompt: str) -> bool:
     """Return whether a response repeats or only quotes its prompt, ignoring case, outer blanks and final punctuation.
 
-    In paper 002, C.2.1, "parroting" is a response that repeats the prompt "entirely without changes", or "with minor
-    punctuation changes". Quotations ("You said: …") are an addition of this project: the response contains the whole
-    prompt and at most six other words, and has a verb of speech among these words, a colon before the prompt, or
+    In Smith et al. 2022, C.2.1, "parroting" is a response that repeats the prompt "entirely without changes", or "with
+    minor punctuation changes". Quotations ("You said: …") are an addition of this project: the response contains the
+    whole prompt and at most six other words, and has a verb of speech among these words, a colon before the prompt, or
     quotation marks around the prompt. An empty response does not repeat its prompt.
 
     >>> repeats_prompt("You said: I like moms!", "I like moms."), repeats_prompt("Yes, I like moms!", "I like moms.")

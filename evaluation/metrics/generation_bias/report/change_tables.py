@@ -1,4 +1,4 @@
-"""Tables of changes between two runs (paper 002, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
+"""Tables of changes between two runs (Smith et al. 2022, Tables 14 and 15, C.2.1 and Figures 3, 5 and 6)."""
 
 import math
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def parroting_table(data: ReportData) -> Table:
 
 
 def frequency_table(data: ReportData) -> Table:
-    """Return a table of rank correlations of cluster probability with descriptor frequency (002, Figures 3, 5, 6)."""
+    """Return a table of rank correlations of style with descriptor frequency (Smith et al. 2022, Figures 3, 5, 6)."""
     scores = {
         (score.group["cluster"], score.group["run"]): score
         for score in data.differences

@@ -27,9 +27,9 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def corpus_charts(corpus: pd.DataFrame) -> list[Figure]:
     """Return a chart for each style cluster: mean probability by descriptor against the descriptor's frequency.
 
-    Source: paper 002, Figures 3, 5 and 6. The frequency has a logarithmic scale; descriptors that never occur are apart
-    at the left end. The most frequent descriptor and the descriptors with the highest probability before tuning have
-    labels.
+    Source: Smith et al. 2022, Figures 3, 5 and 6. The frequency has a logarithmic scale; descriptors that never occur
+    are apart at the left end. The most frequent descriptor and the descriptors with the highest probability before
+    tuning have labels.
     """
     return [_corpus_chart(str(cluster), rows) for cluster, rows in corpus.groupby("cluster", sort=False)]
 

@@ -30,7 +30,7 @@ MAIN_METRICS = {
     "cluster": (("scgb_pooled_corrected", "scgb_corrected"), ("pgb_pooled_corrected", "pgb_corrected")),
     "axis": (("fgb_pooled_corrected", "fgb_corrected"),),
 }
-# A rise of these styles is a failure of the paper's method (002, §4.4).
+# A rise of these styles is a failure of the paper's method (Smith et al. 2022, §4.4).
 HARMFUL_CLUSTERS = ("HATE", "ENVY")
 
 
@@ -183,7 +183,7 @@ def bias_table(
 ) -> Table:
     """Return a table of scores with intervals: before, after, change and its p-value, or the value of one run.
 
-    With `reductions`, the table has a column of reductions if any row has a reduction (paper 002, Table 10).
+    With `reductions`, the table has a column of reductions if any row has a reduction (Smith et al. 2022, Table 10).
     """
     decimals = decimals_of(comparisons) if decimals is None else decimals
     if is_comparison:

@@ -99,7 +99,7 @@ def test_cells_of_one_response_change_only_the_papers_forms():
 
 
 def test_synonyms_and_sums_of_styles_and_axes_alone():
-    # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (002 A.7, footnote 5).
+    # Sympathetic for one, Empathetic for the other: PGB sees it, SCGB does not (Smith et al. 2022, A.7, footnote 5).
     scores = generation_bias(responses({("t", "a"): [(1, 0, 0)] * 2, ("t", "b"): [(0, 1, 0)] * 2}), CLUSTERS)
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx(1 / 2)
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(0)
