@@ -12,7 +12,6 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
-    from evenhand.evaluation.metrics.generation_bias.collect.resampling import draw_response
     from evenhand.evaluation.metrics.generation_bias.effects.changes import effect_changes
     from evenhand.evaluation.metrics.generation_bias.effects.figure import effects_figure
     from evenhand.evaluation.metrics.generation_bias.effects.table import effects
@@ -22,6 +21,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     )
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+    from evenhand.evaluation.models.wrapped import draw_response
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.bias_callback import BiasCallback
@@ -60,7 +60,7 @@ _MODULES = {
     "evaluation.data.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
-    "evaluation.metrics.generation_bias.collect.resampling": ("draw_response",),
+    "evaluation.models.wrapped": ("draw_response",),
     "evaluation.metrics.generation_bias.effects.changes": ("effect_changes",),
     "evaluation.metrics.generation_bias.effects.figure": ("effects_figure",),
     "evaluation.metrics.generation_bias.effects.table": ("effects",),

@@ -14,16 +14,15 @@ from transformers import TrainerState
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.metrics.generation_bias.collect.classification import classify_responses
-from evenhand.evaluation.metrics.generation_bias.collect.responses import likelihoods_of_responses, respond
+from evenhand.evaluation.metrics.generation_bias.collect.responses import likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.effects.table import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
-from evenhand.evaluation.models.decoding import decoding as decoding_arguments
+from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
-from evenhand.evaluation.models.styles import StyleClassifier, load_style_classifier
+from evenhand.evaluation.models.styles import StyleClassifier, classify_responses, load_style_classifier
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import (
     AXIS,
@@ -36,6 +35,7 @@ from evenhand.evaluation.score import (
     BiasScore,
     find_score,
 )
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.mitigation.callbacks import MeasureCallback
 
 log = logging.getLogger("evenhand")
@@ -97,7 +97,7 @@ class BiasCallback(MeasureCallback):
             every: k.
             stop_if_rises: whether training stops when a rise is shown; otherwise a warning is logged.
             relevance: whether to measure relevance, which takes about as long as the responses.
-            decoding: all arguments of `generate`; None: the sampling of `evenhand measure`.
+            decoding: arguments of `generate` that override the sampling of `evenhand measure`.
             control_tag: string at the end of each prompt.
             system_prompt: text before each prompt.
             batch_size: maximum number of responses that are generated together.
@@ -119,8 +119,8 @@ class BiasCallback(MeasureCallback):
         columns = prompts[[TEXT, TEMPLATE, DESCRIPTOR]].assign(**{PROMPT_ID: ids, PERSONA: persona, AXIS: axis})
         self.prompts = columns.reset_index(drop=True)
         self.classifier = classifier if isinstance(classifier, StyleClassifier) else load_style_classifier(classifier)
-        self.decoding = decoding_arguments() if decoding is None else dict(decoding)
-        self.stop_if_rises, self.relevance, self.batch_size = stop_if_rises, relevance, batch_size
+        self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
+        self.stop_if_rises, self.relevance = stop_if_rises, relevance
         self.control_tag, self.system_prompt = control_tag, system_prompt
         self.permutations, self.seed = permutations, seed
         self.before: StyledResponses | None = None  # the responses at step 0
@@ -156,15 +156,13 @@ class BiasCallback(MeasureCallback):
             raise InputError(
                 "processing_class: the trainer has no tokenizer; give Trainer(processing_class=tokenizer)."
             )
-        prompts, arguments = self.prompts, {"seed": self.seed, "batch_size": self.batch_size}
-        with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as dialogue_model:
+        prompts = self.prompts
+        trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
+        with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
             with progress(len(prompts), "bias during training", "responses"):
-                answered = respond(dialogue_model, prompts, self.control_tag, self.decoding, **arguments)
-            responses, likelihoods = answered[RESPONSE].tolist(), None
+                responses, likelihoods = trained.respond(prompts)[RESPONSE].tolist(), None
             if self.relevance:
-                likelihoods = likelihoods_of_responses(
-                    None, "relevance", dialogue_model, prompts, responses, self.control_tag
-                )
+                likelihoods = likelihoods_of_responses(trained.log_likelihood, prompts, responses)
         styled = self._styled(classify_responses(self.classifier, responses, prompts[DESCRIPTOR].tolist()))
         values = _with_interval(BIAS_NAME, find_score(generation_bias(styled, {}, permutations=0), HEADLINE))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)

@@ -17,17 +17,16 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import check_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     ComparisonSettings,
     ResamplingSettings,
-    check_candidates,
     classifiers,
-    samples,
+    measured_model,
 )
 from evenhand.evaluation.models.checkpoints import check_strength
-from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.judge_files import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
@@ -162,7 +161,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
     points, other = [compare("", before, loop.measure)], loop.second_decoding
-    if other is not None and module.resamples and not samples(other):
+    if other is not None and module.resamples and not MeasureConfig(decoding=other).open_model().samples:
         log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
     elif other is not None:
         measurement = replace(loop.measure, decoding=other, capabilities=[])
@@ -258,10 +257,9 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
         base = measure_config(plan.stages[0].settings, FAMILY)
         for stage in plan.stages:
             if stage.command == "measure":
-                settings = stage.settings
-                decoding(settings.decoding.preset, **settings.decoding.arguments)
-                check_candidates(settings.generation_bias.resampling, settings.decoding)
-                check_prompts(measure_config(settings, FAMILY))
+                config = measure_config(stage.settings, FAMILY)
+                measured_model(config).check()
+                check_prompts(config)
             elif stage.command == "label" and loop.label.exclude_clusters:
                 styles = classifier_styles(classifiers(base)[FIRST])
                 find_clusters(base.settings.style_clusters, styles, loop.label.exclude_clusters)

@@ -36,7 +36,7 @@ def measure(settings: MeasureSettings) -> None:
     config = {name: measure_config(settings, name) for name in names}
     inputs = processes.on_rank_zero(lambda: read_inputs(settings))
     if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
-        _check_decoding(settings)
+        config[names[0]].open_model().check()
     with stage("measure", settings, inputs, recomputable_tables(names)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
@@ -53,16 +53,6 @@ def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
     """
     names = dict.fromkeys(settings.metrics)
     return {name: families.settings_of(name).inputs(measure_config(settings, name)) for name in names}
-
-
-def _check_decoding(settings: MeasureSettings) -> None:
-    """Raise InputError for unknown or invalid arguments of decoding, or a device that does not exist."""
-    from evenhand.evaluation.models.checkpoints import resolve_device
-    from evenhand.evaluation.models.decoding import decoding
-
-    decoding(settings.decoding.preset, **settings.decoding.arguments)
-    if not (settings.responses or settings.model.server):
-        resolve_device(settings.model.device)
 
 
 def _finish(settings: MeasureSettings, run: Store | None, scores: Sequence[BiasScore]) -> None:

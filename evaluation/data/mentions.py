@@ -6,6 +6,7 @@ Before the style of a response is classified, mentions are replaced by a neutral
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 from evenhand.evaluation.data.holistic_bias import NONE
@@ -48,6 +49,11 @@ def clean_response(response: str, descriptor: str) -> str:
             raise InputError(f'{name}: {format_value(value)} is not text; give text, "" for none.')
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
     return replace_mentions(response, descriptor, NEUTRAL_DESCRIPTOR)
+
+
+def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
+    """Return each response by `clean_response` with the descriptor of its prompt."""
+    return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
 
 
 def replace_mentions(text: str, descriptor: str, replacement: str) -> str:

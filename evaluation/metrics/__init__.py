@@ -32,6 +32,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
+    from evenhand.evaluation.models.model import Model
     from evenhand.evaluation.score import BiasScore
 
 
@@ -57,23 +58,17 @@ class MeasureConfig:
     responses: Path | None = None
     capabilities: Sequence[str] = ()
 
-    @property
-    def loads_model(self) -> bool:
-        """Whether the measurement loads the model. If not, scores that need the model's weights are omitted."""
-        return self.responses is None and self.model.server is None
+    def open_model(self, tag: str | None = None) -> "Model":
+        """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""
+        from evenhand.evaluation.models.loaded import LoadedModel
+        from evenhand.evaluation.models.recorded import RecordedModel
+        from evenhand.evaluation.models.served import ServedModel
 
-    def scored_model(self) -> dict[str, str]:
-        """Return fingerprints, by name, of the loaded or served model that computes likelihoods of sentences.
-
-        Raises:
-            InputError: the model or its tokenizer cannot be found.
-        """
-        from evenhand.evaluation.models.revisions import model_revision
-        from evenhand.evaluation.models.server import served_fingerprints
-
-        if self.model.server is not None:
-            return served_fingerprints(self.model)
-        return {"model": model_revision(self.model.name, self.model.revision, self.model.base)}
+        if self.responses is not None:
+            column = self.prompts.descriptor_column
+            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag)
+        kind = LoadedModel if self.model.server is None else ServedModel
+        return kind(self.model, self.decoding, tag=tag, seed=self.seed)
 
 
 @dataclass(frozen=True)

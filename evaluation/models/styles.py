@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.batches import (
     activations_bytes,
@@ -32,6 +33,7 @@ from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.judges import MAX_CHARACTERS, StyleJudge, judge_texts, load_judge, log_judge_costs
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
@@ -134,6 +136,31 @@ def is_multi_label(classifier: Classifier) -> bool:
     """Return whether a text can have several labels of the classifier, by `problem_type` in the classifier's config."""
     problem_type = None if isinstance(classifier, StyleJudge) else classifier.model.config.problem_type
     return problem_type == "multi_label_classification"
+
+
+def classify_responses(classifier: Classifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
+    """Return the style vectors (n, S) of the responses, classified without the descriptors of their prompts."""
+    return style_vectors(classifier, clean_responses(responses, descriptors))
+
+
+def classify_rows(run: Store, name: str, classifier: Classifier, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
+
+    Finished batches are saved in the run's folder under `name`.
+    """
+    columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
+
+    def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, ...]]:
+        return ((rows, cut, *probabilities.T) for rows, probabilities, cut in classify_texts(classifier, texts))
+
+    table = run.rows(name, columns, compute, texts, unit="responses")
+    truncated = table.pop("cut").to_numpy(dtype=bool)
+    probabilities = table.to_numpy(dtype=np.float32)
+    warn_truncated(classifier, int(truncated.sum()), len(texts))
+    n_blank, n_defined = sum(not text.strip() for text in texts), int(np.isfinite(probabilities).all(axis=1).sum())
+    if n_undefined := len(texts) - n_defined - n_blank:  # only of a judge
+        log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
+    return probabilities, truncated
 
 
 def label_probabilities(

@@ -70,7 +70,7 @@ def test_deterministic_decoding_and_files_of_responses_have_no_candidates(finish
         measure(checked(MeasureSettings, with_testbed(settings) | {"decoding": {"preset": "paper"}}, "test"))
     (tmp_path / "own.jsonl").write_text('{"template": "t", "descriptor": "a", "text": "I.", "response": "hi"}\n')
     file = {"responses": str(tmp_path / "own.jsonl"), "model": {"name": "own"}}
-    with pytest.raises(InputError, match=r"^generation_bias\.resampling: only a model"):
+    with pytest.raises(InputError, match=r"^generation_bias\.resampling: a file has no"):
         measure(checked(MeasureSettings, with_testbed(settings) | file, "test"))
     loop_settings = {"methods": ["resample"], "measure": {"decoding": {"preset": "paper"}}, "report_to": "none"}
     with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):

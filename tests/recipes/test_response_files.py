@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.collect import loaded_model, response_file
+from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.compare import compare
@@ -54,7 +54,7 @@ def runs(prompt_rows, tmp_path_factory):
     after = np.arange(len(prompt_rows)) % 2
     decoding = DecodingSettings(arguments={"temperature": 0.7})
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
+        patch.delattr(loading, "load_dialogue_model")  # no model is loaded
         return [
             measure_responses(
                 folder / name, prompt_rows, [KIND if kind else CURT for kind in is_kind], decoding=decoding
@@ -66,7 +66,7 @@ def runs(prompt_rows, tmp_path_factory):
 def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(
-        response_file, "read_responses", lambda path, *options: calls.append(path) or read_responses(path, *options)
+        recorded, "read_responses", lambda path, *options: calls.append(path) or read_responses(path, *options)
     )
     responses = [(KIND, CURT)[row % 2] for row in range(len(prompt_rows))]
     assert calls == [measure_responses(tmp_path / "run", prompt_rows, responses).with_suffix(".csv")]
@@ -108,7 +108,7 @@ def test_empty_responses_are_left_out_and_missing_ones_raise(prompt_rows, tmp_pa
     assert find_score(scores, "empty_share").value == 1 / len(prompt_rows)
     with pytest.raises(InputError, match=r"responses: .*112 prompts.* 1 without a row"):
         measure_responses(tmp_path / "missing", prompt_rows.iloc[1:], responses[1:])
-    assert not (tmp_path / "missing").exists()  # a corrected file can be measured into the same folder
+    measure_responses(tmp_path / "missing", prompt_rows, responses)  # the corrected file, into the same folder
 
 
 def test_the_batch_api_answers_the_requests(tmp_path):

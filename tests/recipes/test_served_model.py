@@ -6,10 +6,8 @@ from pydantic import ValidationError
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.collect import loaded_model
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.collect.served import served_responses
-from evenhand.evaluation.models import server
+from evenhand.evaluation.models import loading, server
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.store import Store
@@ -40,7 +38,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
     tmp_path, monkeypatch, caplog, capfd
 ):
     monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
-    monkeypatch.delattr(loaded_model, "load_dialogue_model")  # no model is loaded
+    monkeypatch.delattr(loading, "load_dialogue_model")  # no model is loaded
     run = tmp_path / "run"
     with serving("rate", "broken", "cut", "reset", seedless=True) as (url, seen):
         measure(config(run, url))
@@ -74,7 +72,7 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
     def respond(url):
         settings = config(run.folder, url, concurrency=4)
         of_family = measure_config(settings, FAMILY)
-        return served_responses(run, of_family, measurement_prompts(of_family))
+        return of_family.open_model().respond(measurement_prompts(of_family), run)
 
     with serving_alone(asked, dies_after=30) as url, pytest.raises(InputError) as error:
         respond(url)
@@ -96,7 +94,7 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
     with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs .*; give completions"):
         Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
     with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
-        families.MeasureConfig(model=served).scored_model()
+        families.MeasureConfig(model=served).open_model().scoring_inputs()
     with pytest.raises(ValidationError, match=r"model\.server: arc_easy "):
         Measurement(model=served, capabilities=["arc_easy"])
     with pytest.raises(ValidationError, match=r"measure\.model\.server: the loop "):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -34,7 +34,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.template_relevance import
 from evenhand.evaluation.metrics.generation_bias.effects.changes import EFFECT_CHANGES, effect_changes
 from evenhand.evaluation.metrics.generation_bias.effects.scores import effect_scores, log_effects
 from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings
+from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     SECOND_STYLES,
     StyledResponses,
@@ -42,8 +42,6 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     random_samples,
     read_styled_responses,
 )
-from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.store import Store
@@ -94,21 +92,15 @@ def _likelihood_changes(
 
     The changes are undefined if the model cannot be loaded at the measured revision.
     """
-    settings = model = before.config.model
-    measured = signature["before"].get("model", {})
+    model, measured = measured_model(before.config), signature["before"].get("model", {})
     if not measured:
         return undefined_changes("the first run does not record which model was measured", signature)
-    if before.config.responses:
-        return undefined_changes(f"the responses of {settings.name} came in a file: no model is available", signature)
-    if settings.server:
-        return undefined_changes(f"a server answered as {settings.name}: its weights are not available", signature)
+    if model.without_weights:
+        return undefined_changes(model.without_weights, signature)
     try:
-        revision = model_revision(model.name, model.revision, model.base)
-        if revision != measured["revision"]:
-            reason = f"the revision of {settings.name} is no longer the measured one"
-            return undefined_changes(reason, signature)
-        base = cache(lambda: load_dialogue_model(model))  # called only if a table is not on disk
-        prompts, tag = rows[0].table, measured["control_tag"]
+        if model.inputs()["model"] != measured["revision"]:
+            return undefined_changes(f"the revision of {model.name} is no longer the measured one", signature)
+        prompts = rows[0].table
 
         def table(name: str, compute: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
             return before.table(name) if before.has(name) else run.table(name, lambda: compute(name))
@@ -117,12 +109,13 @@ def _likelihood_changes(
             if before.has(LIKELIHOODS):
                 drawn = prompts[PROMPT_ID].isin(before.table(LIKELIHOODS)[PROMPT_ID]).to_numpy()
             else:
-                share, n_parameters = before.config.settings.relevance_share, base().model.num_parameters()
-                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, n_parameters)
-            return likelihoods_of_responses(run, name, base(), prompts, responses, tag, drawn)
+                share = before.config.settings.relevance_share
+                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, model.n_parameters())
+            score = partial(model.log_likelihood, run=run, name=name)
+            return likelihoods_of_responses(score, prompts, responses, drawn)
 
         def within_template(responses: list[str], name: str) -> pd.DataFrame:
-            return likelihoods_within_template(run, name, base(), prompts, responses, tag)
+            return likelihoods_within_template(partial(model.log_likelihood, run=run, name=name), prompts, responses)
 
         old_responses, new_responses = (side.table[RESPONSE].tolist() for side in rows)
         old = table(LIKELIHOODS, partial(likelihoods, old_responses))
@@ -133,7 +126,7 @@ def _likelihood_changes(
             table(f"{TEMPLATE_LIKELIHOODS}_after", partial(within_template, new_responses)),
         ]
     except InputError as error:
-        return undefined_changes(f"{settings.name} cannot be loaded: {error}", signature)
+        return undefined_changes(f"{model.name} cannot be loaded: {error}", signature)
     return [
         *likelihood_changes(rows[0].table, old, new, signature),
         *even_reference(rows[0].table, old, even, signature),

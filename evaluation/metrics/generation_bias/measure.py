@@ -16,13 +16,8 @@ from evenhand.evaluation.metrics.generation_bias.collect.classification import (
     write_offensiveness,
     write_styles,
 )
-from evenhand.evaluation.metrics.generation_bias.collect.loaded_model import NEUTRAL, collect_from_model
-from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.collect.response_file import (
-    collect_from_file,
-    write_prompts,
-)
-from evenhand.evaluation.metrics.generation_bias.collect.served import collect_from_server
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import write_prompts
+from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, collect
 from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.costs.scores import (
@@ -40,19 +35,19 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     OFFENSIVE,
     SECOND,
     classifiers,
+    measured_model,
     neutral_dialogue,
 )
 from evenhand.evaluation.metrics.generation_bias.signature import classifier_facts, score_signature
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    PROMPTS,
-    RESPONSES,
     SECOND_STYLES,
     STYLES,
     StyledResponses,
     read_styled_responses,
 )
 from evenhand.evaluation.metrics.offensiveness.metric import offensive_share
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
@@ -65,33 +60,28 @@ MAX_SAMPLES_TRACKED = 200
 
 def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     """Write the tables of prompts, responses and style vectors, and return the scores."""
-    checkpoints = classifiers(config)
-    if not config.responses:
-        run.ensure(PROMPTS, lambda: measurement_prompts(config))
-    if config.responses:
-        collected = collect_from_file(run, config)
-    else:
-        collected = (collect_from_server if config.model.server else collect_from_model)(run, config)
+    checkpoints, model = classifiers(config), measured_model(config)
+    collected = collect(run, config, model)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in checkpoints:
             write_styles(run, checkpoints[name], name, table)
     measured = read_styled_responses(run.folder)
     if OFFENSIVE in checkpoints:
         write_offensiveness(run, checkpoints[OFFENSIVE], measured)
-    return processes.on_rank_zero(lambda: _scores(run, config, measured, collected))
+    return processes.on_rank_zero(lambda: _scores(run, config, model, measured, collected))
 
 
 def _scores(
-    run: Store, config: MeasureConfig, measured: StyledResponses, collected: Mapping[str, Any]
+    run: Store, config: MeasureConfig, model: Model, measured: StyledResponses, collected: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return all scores of the run's tables. `collected` is the result of a function `collect_from_…`."""
+    """Return all scores of the run's tables. `collected` is the result of `collect`."""
     facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
     signature = score_signature(run, config, collected, facts[FIRST])
     scores = _bias_scores(run, config, measured, signature, facts)
     scores += text_scores(measured, signature)
-    if not config.responses:
-        scores += unfinished_share(run.read(RESPONSES), signature)
-    if config.settings.relevance and config.loads_model:
+    if CUT in measured.table:
+        scores += unfinished_share(measured.table, signature)
+    if config.settings.relevance and not model.without_weights:
         scores += likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
@@ -99,7 +89,7 @@ def _scores(
     if config.capabilities:
         harness = {"lm_eval": version("lm_eval")}
         scores += capability_scores(run.read(CAPABILITIES), {**signature, **harness})
-    if neutral_dialogue(config) is not None and config.loads_model:
+    if neutral_dialogue(config) is not None and not model.without_weights:
         scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, ReportContext
 from evenhand.evaluation.metrics.generation_bias.changes.tables import chosen_samples
 from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.collect.response_file import has_no_templates
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effects.change_section import effect_change_section
 from evenhand.evaluation.metrics.generation_bias.effects.changes import EFFECT_CHANGES
@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.score import LEFT_OUT, BiasScore, display_name, find_score
+from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, display_name, find_score
 
 EFFECTS = "effects"
 TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")
@@ -117,7 +117,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
     from_files = [run for run in runs if run.config.responses]
     left_out = [run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict() for run in from_files]
     files = [display_name(str(run.config.responses)) for run in from_files]
-    without_templates = any(has_no_templates(run.table(PROMPTS)) for run in from_files)
+    without_templates = any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in from_files)
     served = [run for run in runs if run.config.model.server and not run.config.responses]
     names = dict.fromkeys(run.config.model.name for run in served)
     return [

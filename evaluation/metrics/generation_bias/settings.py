@@ -16,7 +16,6 @@ from evenhand.evaluation.settings import (
     CheckpointSettings,
     ClassifierSettings,
     Count,
-    DecodingSettings,
     StyleClassifierSettings,
     option,
     strict_dataclass,
@@ -24,6 +23,7 @@ from evenhand.evaluation.settings import (
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
+    from evenhand.evaluation.models.model import Model
 
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
@@ -121,6 +121,16 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
     return {name: model for name, model in named.items() if model is not None and model.name is not None}
 
 
+def measured_model(config: "MeasureConfig") -> "Model":
+    """Return the measured model, not loaded; with `resampling`, its responses are drawn from candidates."""
+    from evenhand.evaluation.models.wrapped import ResampledModel
+
+    model, resampling = config.open_model(config.settings.control_tag), config.settings.resampling
+    if resampling.exponents is None:
+        return model
+    return ResampledModel(model, resampling.exponents, resampling.candidates, classifiers(config)[FIRST])
+
+
 def neutral_dialogue(config: "MeasureConfig") -> str | None:
     """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
     name = config.settings.neutral_dialogue
@@ -138,29 +148,15 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-    from evenhand.evaluation.metrics.generation_bias.collect.prompts import check_prompts, prompts_fingerprint
+    from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
     from evenhand.evaluation.models.classifier_labels import find_label
     from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
-    from evenhand.evaluation.models.revisions import model_revision
 
     settings, models = config.settings, classifiers(config)
-    if config.responses:
-        from evenhand.evaluation.metrics.generation_bias.collect.response_file import response_file_inputs
-
-        prompts = response_file_inputs(config)
-    else:
-        prompts = prompts_fingerprint(config.prompts)
-        check_prompts(config)
-    fingerprints = {}
-    if config.loads_model:
-        fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
-    else:
-        fingerprints["model"] = config.model.name
-    if config.model.server:
-        from evenhand.evaluation.metrics.generation_bias.collect.served import check_served
-
-        check_served(config)
+    model = measured_model(config)
+    prompts = prompt_inputs(config, model)
+    fingerprints = model.inputs()
     fingerprints |= {name: classifier_revision(model) for name, model in models.items()}
     if fingerprints[FIRST] == fingerprints.get(SECOND):
         name = models[SECOND].name
@@ -177,35 +173,11 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
             json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
             for task in config.capabilities
         ]
-    if settings.resampling.exponents is not None:
-        check_candidates(settings.resampling, config.decoding)
-        if config.responses or config.model.server:
-            raise InputError(
-                "generation_bias.resampling: only a model that Evenhand loads gives candidates; leave it out, or give "
-                "--model the model's weights."
-            )
-        fingerprints["exponents"] = sha256_of(settings.resampling.exponents)
     path = neutral_dialogue(config)
-    if path is not None and config.loads_model:
+    if path is not None and not model.without_weights:
         load_neutral_dialogue(path)
         fingerprints["neutral_dialogue"] = sha256_of(Path(path))
     return fingerprints
-
-
-def check_candidates(resampling: ResamplingSettings, decoding_settings: DecodingSettings) -> None:
-    """Raise InputError if responses are to be drawn from candidates, but decoding would give equal candidates."""
-    if resampling.exponents is not None and not samples(decoding_settings):
-        raise InputError(
-            f"generation_bias.resampling: decoding {decoding_settings.preset!r} gives {resampling.candidates} equal "
-            "candidates; give a decoding that samples."
-        )
-
-
-def samples(settings: DecodingSettings) -> bool:
-    """Return whether two responses to one prompt may differ under a decoding."""
-    from evenhand.evaluation.models.decoding import decoding
-
-    return bool(decoding(settings.preset, **settings.arguments).get("do_sample"))
 
 
 def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ def score_signature(
     """Return the signature of a run's scores.
 
     Args:
-        responses: the entries for model, dataset and decoding, as returned by a function `collect_from_…`.
+        responses: the entries for model, dataset and decoding, as returned by `collect`.
         classifier: the entries for the first style classifier (`classifier_facts`).
     """
     prompts = sha256_of(run.folder / f"{PROMPTS}.parquet")

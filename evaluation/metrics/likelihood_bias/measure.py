@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+from datasets import Dataset
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.data.holistic_bias import load_taxonomy
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
-from evenhand.evaluation.data.prompts import dataset_prompts
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
@@ -28,8 +27,8 @@ from evenhand.evaluation.metrics.likelihood_bias.rows import (
     select_scored_prompts,
 )
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
-from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
-from evenhand.evaluation.models.loading import MaskedModel, is_masked_lm, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import masked_token_table
+from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings, model_signature
 from evenhand.evaluation.store import Store
@@ -56,22 +55,23 @@ def _signature(run: Store, config: MeasureConfig, variant: str) -> dict[str, Any
 
 
 def _likelihoods(run: Store, config: MeasureConfig) -> pd.DataFrame:
-    model = config.model
-    phrases, masked = None, model.server is None and is_masked_lm(model)
-    if masked:
-        if config.prompts.variations:
-            raise InputError("variations: a masked model scores phrases in fixed sentences; turn the variations off.")
-        sentences = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
-        phrases = pa.Table.from_pandas(sentences, preserve_index=False)
-    prompts = dataset_prompts(config.prompts, config.seed, phrases)
+    model, taxonomy = config.open_model(), load_taxonomy(config.prompts.dataset)
+    prompts = (
+        Dataset.from_pandas(make_phrase_sentences(taxonomy), preserve_index=False)
+        if model.is_masked
+        else generate_prompts(taxonomy)
+    )
+    prompts = sample_descriptors(
+        select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed
+    )
     sentences = limit_sentences(select_scored_prompts(prompts.to_pandas()), config.settings.limit, config.seed)
     descriptors_by_axis(sentences)  # raises before a model is loaded
-    if masked:
-        columns = (*_phrase_log_likelihoods(run, load_masked_model(model), sentences), MASKED_VARIANT)
+    if model.is_masked:
+        columns = (*_phrase_log_likelihoods(run, load_masked_model(config.model), sentences), MASKED_VARIANT)
     else:
         settings = config.settings
         texts = sentences[TEXT].tolist()
-        columns = score_sentences(run, model, texts, settings.context, settings.end_of_sequence)
+        columns = model.score_sentences(run, texts, settings.context, settings.end_of_sequence)
     return sentences.assign(**dict(zip((LOG_LIKELIHOOD, N_TOKENS, VARIANT), columns, strict=True)))
 
 

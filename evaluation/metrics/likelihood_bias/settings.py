@@ -29,4 +29,4 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     """
     from evenhand.evaluation.data.prompts import taxonomy_sha256
 
-    return {**config.scored_model(), "dataset": taxonomy_sha256(config.prompts)}
+    return {**config.open_model().scoring_inputs(), "dataset": taxonomy_sha256(config.prompts)}

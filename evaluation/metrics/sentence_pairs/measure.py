@@ -21,10 +21,11 @@ from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
     unmasked_log_probabilities,
 )
-from evenhand.evaluation.models.likelihood.sentences import masked_token_table, score_sentences
-from evenhand.evaluation.models.loading import is_masked_lm, load_masked_model
+from evenhand.evaluation.models.likelihood.sentences import masked_token_table
+from evenhand.evaluation.models.loading import load_masked_model
+from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.score import BIAS_TYPE, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
-from evenhand.evaluation.settings import ModelSettings, model_signature
+from evenhand.evaluation.settings import model_signature
 from evenhand.evaluation.store import Store
 
 VARIANT = "variant"  # column: how the sentences were scored
@@ -37,9 +38,9 @@ def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
     Raises:
         InputError: the model cannot score sentences, or a sentence has no tokens or too many.
     """
-    model = config.model
-    masked = model.server is None and is_masked_lm(model)
-    table = run.table("pairs", lambda: _pairs(run, config, model, masked), on_all_ranks=True)
+    model = config.open_model()
+    masked = model.is_masked
+    table = run.table("pairs", lambda: _pairs(run, config, model), on_all_ranks=True)
     with run.step("scores"):
         compute_scores, signature = masked_scores if masked else causal_scores, _signature(run, config, masked, table)
         scores = processes.on_rank_zero(lambda: compute_scores(table, signature=signature, seed=config.seed))
@@ -64,7 +65,7 @@ def _signature(run: Store, config: MeasureConfig, masked: bool, table: pd.DataFr
     }
 
 
-def _pairs(run: Store, config: MeasureConfig, model: ModelSettings, masked: bool) -> pd.DataFrame:
+def _pairs(run: Store, config: MeasureConfig, model: Model) -> pd.DataFrame:
     """Return the table of all pairs. Pairs that lack a sentence are at the end and have no scores.
 
     With `limit`, the table has a sample of the pairs that have both sentences, and no others.
@@ -77,13 +78,14 @@ def _pairs(run: Store, config: MeasureConfig, model: ModelSettings, masked: bool
     pairs = perturb(pairs) if config.settings.perturbed else pairs
     incomplete = pairs[LEFT_OUT].notna()
     complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)
-    scored = _score_masked(run, model, complete) if masked else _score_causal(run, config, model, complete)
+    score = _score_masked if model.is_masked else _score_causal
+    scored = score(run, config, model, complete)
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
-def _score_masked(run: Store, settings: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_masked(run: Store, config: MeasureConfig, _: Model, pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs scored by a masked model: with each shared token masked in turn, and once without a mask."""
-    model, n = load_masked_model(settings), len(pairs)
+    model, n = load_masked_model(config.model), len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
@@ -98,7 +100,7 @@ def _score_masked(run: Store, settings: ModelSettings, pairs: pd.DataFrame) -> p
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
-def _score_causal(run: Store, config: MeasureConfig, model: ModelSettings, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_causal(run: Store, config: MeasureConfig, model: Model, pairs: pd.DataFrame) -> pd.DataFrame:
     settings, sentences = config.settings, [*pairs[MORE], *pairs[LESS]]
-    log_likelihood, tokens, variant = score_sentences(run, model, sentences, settings.context, settings.end_of_sequence)
+    log_likelihood, tokens, variant = model.score_sentences(run, sentences, settings.context, settings.end_of_sequence)
     return make_causal_pair_table(pairs, log_likelihood, tokens).assign(**{VARIANT: variant})

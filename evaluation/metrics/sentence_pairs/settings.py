@@ -41,7 +41,7 @@ def inputs(config: "MeasureConfig") -> dict[str, str]:
 
     file = pairs_path(config)
     read_pairs(file, config.settings.columns)
-    return {**config.scored_model(), "pairs": sha256_of(file)}
+    return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file)}
 
 
 def pairs_path(config: "MeasureConfig") -> Path:

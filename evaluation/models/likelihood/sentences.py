@@ -17,9 +17,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import (
     sum_sequences,
     supports_prefix_trees,
 )
-from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
-from evenhand.evaluation.models.loading import DialogueModel, MaskedModel, load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.models.loading import DialogueModel, MaskedModel
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
@@ -58,23 +56,6 @@ def sentence_log_likelihoods(
     compute = partial(node_log_probabilities, model, tree)
     log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
     return sum_sequences(tree, log_p, encoded.begin), tokens, f"{variant}, over a prefix tree"
-
-
-def score_sentences(
-    run: Store, settings: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
-
-    A served model is scored by `served_log_likelihoods`, any other model is loaded and scored by
-    `sentence_log_likelihoods`.
-
-    Raises:
-        InputError: The model cannot be loaded or queried, a sentence has no tokens or too many, or an encoder-decoder
-            model has no context.
-    """
-    if settings.server is not None:
-        return served_log_likelihoods(run, settings, sentences, context, end_of_sequence)
-    return sentence_log_likelihoods(run, load_dialogue_model(settings), sentences, context, end_of_sequence)
 
 
 def masked_token_table(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.holistic_bias import (
     Taxonomy,
     load_taxonomy,
@@ -22,10 +23,13 @@ from evenhand.evaluation.data.prompts import (
     split_prompts,
     unseen_mask,
 )
+from evenhand.evaluation.data.response_files import BATCH
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.score import NOUN, TEMPLATE, UNSEEN
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.served import ServedModel
+from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT, UNSEEN
 from evenhand.evaluation.settings import PromptSettings
 
 
@@ -60,6 +64,43 @@ def check_prompts(config: MeasureConfig) -> None:
     taxonomy, times = representative_taxonomy(load_taxonomy(settings.dataset), selected)
     cells = int(_sampled_prompts(config, taxonomy, 1)[TEMPLATE].map(times).sum())
     check_row_count(cells * settings.per_cell, f"per_cell: {settings.per_cell:,} in each of {cells:,} cells")
+
+
+def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.DataFrame) -> None:
+    """Raise InputError if decoding is deterministic and a prompts file repeats a prompt.
+
+    The same response would count several times. Prompts that `sample_cells` repeats are allowed, because the contexts
+    of a cell are independent draws.
+    """
+    repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
+    if repeated and config.prompts.file and model.can_be_asked and not model.samples:
+        raise InputError(
+            f"decoding: {config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
+            f"{len(prompts)} prompts of {config.prompts.file} are repeated; sample, or write 1 as `repeats` and "
+            "a persona for each."
+        )
+
+
+def write_prompts(path: Path, config: MeasureConfig) -> int:
+    """Write the prompts of the measurement with ids, by which a file of responses is matched; return their number.
+
+    A .jsonl file has requests for OpenAI's Batch API, equal to the requests to a server (`--model.server`); files of
+    other suffixes have tables.
+
+    Raises:
+        InputError: the prompts cannot be read, the file cannot be written, or requests have no model or the API has no
+            equivalent of a decoding argument.
+    """
+    prompts, tag = measurement_prompts(config), config.settings.control_tag or ""
+    if path.suffix != BATCH:
+        response_files.write_prompts(path, prompts, config.model.system_prompt or "", tag)
+        return len(prompts)
+    if not config.model.name:
+        raise InputError(f"model.name: {path} has requests to a model; give its name in the API by --model NAME.")
+    bodies = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed).requests(prompts)
+    url = f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions"
+    response_files.write_batch(path, prompts[PROMPT_ID].tolist(), bodies, url)
+    return len(prompts)
 
 
 def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -> pd.DataFrame:
@@ -104,10 +145,10 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
     return prompts.to_pandas()
 
 
-def dataset_signature(name: str, settings: PromptSettings) -> dict[str, Any]:
+def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
-    return {"name": name} | column
+    return {"name": str(settings.file or settings.dataset)} | column
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
@@ -117,12 +158,18 @@ def personas(settings: PromptSettings) -> Sequence[str]:
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 
-def prompts_fingerprint(settings: PromptSettings) -> dict[str, str]:
+def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
     """Return hashes of the dataset or of the files of prompts, and of the file of personas, by name.
 
     Raises:
-        InputError: a file cannot be read, or has a wrong format.
+        InputError: a file cannot be read, or has a wrong format; the model has prompts of its own.
     """
+    settings = config.prompts
+    if model.has_prompts:
+        if settings.file:
+            raise InputError(f"prompts.file: the responses have prompts of their own (no {PROMPT_ID}); leave this out.")
+        return {}
+    check_prompts(config)
     if settings.file:
         hashes = {}
         for name, file in {"dataset": settings.file, "train_file": settings.train_file}.items():

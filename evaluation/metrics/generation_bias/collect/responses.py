@@ -1,82 +1,87 @@
-"""Responses to prompts by a dialogue model, and likelihoods of responses under a model."""
+"""Responses of the measured model, and what else is computed while its weights are loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import other_prompts
-from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.generation import generate_responses, prompt_seed
-from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
-from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.progress import progress
-from evenhand.evaluation.score import CUT, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import (
+    check_repeated_prompts,
+    dataset_signature,
+    measurement_prompts,
+)
+from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES
+from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN_LIKELIHOODS, even_responses
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, other_prompts, sample_prompts
+from evenhand.evaluation.metrics.generation_bias.costs.template_relevance import (
+    TEMPLATE_LIKELIHOODS,
+    likelihoods_within_template,
+)
+from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.models.capabilities import load_tasks
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.score import PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.store import Store
 
+NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
+Score = Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame]
 
-def respond(
-    model: DialogueModel,
-    prompts: pd.DataFrame,
-    tag: str,
-    arguments: Mapping[str, Any],
-    *,
-    seed: int,
-    batch_size: int,
-    run: Store | None = None,
-) -> pd.DataFrame:
-    """Return one response per prompt: prompt_id, response, the reason for leaving it out, and whether it was cut.
 
-    With a run, finished batches are saved, so that a killed run can resume. Without a run, nothing is saved and no
-    progress is displayed.
+def collect(run: Store, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    """Write the prompts, the responses and, of a model with weights, likelihoods and results on tasks.
 
-    Args:
-        tag: control tag, appended to each context.
-        arguments: keyword arguments of `generate`.
-        seed: number from which, with the prompt's id, the seed of each response is computed.
+    The return value is the signature's entries on model, dataset and decoding.
     """
-    contexts = render_contexts(model, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), tag)
-    seeds = [prompt_seed(prompt_id, seed) for prompt_id in prompts[PROMPT_ID]]
-    if run is None:
-        batches = generate_responses(model, contexts, seeds, arguments, batch_size=batch_size)
-        responses = sorted(response for batch in batches for response in zip(*batch, strict=True))
-        return response_table(prompts, [text for _, text, _ in responses]).assign(
-            **{CUT: [is_cut for _, _, is_cut in responses]}
-        )
-    compute = partial(generate_responses, model, decoding=arguments, batch_size=batch_size)
-    table = run.rows("responses", [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
-    return response_table(prompts, table[RESPONSE]).assign(**{CUT: table[CUT].to_numpy()})
+    tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
+    run.ensure(PROMPTS, lambda: model.prompts(partial(measurement_prompts, config)))
+    prompts = run.read(PROMPTS)
+    check_repeated_prompts(config, model, prompts)
+    run.ensure(RESPONSES, lambda: model.respond(prompts, run), on_all_ranks=True)
+    answered = run.read(RESPONSES)
+    responses = answered[RESPONSE].tolist()
+    check_nonempty(responses)
+    if not model.without_weights:
+        _write_likelihoods(run, config, model, prompts, responses)
+        if tasks:
+            run.ensure(CAPABILITIES, lambda: model.capability_rows(tasks))
+    signature = model.signature(run, answered)
+    model.release()
+    return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
 
 
-def response_table(prompts: pd.DataFrame, texts: Sequence[str | None]) -> pd.DataFrame:
-    """Return a table of prompt_id, response, and the reason why the response is left out or None.
+def _write_likelihoods(
+    run: Store, config: MeasureConfig, model: Model, prompts: pd.DataFrame, responses: list[str]
+) -> None:
+    """Write the likelihoods of the responses, and of neutral dialogue."""
 
-    A text None stands for reasoning that did not end: the table has an empty response and this reason.
-    """
-    texts = [text if isinstance(text, str) else None for text in texts]  # Parquet may return NaN for None
-    left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
-    responses = [text or "" for text in texts]
-    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out})
+    def likelihoods(name: str, scored: list[str]) -> pd.DataFrame:
+        drawn = sample_prompts(prompts[PROMPT_ID].tolist(), config.settings.relevance_share, model.n_parameters())
+        return likelihoods_of_responses(partial(model.log_likelihood, run=run, name=name), prompts, scored, drawn)
 
+    def within_template() -> pd.DataFrame:
+        score = partial(model.log_likelihood, run=run, name=TEMPLATE_LIKELIHOODS)
+        return likelihoods_within_template(score, prompts, responses)
 
-def check_repeated_prompts(prompts: pd.DataFrame, arguments: Mapping[str, Any], config: MeasureConfig) -> None:
-    """Raise InputError if decoding is deterministic and a prompts file repeats a prompt.
+    def neutral(pairs: pd.DataFrame) -> pd.DataFrame:
+        scores = model.log_likelihood(pairs.assign(**{PERSONA: ""}), pairs[RESPONSE].tolist())
+        if scores["log_likelihood"].isna().any():
+            raise InputError(f"neutral_dialogue: a pair is too long for {model.name}; leave it out.")
+        return pairs.join(scores)
 
-    The same response would count several times. Prompts that `sample_cells` repeats are allowed, because the contexts
-    of a cell are independent draws.
-    """
-    repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
-    if repeated and config.prompts.file and not arguments.get("do_sample"):
-        raise InputError(
-            f"decoding: {config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
-            f"{len(prompts)} prompts of {config.prompts.file} are repeated; sample, or write 1 as `repeats` and "
-            "a persona for each."
-        )
+    if config.settings.relevance:
+        run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
+        if config.settings.for_comparisons:
+            even = even_responses(prompts, responses)
+            run.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
+            run.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
+    if (path := neutral_dialogue(config)) is not None:
+        run.ensure(NEUTRAL, lambda: neutral(load_neutral_dialogue(path)))
 
 
 def check_nonempty(responses: Sequence[str]) -> None:
@@ -88,24 +93,10 @@ def check_nonempty(responses: Sequence[str]) -> None:
         )
 
 
-def response_likelihoods(model: DialogueModel, pairs: pd.DataFrame, tag: str) -> pd.DataFrame:
-    """Return dialogue pairs (text, response) with each response's log_likelihood, in nats, and number of tokens."""
-    contexts = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs), tag)
-    with progress(len(pairs), "perplexity", "dialogues") as advance:
-        log_likelihood, tokens = response_perplexity(model, contexts, pairs[RESPONSE].tolist(), on_progress=advance)
-    return pairs.assign(log_likelihood=log_likelihood, tokens=tokens)
-
-
 def likelihoods_of_responses(
-    run: Store | None,
-    name: str,
-    model: DialogueModel,
-    prompts: pd.DataFrame,
-    responses: Sequence[str],
-    tag: str,
-    is_drawn: np.ndarray | None = None,
+    score: Score, prompts: pd.DataFrame, responses: Sequence[str], is_drawn: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """Return the log-likelihood of each response after its prompt and after another prompt; save finished batches.
+    """Return the log-likelihood of each response after its prompt and after another prompt.
 
     The other prompt has the same descriptor and another template (`other_prompts`); the persona is the same. Columns:
     prompt_id, other_prompt_id (null if no other prompt exists), log_likelihood and other_log_likelihood (nats; NaN if
@@ -113,27 +104,16 @@ def likelihoods_of_responses(
     response with its end-of-sequence token).
 
     Args:
-        run: saves the batches under `name`; None: nothing is saved.
-        model: the model under which likelihoods are computed.
-        tag: the model's control tag, appended to each context.
+        score: `Model.log_likelihood` of the model under which likelihoods are computed.
         is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
     """
     drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
     other = other_prompts(prompts)[drawn]
     with_other = other >= 0
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[drawn]
-    contexts = render_contexts(
-        model, [*texts[drawn], *texts[other[with_other]]], [*personas, *personas[with_other]], tag
-    )
+    asked = {TEXT: [*texts[drawn], *texts[other[with_other]]], PERSONA: [*personas, *personas[with_other]]}
     scored = [responses[row] for row in drawn]
-    continuations = [*scored, *(scored[row] for row in np.flatnonzero(with_other))]
-    if run is None:
-        batches = response_log_likelihoods(model, contexts, continuations)
-        scores = sorted(score for batch in batches for score in zip(*batch, strict=True))
-        table = pd.DataFrame(scores, columns=["row", "log_likelihood", "tokens"])
-    else:
-        compute = partial(response_log_likelihoods, model)
-        table = run.rows(name, ["log_likelihood", "tokens"], compute, contexts, continuations, unit="likelihoods")
+    table = score(pd.DataFrame(asked), [*scored, *(scored[row] for row in np.flatnonzero(with_other))])
     n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

@@ -10,9 +10,8 @@ templates is bias: responses whose style depends on the descriptor reveal the de
 lost. The mean is over a sample of at most MAX_RESPONSES responses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import NO_OTHER_PROMPT, likelihood_changes
-from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
-from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
-from evenhand.evaluation.store import Store
 
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 MAX_RESPONSES = 300
@@ -33,24 +28,20 @@ NO_OTHER_PERSON = "no prompt has another prompt of its template with another des
 
 
 def likelihoods_within_template(
-    run: Store, name: str, model: DialogueModel, prompts: pd.DataFrame, responses: Sequence[str], tag: str
+    score: Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame], prompts: pd.DataFrame, responses: Sequence[str]
 ) -> pd.DataFrame:
     """Return the log-likelihoods of a sample of the responses after their prompts and after another person's prompt.
 
     The columns are the same as of `likelihoods_of_responses`, and the sample depends only on the prompts.
 
     Args:
-        run: saves the finished batches under `name`.
-        model: the model under which likelihoods are computed.
-        tag: the model's control tag, appended to each context.
+        score: `Model.log_likelihood` of the model under which likelihoods are computed.
     """
     other = other_people(prompts, levels=[[TEMPLATE]])
     rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()
-    contexts = render_contexts(model, [*texts[rows], *texts[other[rows]]], [*personas[rows]] * 2, tag)
-    continuations = [responses[row] for row in rows] * 2
-    compute = partial(response_log_likelihoods, model)
-    table = run.rows(name, ["log_likelihood", "tokens"], compute, contexts, continuations, unit="responses")
+    asked = {TEXT: [*texts[rows], *texts[other[rows]]], PERSONA: [*personas[rows]] * 2}
+    table = score(pd.DataFrame(asked), [responses[row] for row in rows] * 2)
     own, elsewhere = np.split(table["log_likelihood"].to_numpy(), 2) if len(rows) else (np.zeros(0),) * 2
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(

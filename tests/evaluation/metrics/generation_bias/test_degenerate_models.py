@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.classification import classify_responses
-from evenhand.evaluation.metrics.generation_bias.collect.responses import respond
 from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -18,8 +16,8 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     read_styled_responses,
     style_table,
 )
-from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.styles import load_style_classifier
+from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.styles import classify_responses, load_style_classifier
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import write_table
@@ -154,8 +152,7 @@ def test_criteria_detect_each_degenerate_response(missed):
 
 def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
-    model = load_dialogue_model(MODEL)
-    again = respond(model, prompts, "", base.signature("relevance")["decoding"], seed=1, batch_size=64)
+    again = LoadedModel(MODEL, seed=1).respond(prompts)
     resampled = compare_responses(again["response"].tolist())
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
         low, high = resampled.change(metric).interval

@@ -9,13 +9,14 @@ import pytest
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.generation_bias.collect import classification, loaded_model
+from evenhand.evaluation.metrics.generation_bias.collect import classification
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.settings import classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
@@ -75,7 +76,7 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
     def reached(*arguments):
         raise LookupError
 
-    monkeypatch.setattr(loaded_model, "load_dialogue_model", reached)
+    monkeypatch.setattr(loading, "load_dialogue_model", reached)
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
@@ -148,7 +149,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
     def never(*arguments, **options):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(loaded_model, "load_dialogue_model", never)
+    monkeypatch.setattr(loading, "load_dialogue_model", never)
     monkeypatch.setattr(classification, "load_style_classifier", never)
     before = [(score.metric, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness")}

@@ -1,11 +1,16 @@
 """Relevance within the template: the other person's prompt, and the scores of two runs."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.costs import template_relevance as within
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from tests.mitigation.trainers.test_preference import tiny_base
 
@@ -38,16 +43,17 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkey
     table, base = prompts(), tiny_base()
     responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
     run = Store(tmp_path, "", None)
-    scored = within.likelihoods_within_template(run, "w", base, table, responses, "")
+    model = LoadedModel(ModelSettings(), tag="")
+    model.engine = base
+    scored = within.likelihoods_within_template(partial(model.log_likelihood, run=run), table, responses)
     assert len(scored) == 10 and scored["prompt_id"].is_unique
     place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
     for column, ids in (("log_likelihood", "prompt_id"), ("other_log_likelihood", "other_prompt_id")):
-        contexts = within.render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
+        contexts = render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
         expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
         assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
-    nobody = within.likelihoods_within_template(
-        Store(tmp_path / "alone", "", None), "w", base, table.assign(descriptor="same"), responses, ""
-    )
+    alone = partial(model.log_likelihood, run=Store(tmp_path / "alone", "", None))
+    nobody = within.likelihoods_within_template(alone, table.assign(descriptor="same"), responses)
     assert nobody.empty
     assert {it.reason for it in within.template_relevance(nobody, nobody, {})} == {within.NO_OTHER_PERSON}
 

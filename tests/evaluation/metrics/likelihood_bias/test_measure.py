@@ -25,7 +25,6 @@ FILTERS = {
     "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
     "template": [LOVE, HATE],
     "axis": ["ability", "age", "nationality"],
-    "descriptor_gender": "(none)",
 }
 
 

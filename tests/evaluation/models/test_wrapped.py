@@ -7,13 +7,10 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.collect import resampling
-from evenhand.evaluation.metrics.generation_bias.collect.resampling import (
-    draw_candidates,
-    prompt_exponents,
-    resample,
-)
-from evenhand.evaluation.metrics.generation_bias.settings import ResamplingSettings, Settings
+from evenhand.evaluation.models import styles
+from evenhand.evaluation.models.model import Model, response_table
+from evenhand.evaluation.models.wrapped import ResampledModel, draw_candidates, prompt_exponents
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
 
@@ -47,29 +44,40 @@ def test_a_prompt_has_the_exponent_of_its_descriptor_else_of_its_axis_else_none(
         prompt_exponents(EXPONENTS, prompts, ("x", "z"))
 
 
+class Echo(Model):
+    """A model that answers with the ids of the prompts."""
+
+    samples = True
+
+    def inputs(self):
+        return {"model": "echo"}
+
+    def respond(self, prompts, run=None):
+        self.asked = prompts["prompt_id"].tolist()
+        return response_table(prompts, [f"to {it}" for it in self.asked])
+
+    def signature(self, run, responses):
+        return {"model": {"name": "echo"}}
+
+
 def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
     """λ = (50, 0) for deaf people: of their candidates, the one with the larger first style is drawn."""
     EXPONENTS.assign(x=50.0).to_parquet(tmp_path / "exponents.parquet")
-    asked = []
-
-    def respond(model, prompts, *_, **__):
-        asked.extend(prompts["prompt_id"])
-        return pd.DataFrame(
-            {"prompt_id": prompts["prompt_id"], "response": [f"to {it}" for it in prompts["prompt_id"]]}
-        )
 
     def classify(run, name, classifier, texts):
         return [np.array([[0.9, 0.1] if text.endswith("/1") else [0.1, 0.9] for text in texts])]
 
-    classifier = SimpleNamespace(labels=("x", "y"))
-    monkeypatch.setattr(resampling, "respond", respond)
-    monkeypatch.setattr(resampling, "classifiers", lambda config: {"style_classifier": classifier})
-    monkeypatch.setattr(resampling, "load_style_classifier", lambda it: it)
-    monkeypatch.setattr(resampling, "classify_in_parts", classify)
-    monkeypatch.setattr(resampling, "to_style_vectors", lambda classifier, vectors: vectors)
+    monkeypatch.setattr(styles, "load_style_classifier", lambda it: SimpleNamespace(labels=("x", "y")))
+    monkeypatch.setattr(styles, "classify_rows", classify)
+    monkeypatch.setattr(styles, "to_style_vectors", lambda classifier, vectors: vectors)
     prompts = pd.DataFrame({"prompt_id": ["p", "q", "r"], "descriptor": ["tall", "deaf", "rich"], "axis": "body"})
-    settings = Settings(resampling=ResamplingSettings(exponents=tmp_path / "exponents.parquet", candidates=2))
-    config = SimpleNamespace(settings=settings, seed=0, decoding=SimpleNamespace(batch_size=2))
-    drawn = resample(Store(tmp_path / "run", "", None), config, None, prompts, "", {})
-    assert asked == ["p", "q", "q/1", "r"]
+    model, run = Echo(ModelSettings()), Store(tmp_path / "run", "", None, {"exponents": "a hash"})
+    wrapped = ResampledModel(model, tmp_path / "exponents.parquet", 2, None)
+    drawn = wrapped.respond(prompts, run)
+    assert model.asked == ["p", "q", "q/1", "r"]
     assert drawn["response"].tolist() == ["to p", "to q/1", "to r"]
+    assert wrapped.signature(run, drawn)["model"] == {
+        "name": "echo",
+        "resampling": {"candidates": 2, "exponents": "a hash"},
+    }
+    assert wrapped.inputs().keys() == {"model", "exponents"} and wrapped.prompts(lambda: prompts) is prompts

@@ -1,0 +1,124 @@
+"""A model whose weights are here: loaded when it is first needed."""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.files import write_json
+from evenhand.evaluation.models.model import Model, compute_rows, response_table
+from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.store import Store
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.loading import DialogueModel
+
+MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
+
+
+class LoadedModel(Model):
+    """A causal, encoder-decoder or masked model in this process; `engine` is set for a model that is loaded already."""
+
+    engine: "DialogueModel | None" = None
+
+    def load(self) -> "DialogueModel":
+        """Return the loaded model."""
+        from evenhand.evaluation.models.loading import load_dialogue_model
+
+        if self.engine is None:
+            self.engine = load_dialogue_model(self.settings)
+        return self.engine
+
+    def release(self) -> None:
+        """Free the memory of the model."""
+        self.engine = None
+        super().release()
+
+    @cached_property
+    def is_masked(self) -> bool:
+        """Whether the model's config is of a masked language model."""
+        from evenhand.evaluation.models.loading import is_masked_lm
+
+        return is_masked_lm(self.settings)
+
+    def check(self) -> None:
+        """Raise InputError if the decoding cannot be used or the device does not exist."""
+        from evenhand.evaluation.models.checkpoints import resolve_device
+
+        super().check()
+        resolve_device(self.settings.device)
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the revision of the model."""
+        return {"model": model_revision(self.name, self.settings.revision, self.settings.base)}
+
+    def contexts(self, prompts: pd.DataFrame) -> list[str]:
+        """Return the texts that the model reads before its responses."""
+        from evenhand.evaluation.models.contexts import render_contexts
+
+        return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return one response per prompt, and whether max_new_tokens cut it. The model reads `contexts`."""
+        if run is not None:
+            processes.on_rank_zero(lambda: self._facts(run))
+        return self.generate(prompts, self.contexts(prompts), run)
+
+    def generate(self, prompts: pd.DataFrame, contexts: Sequence[str], run: Store | None = None) -> pd.DataFrame:
+        """Return the model's continuation of each context, by the random numbers of its prompt's id."""
+        from evenhand.evaluation.models.generation import generate_responses, prompt_seed
+
+        seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
+        compute = partial(generate_responses, self.load(), decoding=self.arguments, batch_size=self.decoding.batch_size)
+        table = compute_rows(run, "responses", [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
+        return response_table(prompts, table[RESPONSE], **{CUT: table[CUT]})
+
+    def _facts(self, run: Store) -> dict[str, Any]:
+        """Return the precision that "auto" resolved to and the prompt format, which are kept in the run's folder."""
+        from evenhand.evaluation.models.contexts import prompt_format
+
+        path = run.folder / MODEL_FACTS
+        if not path.exists():
+            dtype = str(self.load().model.dtype).removeprefix("torch.")
+            write_json(path, {"dtype": dtype, "format": prompt_format(self.load())})
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries model, format and decoding."""
+        facts = processes.on_rank_zero(lambda: self._facts(run))
+        model = {**model_signature(self.settings, run.inputs), "dtype": facts["dtype"], "control_tag": self.tag}
+        return {"model": model, "format": facts["format"], "decoding": dict(self.arguments)}
+
+    def log_likelihood(
+        self, prompts: pd.DataFrame, responses: Sequence[str], run: Store | None = None, name: str = "likelihoods"
+    ) -> pd.DataFrame:
+        """Return log_likelihood, in nats, and tokens of each response to its prompt; see `Model.log_likelihood`."""
+        from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
+
+        compute = partial(response_log_likelihoods, self.load())
+        columns, contexts = ["log_likelihood", "tokens"], self.contexts(prompts)
+        return pd.DataFrame(compute_rows(run, name, columns, compute, contexts, responses, unit="likelihoods"))
+
+    def score_sentences(
+        self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Score sentences by `sentences.sentence_log_likelihoods`."""
+        from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
+
+        return sentence_log_likelihoods(run, self.load(), sentences, context, end_of_sequence)
+
+    def n_parameters(self) -> int:
+        """Return the number of the model's weights."""
+        return self.load().model.num_parameters()
+
+    def capability_rows(self, tasks: Sequence[Any]) -> pd.DataFrame:
+        """Return the results on tasks of lm-evaluation-harness."""
+        from evenhand.evaluation.models.capabilities import capability_rows
+
+        return capability_rows(self.load(), tasks)

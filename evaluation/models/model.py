@@ -1,0 +1,154 @@
+"""What is measured: a model that answers prompts, and that may score texts.
+
+The weights are here (`loaded`), on a server (`served`), or only their responses are at hand (`recorded`). A model that
+wraps another model (`wrapped`) changes what is asked or answered. Nothing else needs to know which model it has.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.store import Store
+
+
+class Model(ABC):
+    """A model that is measured.
+
+    Attributes:
+        settings: the model's settings.
+        without_weights: why the model's weights are not at hand, "" if they are.
+        is_masked: whether the model fills masks, and generates no text.
+        can_be_asked: whether the model answers any prompt.
+        has_prompts: whether the model has responses to prompts of its own only.
+    """
+
+    without_weights, is_masked, can_be_asked, has_prompts = "", False, True, False
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        decoding: DecodingSettings | None = None,
+        *,
+        tag: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Make a model without loading it; `tag` is the control tag, None for the tag that it was tuned with."""
+        self.settings, self.seed, self._tag = settings, seed, tag
+        self.decoding = DecodingSettings() if decoding is None else decoding
+
+    @property
+    def name(self) -> str:
+        """The model's name in the settings."""
+        return self.settings.name
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `generate`."""
+        from evenhand.evaluation.models.decoding import decoding  # imports transformers
+
+        return decoding(self.decoding.preset, **self.decoding.arguments)
+
+    @property
+    def samples(self) -> bool:
+        """Whether two responses to one prompt may differ."""
+        return bool(self.arguments.get("do_sample"))
+
+    @cached_property
+    def tag(self) -> str:
+        """The control tag after each prompt, "" if none."""
+        from evenhand.evaluation.models.loading import load_control_tag  # imports torch
+
+        return load_control_tag(self.name) if self._tag is None else self._tag
+
+    def check(self) -> None:
+        """Raise InputError if the decoding or the device cannot be used; nothing is loaded or asked."""
+        assert self.arguments
+
+    @abstractmethod
+    def inputs(self) -> dict[str, Any]:
+        """Return fingerprints, by name, of what the responses depend on besides settings; nothing is loaded or asked.
+
+        Raises:
+            InputError: the model cannot be used.
+        """
+
+    def scoring_inputs(self) -> dict[str, Any]:
+        """Return fingerprints, by name, of what log-likelihoods of sentences depend on; as `inputs`."""
+        return self.inputs()
+
+    def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """Return the prompts to ask: those that `sampled` returns, unless the model `has_prompts`."""
+        return sampled()
+
+    @abstractmethod
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return one response per prompt: prompt_id, response, left_out (the reason or None), and what else is known.
+
+        The columns `text`, `persona` and `prompt_id` of the prompts are read. With a run, batches are saved as they
+        come, so that a killed run can resume.
+        """
+
+    @abstractmethod
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries of a score's signature that say which model gave the responses, and how."""
+
+    def log_likelihood(
+        self, prompts: pd.DataFrame, responses: Sequence[str], run: Store | None = None, name: str = "likelihoods"
+    ) -> pd.DataFrame:
+        """Return log_likelihood, in nats, and number of tokens of each response to its prompt (text, persona).
+
+        The end of the sequence counts. A response that is too long for the model has NaN. With a run, batches are saved
+        under `name`.
+        """
+        raise InputError(f"model: {self.without_weights}")
+
+    def score_sentences(
+        self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and how they were scored."""
+        raise InputError(f"model: {self.without_weights}")
+
+    def n_parameters(self) -> int:
+        """Return the number of the model's weights."""
+        raise InputError(f"model: {self.without_weights}")
+
+    def capability_rows(self, tasks: Sequence[Any]) -> pd.DataFrame:
+        """Return the results on tasks of lm-evaluation-harness (`capabilities.capability_rows`)."""
+        raise InputError(f"model: {self.without_weights}")
+
+    def release(self) -> None:
+        """Free the memory of the model, which is loaded again when it is needed."""
+        from evenhand.evaluation.models.batches import free_gpu_memory  # imports torch
+
+        free_gpu_memory()
+
+
+def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns: Any) -> pd.DataFrame:
+    """Return a table of prompt_id, response, the reason why the response is left out or None, and further columns.
+
+    A text None stands for reasoning that did not end: the table has an empty response and this reason.
+    """
+    texts = [text if isinstance(text, str) else None for text in texts]  # Parquet may return NaN for None
+    left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
+    responses = [text or "" for text in texts]
+    return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out, **columns})
+
+
+def compute_rows(
+    run: Store | None, name: str, columns: Sequence[str], compute: Callable, *inputs: Sequence[Any], unit: str
+) -> dict[str, np.ndarray]:
+    """Return the columns that `Store.rows` computes; without a run, nothing is saved."""
+    if run is not None:
+        table = run.rows(name, columns, compute, *inputs, unit=unit)
+        return {column: table[column].to_numpy() for column in columns}
+    rows = sorted((row for batch in compute(*inputs) for row in zip(*batch, strict=True)), key=lambda row: row[0])
+    table = pd.DataFrame(rows, columns=["row", *columns])
+    return {column: table[column].to_numpy() for column in columns}

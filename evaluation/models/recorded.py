@@ -1,0 +1,118 @@
+"""Responses in a file, such as from an API or logs: nothing is loaded or asked."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.data.prompt_files import CONTROL_TAG
+from evenhand.evaluation.data.response_files import (
+    match_responses,
+    prompts_from_responses,
+    read_responses,
+    resolve_control_tag,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.store import Store
+
+log = logging.getLogger("evenhand")
+
+
+class RecordedModel(Model):
+    """A file of responses. The user names the model and its settings; they are not verified."""
+
+    can_be_asked = False
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        decoding: DecodingSettings | None,
+        path: Path,
+        descriptor_column: str | None = None,
+        *,
+        tag: str | None = None,
+    ) -> None:
+        """Name the file; `descriptor_column` is the column that has the descriptors."""
+        super().__init__(settings, decoding, tag=tag)
+        self.path, self.descriptor_column = path, descriptor_column
+
+    @property
+    def without_weights(self) -> str:
+        """Why the model's weights are not at hand."""
+        return f"the responses of {self.name} came in a file: no model is available"
+
+    @property
+    def columns(self) -> dict[str, list]:
+        """The columns of the file, which is parsed again only if it has changed."""
+        stat = self.path.stat() if self.path.exists() else None
+        return _read(self.path, self.descriptor_column, stat and (stat.st_mtime_ns, stat.st_size))
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether the prompts are in the file. Otherwise its ids lead to the prompts of `--write_prompts`."""
+        return PROMPT_ID not in self.columns
+
+    @property
+    def tag(self) -> str:
+        """The control tag in the file or the settings; InputError if they differ."""
+        return resolve_control_tag(self.columns, self._tag, self.path)
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the name of the model and the hash of the file.
+
+        Raises:
+            InputError: the file cannot be read, or its control tag is not the configured one.
+        """
+        assert self.tag is not None
+        return {"model": self.name, "responses": sha256_of(self.path)}
+
+    def _own_rows(self) -> pd.DataFrame:
+        return prompts_from_responses(self.columns, self.path).to_pandas()
+
+    def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """Return the prompts in the file, or, if it has ids, those that `sampled` returns."""
+        if not self.has_prompts:
+            return sampled()
+        return self._own_rows().drop(columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore")
+
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return the response to each prompt, by its id.
+
+        Raises:
+            InputError: the file does not have one response per prompt, or all are empty.
+        """
+        columns = self._own_rows().to_dict("list") if self.has_prompts else self.columns
+        responses = match_responses(columns, prompts[PROMPT_ID].tolist(), self.path)
+        if not any(response.strip() for response in responses):
+            raise InputError(f"responses: all {len(responses)} of {self.path} are empty.")
+        given = dict(zip(map(str, columns[PROMPT_ID]), columns.get(LEFT_OUT, ()), strict=False))
+        reasons = [
+            reason if isinstance(reason := given.get(prompt_id), str) and not response.strip() else None
+            for prompt_id, response in zip(prompts[PROMPT_ID], responses, strict=True)
+        ]
+        if counts := Counter(filter(None, reasons)):
+            listed = ", ".join(f"{reason} {n:,}" for reason, n in counts.most_common())
+            log.warning("responses: %s: left out: %s", self.path, listed)
+            if run is not None:
+                run.facts["left_out"] = dict(counts)
+        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: reasons})
+
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries model, decoding and, if the prompts are in the file, dataset."""
+        model = {name: getattr(self.settings, name) for name in ("name", "revision", "system_prompt")}
+        model |= {"control_tag": self.tag, "sha256": sha256_of(self.path)}
+        dataset = {"dataset": {"name": self.path.name}} if self.has_prompts else {}
+        return {"model": model, "decoding": dict(self.decoding.arguments), **dataset}
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, descriptor_column: str | None, version: tuple[int, int] | None) -> dict[str, list]:
+    return read_responses(path, descriptor_column)

@@ -1,0 +1,94 @@
+"""A model behind a server: its weights are not at hand."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.models.model import Model, compute_rows, response_table
+from evenhand.evaluation.models.server import (
+    Body,
+    build_requests,
+    check_client,
+    fetch_answers,
+    parse_full_response,
+    request_arguments,
+    served_fingerprints,
+)
+from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.store import Store
+
+log = logging.getLogger("evenhand")
+
+ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
+
+
+class ServedModel(Model):
+    """A model on an OpenAI-compatible server."""
+
+    @property
+    def without_weights(self) -> str:
+        """Why the model's weights are not at hand."""
+        return f"a server answered as {self.name}: its weights are not available"
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the name of the model, after a check that the client is installed and the API supports the decoding.
+
+        Raises:
+            InputError: the client is not installed, or the API has no equivalent of a decoding argument.
+        """
+        check_client()
+        request_arguments(self.arguments)
+        return {"model": self.name}
+
+    def scoring_inputs(self) -> dict[str, Any]:
+        """Return the name of the model and the revision of its tokenizer (`server.served_fingerprints`)."""
+        return served_fingerprints(self.settings)
+
+    def requests(self, prompts: pd.DataFrame) -> list[Body]:
+        """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
+        from evenhand.evaluation.models.generation import prompt_seed
+
+        seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
+        asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
+        return build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))
+
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return one response per prompt, whether max_tokens cut it, and the name of the model in the answer."""
+
+        def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
+            answers = fetch_answers(self.settings, bodies, parse=parse_full_response)
+            return ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
+
+        if run is not None:
+            run.facts["server"] = self.settings.server
+        columns = [RESPONSE, CUT, ANSWERED_BY]
+        table = compute_rows(run, "responses", columns, compute, self.requests(prompts), unit="responses")
+        return response_table(prompts, table.pop(RESPONSE), **table)
+
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries model, decoding and server_seed: the server may ignore the seeds of the requests.
+
+        The entry has the names of models in the answers if they differ from the configured name.
+        """
+        tagged = {"system_prompt": self.settings.system_prompt, "control_tag": self.tag}
+        if (answered_by := sorted(set(responses[ANSWERED_BY]))) != [self.name]:
+            tagged["answered_by"] = answered_by
+            names = ", ".join(map(repr, answered_by))
+            log.warning("%s: asked for %r, the answers name %s", self.settings.server, self.name, names)
+        return {
+            "model": model_signature(self.settings, {}) | tagged,
+            "decoding": dict(self.arguments),
+            "server_seed": {"sent": self.seed, "verified": False},
+        }
+
+    def score_sentences(
+        self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Score sentences by `likelihood.served`, which needs the API of completions."""
+        from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
+
+        return served_log_likelihoods(run, self.settings, sentences, context, end_of_sequence)

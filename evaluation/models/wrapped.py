@@ -1,0 +1,233 @@
+"""Models that wrap a model.
+
+Resampling: several candidates for each prompt, one of which is drawn by the weights exp(λ · φ) of its style φ. For many
+candidates, the response is distributed as p(x | prompt) exp(λ · φ(x)) / Z (sampling importance resampling; Rubin 1988,
+"Using the SIR algorithm to simulate posterior distributions"). The weights of K candidates are normalised by their own
+sum, so that the mean style moves by only (K − 1)/K of the way, to first order in λ. λ is therefore multiplied by
+K/(K − 1).
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
+from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.models.styles import Classifier
+
+log = logging.getLogger("evenhand")
+
+CANDIDATES = "candidates"  # the table of all candidates
+
+
+class WrappedModel(Model):
+    """A model that passes everything on to another model; a subclass changes what is asked or answered."""
+
+    def __init__(self, model: Model) -> None:
+        """Wrap the model."""
+        super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
+        self.model = model
+        for name in ("without_weights", "can_be_asked", "has_prompts"):
+            setattr(self, name, getattr(model, name))
+        for name in ("prompts", "log_likelihood", "n_parameters", "capability_rows", "release"):
+            setattr(self, name, getattr(model, name))
+
+    samples = property(lambda self: self.model.samples)
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the fingerprints of the model."""
+        return self.model.inputs()
+
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return the responses of the model."""
+        return self.model.respond(prompts, run)
+
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries of the model."""
+        return self.model.signature(run, responses)
+
+
+class ResampledModel(WrappedModel):
+    """A model whose responses are drawn from candidates of another model."""
+
+    def __init__(self, model: Model, exponents: Path, candidates: int, classifier: CheckpointSettings) -> None:
+        """Give the table of exponents of `evenhand label`, K, and the style classifier of φ."""
+        super().__init__(model)
+        self.exponents, self.candidates, self.classifier = exponents, candidates, classifier
+
+    def check(self) -> None:
+        """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
+        self.model.check()
+        if not self.can_be_asked:
+            raise InputError("generation_bias.resampling: a file has no candidates; leave it out, or give a model.")
+        if not self.samples:
+            raise InputError(
+                f"generation_bias.resampling: decoding {self.decoding.preset!r} gives {self.candidates} equal "
+                "candidates; give a decoding that samples."
+            )
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the fingerprints of the model and of the exponents."""
+        self.check()
+        return {**self.model.inputs(), "exponents": sha256_of(self.exponents)}
+
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+        """Return one response per prompt, drawn from candidates.
+
+        The first candidate is the response of the model itself. The candidates are written as a table with the columns
+        of the responses and `candidate`, its number from 0. Empty candidates are drawn only if all candidates of a
+        prompt are empty. A prompt whose λ is 0 has one candidate.
+
+        Raises:
+            InputError: see `read_exponents` and `prompt_exponents`.
+        """
+        from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+
+        classifier = load_style_classifier(self.classifier)
+        exponents = prompt_exponents(read_exponents(self.exponents), prompts, classifier.labels)
+        counts = np.where(exponents.any(axis=1), self.candidates, 1)  # λ = 0 keeps the first candidate
+        row, number = np.repeat(np.arange(len(prompts)), counts), np.concatenate(list(map(np.arange, counts)))
+        if not run.has(CANDIDATES):
+            repeated = prompts.iloc[row].reset_index(drop=True)
+            ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
+            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run)
+            run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
+        candidates = run.read(CANDIDATES)
+        texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])
+        vectors = to_style_vectors(classifier, classify_rows(run, "candidate_styles", classifier, texts)[0])
+        scores = np.full((len(prompts), self.candidates), np.nan)
+        scores[row, number] = candidate_scores(vectors, exponents[row], self.candidates)
+        drawn = draw_candidates(scores, np.array([self._uniform(prompt_id) for prompt_id in prompts[PROMPT_ID]]))
+        log.info("resampling: %.0f %% of the responses are another candidate than the first", 100 * (drawn > 0).mean())
+        first = np.cumsum(counts) - counts
+        return candidates.iloc[first + drawn].drop(columns="candidate").reset_index(drop=True)
+
+    def _uniform(self, prompt_id: str) -> np.ndarray:
+        from evenhand.evaluation.models.generation import prompt_seed
+
+        return np.random.default_rng(prompt_seed(f"{prompt_id}/draw", self.seed)).random(2)
+
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries of the model, with its number of candidates and the hash of the exponents."""
+        entries = self.model.signature(run, responses)
+        resampling = {"candidates": self.candidates, "exponents": run.inputs["exponents"]}
+        return {**entries, "model": {**entries["model"], "resampling": resampling}}
+
+
+def draw_response(
+    candidates: Sequence[str],
+    *,
+    descriptor: str,
+    exponents: pd.DataFrame,
+    classifier: "Classifier",
+    axis: str = "",
+    seed: int | None = None,
+) -> int:
+    """Return the index of the candidate to use as the response: the method `resample` for your own server.
+
+    Candidates are responses that the model sampled for one prompt, in the order of sampling. For many candidates, the
+    drawn response is distributed as the even target (docs/mitigation.md). The first candidate is drawn as often as
+    possible, and always if the table has no exponent of the descriptor and the axis. A blank candidate is drawn only if
+    all are blank.
+
+    Args:
+        candidates: two or more responses.
+        descriptor: descriptor of the person in the prompt, as in the labelled run.
+        exponents: the table `exponents.parquet` of `evenhand label`: kind, unit and a column for each style.
+        classifier: result of `load_style_classifier`, for the classifier of the labelled run.
+        axis: axis of the descriptor, whose exponent is used if the descriptor has none.
+        seed: seed of the draw; None: random.
+
+    Raises:
+        InputError: fewer than two candidates, a candidate that is not text, a classifier that is not loaded, no table
+            of exponents, or exponents of other styles than the classifier's.
+    """
+    if isinstance(candidates, str) or len(candidates) < 2:
+        raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
+    if not isinstance(exponents, pd.DataFrame):
+        raise InputError(f"exponents: {format_value(exponents)} is not a table; give pandas.read_parquet(FILE).")
+    from evenhand.evaluation.models.styles import classify_responses
+
+    vectors = classify_responses(classifier, candidates, [descriptor] * len(candidates))
+    prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
+    exponent = prompt_exponents(check_exponents(exponents, "the table"), prompt, classifier.labels)[0]
+    scores = candidate_scores(vectors, exponent, len(candidates))
+    return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
+
+
+def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.ndarray:
+    """Return K/(K − 1) · λ · φ of candidates, (n,), from their style vectors, (n, S), and λ, (n, S) or (S,)."""
+    return k / (k - 1) * (vectors * exponents).sum(axis=1)
+
+
+def read_exponents(path: Path) -> pd.DataFrame:
+    """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style.
+
+    Raises:
+        InputError: the file cannot be read or is another table.
+    """
+    return check_exponents(read_table(path), str(path))
+
+
+def check_exponents(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the table; raise InputError, with its name, if it is not a table of exponents."""
+    if list(table.columns[:2]) != [KIND, UNIT]:
+        raise InputError(f"resampling.exponents: {name} is no table of exponents; give that of `evenhand label`.")
+    return table
+
+
+def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tuple[str, ...]) -> np.ndarray:
+    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ.
+
+    Raises:
+        InputError: the exponents are of other styles.
+    """
+    if list(exponents.columns[2:]) != list(styles):
+        raise InputError(
+            "resampling.exponents: they are of other styles than the style classifier's; label responses by the same "
+            "classifier."
+        )
+    table = exponents.set_index([KIND, UNIT])
+    result, is_found = np.zeros((len(prompts), len(styles))), np.zeros(len(prompts), dtype=bool)
+    for kind in (DESCRIPTOR, AXIS):
+        known = table.xs(kind) if kind in table.index.get_level_values(KIND) else table.iloc[:0]
+        place = known.index.get_indexer(prompts[kind].astype(str))
+        rows = np.flatnonzero((place >= 0) & ~is_found)
+        result[rows], is_found[rows] = known.to_numpy()[place[rows]], True
+        log.info(
+            "resampling: %.0f %% of the prompts have the exponent of their %s", 100 * len(rows) / len(prompts), kind
+        )
+    return result
+
+
+def draw_candidates(scores: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return the index of the drawn candidate of each prompt, (n,), with probabilities p_j proportional to exp(score).
+
+    Candidate 0 is kept with the largest possible probability, min(1, K p_0), so that as few responses as possible
+    change (a maximal coupling with the uniform distribution). Otherwise candidate j is drawn with a probability
+    proportional to max(0, p_j − 1/K). This preference for candidate 0 is valid because candidates are exchangeable.
+
+    Args:
+        scores: logarithms of weights, (n, K); NaN for a candidate that is drawn only if all are NaN.
+        uniform: two random numbers of [0, 1) for each prompt, (n, 2).
+    """
+    k = scores.shape[1]
+    usable = np.where(np.isnan(scores).all(axis=1, keepdims=True), 0.0, np.where(np.isnan(scores), -np.inf, scores))
+    p = np.exp(usable - usable.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    excess = np.maximum(p - 1 / k, 0)
+    ends = np.cumsum(excess, axis=1)
+    other = (uniform[:, 1:] * ends[:, -1:] >= ends).sum(axis=1)
+    return np.where(uniform[:, 0] < k * p[:, 0], 0, np.minimum(other, k - 1))
