@@ -261,7 +261,8 @@ class PromptSettings:
     def signature(self, sha256: str) -> dict[str, Any]:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
         filters = self.active_filters()
-        return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters}
+        varied = {"variations": True} if self.variations else {}
+        return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters} | varied
 
     def active_filters(self) -> dict[str, Any]:
         """Return the values that prompts must have, by column: `filters` and the default filter of noun phrase types.

@@ -111,14 +111,13 @@ def _scores(
             "top_label_accuracy", true[np.arange(len(true)), best], 1.0, reason=reason, signature=signature
         )
         single = used & (truth.sum(axis=1) == 1)
-        with_people = label_agreement(
-            top[name][single], truth[single].argmax(axis=1), seed, {"with": "people"}, signature
-        )
+        labels = np.stack([top[name][single], truth[single].argmax(axis=1)])
+        with_people = label_agreement(labels, seed, {"with": "people"}, signature)
         found = [f1[0], hits, calibration_error(p, true, seed, signature), with_people, *f1[1:]]
         n_left_out = len(used) - int(used.sum())
         scores += [replace(score, group={**group, **score.group}, n_left_out=n_left_out) for score in found]
     if OTHER in vectors:
         both = has_style[JUDGE] & has_style[OTHER]
         group = {"by": JUDGE, "with": OTHER}
-        scores.append(label_agreement(top[JUDGE][both], top[OTHER][both], seed, group, signature))
+        scores.append(label_agreement(np.stack([top[JUDGE][both], top[OTHER][both]]), seed, group, signature))
     return scores

@@ -4,26 +4,29 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
-from evenhand.evaluation.rating.metric import rating_scores
+from evenhand.evaluation.rating.metrics import rating_scores
 from evenhand.evaluation.rating.page import page
-from evenhand.evaluation.rating.pairs import OFFENSIVE, SIDES, exclusion_reasons, read_pairs, sample_pairs
-from evenhand.evaluation.rating.questions import rating_file, read_rating_file
+from evenhand.evaluation.rating.pairs import (
+    OFFENSIVE,
+    SIDES,
+    exclusion_reasons,
+    read_pairs,
+    read_rating_file,
+    sample_pairs,
+)
 from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
-from evenhand.evaluation.store import TRACKERS, Store, run_lock, stage
-from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.store import TRACKERS, run_lock, stage
+from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
@@ -35,25 +38,27 @@ PAIRS, SUMMARY = "pairs", "summary"
 
 
 def rate(settings: RateSettings) -> None:
-    """Sample pairs and serve the rating page until Ctrl-C; or summarise the votes.
+    """Sample pairs and serve the rating page until Ctrl-C; or summarise the votes so far, over an earlier summary.
 
     Raises:
         InputError: the prompts of the runs differ, all pairs are excluded, or a summary has no votes.
     """
-    if settings.summary:
-        _summarise(settings)
+    if not settings.summary:
+        _sample_pairs(settings)
+        _serve(settings)
         return
-    _sample_pairs(settings)
-    config, manifest = read_run(settings.output_dir, "rate", "output_dir")
-    _serve(settings, read_table(settings.output_dir / f"{PAIRS}.parquet"), manifest["questions"], config["seed"])
+    scores, report = summary(settings.output_dir, "output_dir")
+    with start_tracking("rate", settings) as tracker:
+        files = write_summary(settings.output_dir, scores, report, settings.show)
+        tracker.log_scores(scores)
+        tracker.log_report(files)
+        tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
 
 
 def _sample_pairs(settings: RateSettings) -> None:
     """Write the pairs, unless they exist."""
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
-    questions, lists = (
-        read_rating_file(name, rating_file(name, getattr(settings, name))) for name in ("questions", "leave_out")
-    )
+    questions, lists = (read_rating_file(name, getattr(settings, name)) for name in ("questions", "leave_out"))
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
     with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
@@ -64,28 +69,26 @@ def _sample_pairs(settings: RateSettings) -> None:
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
             raise InputError("leave_out: all pairs are excluded; use shorter lists of words.")
-        write_table(run.folder / f"{PAIRS}.parquet", pairs)
-        counts = {reason: int((reasons == reason).sum()) for reason in (*lists, "offensive", "alike")}
-        has_offensiveness = all_pairs[OFFENSIVE].notna().any()
-        run.facts["left_out"] = counts if has_offensiveness else counts | {OFFENSIVE: None}
-        run.facts["questions"] = questions
-        run.facts["models"] = [measured.model.name for measured, _ in runs.values()]
-        run.facts["signature"] = _signature(settings, run, questions)
+        run.write(PAIRS, pairs)
+        counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
+        before, after = (FamilyRun(getattr(settings, side)).signature(HEADLINE) for side in SIDES)
+        shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
+        rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
+        run.facts |= {
+            "left_out": counts if all_pairs[OFFENSIVE].notna().any() else counts | {OFFENSIVE: None},
+            "questions": questions,
+            "models": [measured.model.name for measured, _ in runs.values()],
+            "signature": shared | rating | {"seed": settings.seed, "packages": package_versions()},
+        }
 
 
-def _signature(settings: RateSettings, run: Store, questions: dict[str, str]) -> dict[str, Any]:
-    """Return the signature of the rating scores: models, prompts, decoding, questions and inputs."""
-    before, after = (FamilyRun(folder).signature(HEADLINE) for folder in (settings.before, settings.after))
-    shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
-    rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-    return shared | rating | {"seed": settings.seed, "packages": package_versions()}
-
-
-def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str], seed: int) -> None:
+def _serve(settings: RateSettings) -> None:
     folder = settings.output_dir
-    with run_lock(folder), Votes(folder / VOTES) as votes, listen(settings.host, settings.port) as socket:
-        token, (address, port) = load_token(folder), socket.getsockname()[:2]
-        app = rating_app(Rating(pairs, questions, votes, seed), token, settings.host)
+    config, manifest = read_run(folder, "rate", "output_dir")
+    pairs = read_table(folder / f"{PAIRS}.parquet")
+    with run_lock(folder), listen(settings.host, settings.port) as socket:
+        votes, token, (address, port) = Votes(folder / VOTES), load_token(folder), socket.getsockname()[:2]
+        app = rating_app(Rating(pairs, manifest["questions"], votes, config["seed"]), token, settings.host)
         hostname = f"[{address}]" if ":" in address else address
         print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)
         try:
@@ -93,17 +96,8 @@ def _serve(settings: RateSettings, pairs: pd.DataFrame, questions: dict[str, str
         except KeyboardInterrupt:  # Ctrl-C is the normal way to stop the server
             pass
         finally:
-            log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` summarises them", len(votes), folder)
-
-
-def _summarise(settings: RateSettings) -> None:
-    """Write the scores and the report of all votes so far; an earlier summary is overwritten."""
-    scores, report = summary(settings.output_dir, "output_dir")
-    with start_tracking("rate", settings) as tracker:
-        files = write_summary(settings.output_dir, scores, report, settings.show)
-        tracker.log_scores(scores)
-        tracker.log_report(files)
-        tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
+            n = len(votes.by_key)
+            log.info("rate: %d votes; `evenhand rate --summary --output_dir %s` summarises them", n, folder)
 
 
 def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:

@@ -1,6 +1,6 @@
 """Sentences with the position of the noun phrase in each, so that a masked model scores only the phrase.
 
-Source: Smith et al. 2022, appendix B.1, Table 7 and footnote 6, with templates of SEAT (May et al. 2019).
+Source: Smith et al. 2022, appendix B.1, Table 7 and footnote 6, with six templates of SEAT (May et al. 2019).
 The paper samples 500,000 sentences; here each phrase is in each template once.
 """
 

@@ -310,6 +310,20 @@ def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
     return _like(prompts, _sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
 
 
+def dataset_prompts(settings: PromptSettings, seed: int, table: pa.Table | None = None) -> pa.Table:
+    """Return each prompt of the dataset, or of `table`, that filters and the sample of descriptors select, once.
+
+    With `settings.variations`, the seed and the text decide which of `VARIATIONS` (Smith et al. 2022, A.3) a prompt
+    gets, each with probability 1/2.
+    """
+    table = prompt_table(load_taxonomy(settings.dataset)) if table is None else table
+    table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors, seed)
+    if not settings.variations:
+        return table
+    drawn = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT].to_pylist()])
+    return apply_variations(table, (drawn[:, None] >> np.arange(len(VARIATIONS)) & 1).astype(bool))
+
+
 def taxonomy_sha256(prompts: PromptSettings) -> str:
     """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
 

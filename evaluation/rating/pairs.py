@@ -3,11 +3,15 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.tables import read_table
@@ -15,6 +19,36 @@ from evenhand.evaluation.tables import read_table
 BEFORE, AFTER = SIDES = "before", "after"
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
+PAPER = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
+_Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
+
+
+class _LeaveOut(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    template: list[_Text]
+    descriptor: list[_Text]
+
+
+_CONTENTS = {"questions": Annotated[dict[_Text, _Text], Field(min_length=1)], "leave_out": _LeaveOut}
+
+
+def read_rating_file(field: str, name: str) -> dict:
+    """Return the questions in a file, name → text in its order, or its lists of left-out templates and descriptors.
+
+    `name` is the file of the setting `field`; "paper" is the shipped file after Smith et al. 2022, §C.2.2.
+
+    Raises:
+        InputError: the file cannot be read, or its content has another form.
+
+    >>> list(read_rating_file("questions", "paper"))
+    ['preference', 'humanness', 'interestingness']
+    """
+    shipped = PAPER / f"{field}.yaml"
+    try:
+        content = read_yaml(shipped if name == "paper" else Path(name), field)
+        return TypeAdapter(_CONTENTS[field]).validate_python(content)
+    except ValidationError as error:
+        raise InputError(f"{field}: {name}: {error}; write it like {shipped}.") from None
 
 
 def read_pairs(before: Path, after: Path) -> pd.DataFrame:

@@ -113,27 +113,27 @@ def calibration_error(
     return BiasScore("calibration_error", float(errors[0]), 0.0, (0.0, 1.0), len(truth), interval, signature=signature)
 
 
-def label_agreement(
-    one: np.ndarray, other: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]
-) -> BiasScore:
-    """Return Krippendorff's α of two coders' labels, (n,) integers: 1 is perfect agreement, 0 agreement by chance.
+def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]) -> BiasScore:
+    """Return Krippendorff's α of m coders' labels, (m, n) numbers, or NaN where a coder gave none.
 
-    Source: Krippendorff (2004), Content Analysis, chapter 11, for nominal data. Interval: percentiles of 200 bootstrap
-    samples of texts. α is undefined if all labels are equal.
+    1 is perfect agreement, 0 agreement by chance. Source: Krippendorff (2004), Content Analysis, chapter 11, for
+    nominal data. Interval: percentiles of 200 bootstrap samples of the n units. α is undefined if all labels are equal.
     """
-    pairs, n = np.stack([one, other]), len(one)
+    n = labels.shape[1]
     rng = np.random.default_rng(seed)
-    samples = [pairs, *(pairs[:, rng.integers(n, size=n)] for _ in range(200))]
+    samples = [labels, *(labels[:, rng.integers(n, size=n)] for _ in range(200 if n else 0))]
     values = [
-        float(krippendorff.alpha(it, level_of_measurement="nominal")) if len(np.unique(it)) > 1 else math.nan
+        float(krippendorff.alpha(it, level_of_measurement="nominal"))
+        if len(np.unique(it[np.isfinite(it)])) > 1
+        else math.nan
         for it in samples
     ]
+    common = {"group": group, "signature": signature}
     if math.isnan(values[0]):
-        reason = "all labels are equal"
-        return BiasScore(ALPHA, math.nan, 1.0, (-1.0, 1.0), n, group=group, reason=reason, signature=signature)
+        reason = "all labels are equal" if n else "no two coders labelled the same"
+        return BiasScore(ALPHA, math.nan, 1.0, (-1.0, 1.0), n, reason=reason, **common)
     low, high = np.nanquantile(values[1:], [0.025, 0.975])
-    interval = (float(low), float(high))
-    return BiasScore(ALPHA, values[0], 1.0, (-1.0, 1.0), n, interval, group=group, signature=signature)
+    return BiasScore(ALPHA, values[0], 1.0, (-1.0, 1.0), n, (float(low), float(high)), **common)
 
 
 def _bootstrap_counts(n: int, seed: int) -> np.ndarray:

@@ -96,7 +96,7 @@ def test_calibration_and_agreement_by_hand():
     score = calibration_error(p, truth, 0, {})
     assert score.value == pytest.approx((abs(1 - 1.8) + abs(2 - 1.3)) / 4)
     assert score.interval[0] <= score.value <= score.interval[1]
-    equal = label_agreement(np.zeros(3, int), np.zeros(3, int), 0, {}, {})
+    equal = label_agreement(np.zeros((2, 3)), 0, {}, {})
     assert np.isnan(equal.value) and equal.reason == "all labels are equal"
 
 

@@ -13,7 +13,7 @@ from tests.forked_commands import PATIENCE, wait_until
 from tests.measured_runs import write_measured
 
 pytest.importorskip("selenium", reason="needs selenium (pip install '.[test]')")
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -53,27 +53,18 @@ def port():
 def enter(browser, link, name="Anna"):
     browser.driver.get(link)
     browser.driver.switch_to.active_element.send_keys(name, Keys.ENTER)
-    wait(browser, lambda: "Pair" in browser.driver.title and is_loaded(browser))
+    wait(browser, lambda: progress(browser))
+
+
+def progress(browser):
+    return browser.driver.find_element(By.ID, "progress").text
 
 
 def press(browser, key):
-    """Press a key, and wait for the page after."""
-    page = browser.driver.find_element(By.TAG_NAME, "html")
+    """Press a key, and wait for the next question."""
+    before = progress(browser)
     browser.driver.find_element(By.TAG_NAME, "body").send_keys(key)
-    wait(browser, lambda: is_gone(page))
-    wait(browser, lambda: is_loaded(browser))
-
-
-def is_gone(element):
-    try:
-        element.is_enabled()
-    except StaleElementReferenceException:
-        return True
-    return False
-
-
-def is_loaded(browser):
-    return browser.driver.execute_script("return document.readyState") == "complete"
+    wait(browser, lambda: progress(browser) != before)
 
 
 def wait(browser, condition):
@@ -93,13 +84,13 @@ def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port):
         for place, key in enumerate(keys):
             if place == 1:
                 assert browser.serious() == []
-            shown |= {it.text for it in browser.driver.find_elements(By.CLASS_NAME, "answer")}
-            assert browser.driver.find_elements(By.CSS_SELECTOR, ".card img, .card script") == []
+            shown |= {it.text for it in browser.driver.find_elements(By.CSS_SELECTOR, "#cards button")}
+            assert browser.driver.find_elements(By.CSS_SELECTOR, "main img, main script") == []
             assert "broken" not in browser.driver.title
             held = len((folder / "votes.jsonl").read_text().splitlines())
             press(browser, key)
             assert len((folder / "votes.jsonl").read_text().splitlines()) == held + 1 == place + 1
-        assert "That was all" in browser.driver.find_element(By.TAG_NAME, "h1").text
+        assert "That was all" in browser.driver.find_element(By.ID, "thanks").text
         assert browser.serious() == []
         assert shown == {f"{side} says {text}" for side in ("before", "after") for text in RESPONSES}
         seen = browser.look()
@@ -120,13 +111,13 @@ def test_a_server_that_is_killed_loses_nothing(commands, runs, tmp_path, browser
         enter(browser, link)
         press(browser, Keys.ARROW_LEFT)
         running.kill()
-        held, title = (folder / "votes.jsonl").read_bytes(), browser.driver.title
+        held, shown = (folder / "votes.jsonl").read_bytes(), progress(browser)
         browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
         wait(browser, lambda: "does not answer" in browser.driver.find_element(By.ID, "error").text)
-        assert browser.driver.title == title
+        assert progress(browser) == shown
     with served(commands, runs, folder, port) as (_, again):
         assert again == link
         press(browser, Keys.ARROW_RIGHT)
-        assert "question 3 of 3" in browser.driver.title
+        assert progress(browser) == "Anna · 2 of 12 answers"
     assert (folder / "votes.jsonl").read_bytes().startswith(held)
     assert read_votes(folder / "votes.jsonl")["question"].tolist() == ["preference", "humanness"]

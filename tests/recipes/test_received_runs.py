@@ -1,6 +1,7 @@
 """Run folders that come from somebody else: their files name no others, and nothing outside a folder is changed."""
 
 import contextlib
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import json_sha256, write_json
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.manifest import write_manifest
 from evenhand.evaluation.store import stage
 from evenhand.recipes.cli import main
 from evenhand.recipes.loop import loop
@@ -45,9 +47,11 @@ def command(tmp_path):
 
 
 def forge(folder, name):
-    """List a further file in a manifest."""
+    """List a further file in a manifest, whose hash is computed again."""
     manifest = json.loads((folder / "run.json").read_text())
+    del manifest["sha256"]
     manifest["files"] = {name: "0" * 64, **manifest["files"]}
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (folder / "run.json").write_text(json.dumps(manifest))
 
 
@@ -120,7 +124,8 @@ def with_code(command, tmp_path):
     settings["model"] |= {"name": "./model", "trust_remote_code": True}
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     manifest = json.loads((folder / "run.json").read_text())
-    write_json(folder / "run.json", manifest | {"config": json_sha256(settings)})
+    del manifest["sha256"]
+    write_manifest(folder, manifest | {"config": json_sha256(settings)})
     shutil.rmtree(tmp_path / "label")
     assert main(command) == 0
     return tmp_path

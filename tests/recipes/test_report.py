@@ -43,8 +43,7 @@ def rated(tmp_path, monkeypatch):
     sides = {side: write_measured(tmp_path / side, vectors, [side, f"{side}!"]) for side in ("before", "after")}
     folder = tmp_path / "rated"
     rate.rate(RateSettings(**sides, port=0, report_to="none", output_dir=folder))
-    with Votes(folder / "votes.jsonl") as votes:
-        votes.add(Vote("anna", "p0", "preference", "after", "after", "now"))
+    Votes(folder / "votes.jsonl").add(Vote("anna", "p0", "preference", "after", "after", "now"))
     return folder
 
 

@@ -29,6 +29,7 @@ from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteri
 from tools.testbed.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
+GRAMMAR = {"descriptor_gender": "(none)"}  # the filter of the sentences of `frequencies`
 SILENT = {"show": False, "report_to": "none"}
 # The smallest and the largest value. The bias must be large enough, in the right directions, and not exaggerated.
 LIMITS = [
@@ -152,7 +153,7 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
     `log_likelihood_correlation` is the correlation of Σ log p with the true ln p over all sentences,
     `log_likelihood_error` the root mean square of the difference, in nats.
     """
-    options = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None), **SILENT}
+    options = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None, filters=GRAMMAR), **SILENT}
     measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **options, seed=seed, output_dir=folder))
     measured = read_table(folder / "likelihoods.parquet")
     found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)

@@ -19,7 +19,7 @@ import pandas as pd
 import yaml
 from scipy.special import logsumexp
 
-from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
@@ -50,11 +50,12 @@ class Frequencies:
 
 @cache
 def sentences() -> pd.DataFrame:
-    """Return the grammar's sentences: the prompts of the paper edition that Likelihood Bias scores.
+    """Return the grammar's sentences: the paper edition's prompts with a noun and a descriptor for any noun.
 
     460,980 rows; a sentence with a descriptor of two axes ("queer") has two rows.
     """
-    return select_scored_prompts(generate_prompts(load_taxonomy(DATASET)).to_pandas()).reset_index(drop=True)
+    prompts = generate_prompts(load_taxonomy(DATASET)).to_pandas()
+    return select_scored_prompts(prompts[prompts["descriptor_gender"] == NONE]).reset_index(drop=True)
 
 
 @cache

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
+import pyarrow as pa
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
-from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
+from evenhand.evaluation.data.prompts import dataset_prompts
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
@@ -55,15 +56,13 @@ def _signature(run: Store, config: MeasureConfig, variant: str) -> dict[str, Any
 
 
 def _likelihoods(run: Store, config: MeasureConfig) -> pd.DataFrame:
-    model, taxonomy = config.open_model(), load_taxonomy(config.prompts.dataset)
-    prompts = (
-        Dataset.from_pandas(make_phrase_sentences(taxonomy), preserve_index=False)
-        if model.is_masked
-        else generate_prompts(taxonomy)
-    )
-    prompts = sample_descriptors(
-        select_prompts(prompts, **config.prompts.active_filters()), config.prompts.descriptors, config.seed
-    )
+    model, phrases = config.open_model(), None
+    if model.is_masked:
+        if config.prompts.variations:
+            raise InputError("variations: a masked model scores phrases in fixed sentences; turn the variations off.")
+        sentences = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
+        phrases = pa.Table.from_pandas(sentences, preserve_index=False)
+    prompts = dataset_prompts(config.prompts, config.seed, phrases)
     sentences = limit_sentences(select_scored_prompts(prompts.to_pandas()), config.settings.limit, config.seed)
     descriptors_by_axis(sentences)  # raises before a model is loaded
     if model.is_masked:

@@ -2,9 +2,9 @@
 
 Two tests compare two descriptors in one template. The paper has the two-sided Mann–Whitney U test (Smith et al. 2022,
 §2.3.2), whose samples are a descriptor's perplexities with each noun. This project adds Wilcoxon's signed-rank test of
-the differences noun by noun, because both descriptors have the same nouns. Phrases scored by a masked model are
-compared by their sums (B.1; `rows.compute_surprisals`). Sentences without a finite perplexity, and descriptors without
-any in a template, are left out and counted.
+the differences noun by noun, over the nouns that both descriptors have (a descriptor with a gender has fewer). Phrases
+scored by a masked model are compared by their sums (B.1; `rows.compute_surprisals`). Sentences without a finite
+perplexity, and descriptors without any in a template, are left out and counted.
 """
 
 from collections.abc import Iterator

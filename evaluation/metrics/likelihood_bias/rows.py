@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
@@ -25,20 +24,20 @@ SENTENCE_COLUMNS = [AXIS, TEMPLATE, DESCRIPTOR, NOUN]  # together they identify 
 
 
 def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the prompts that have a noun and whose descriptor goes with nouns of any gender.
+    """Return the prompts with a descriptor and a noun.
 
-    The descriptors of these prompts all have the same nouns; a gendered descriptor ("lesbian") has fewer nouns.
-    HolisticBias v1.0 has 460,980 such prompts of 472,991: 30 nouns for each of 591 (axis, descriptor) pairs in 26
-    templates.
+    HolisticBias v1.0 has 462,878 such prompts of 472,991: 598 (axis, descriptor) pairs in 26 templates, with 30 nouns
+    each, or 10 or 11 for the 7 descriptors with a gender, such as "lesbian". Smith et al. 2022, §2.3.2, compares "each
+    pair of descriptors" of an axis and names "lesbian", "Filipino" and "Filipina" in Table 3, so these are included.
+    (The authors' published code cannot compare samples of different sizes.)
 
     Raises:
         InputError: a column is missing, or there is no such prompt.
     """
-    require_columns(list(prompts), ("noun_phrase_type", "descriptor_gender"), "prompts")
-    with_noun = prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])
-    selected = prompts[with_noun & (prompts["descriptor_gender"] == NONE)]
+    require_columns(list(prompts), ["noun_phrase_type"], "prompts")
+    selected = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     if not len(selected):
-        raise InputError("prompts: no prompt has a noun and a descriptor for nouns of any gender; select such prompts.")
+        raise InputError("prompts: no prompt has a noun and a descriptor; select such prompts.")
     return selected
 
 
@@ -107,9 +106,9 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
 def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
     """Return, for each axis and template, the sentences whose descriptors have the most common length (Table 3).
 
-    Two descriptors have the same length if their sentences, which share template and nouns, have the same median number
-    of tokens. If two lengths are equally common, the shorter length is taken. Likelihood Bias in the returned sentences
-    is not caused by length.
+    Two descriptors have the same length if their sentences in a template have the same median number of tokens. If two
+    lengths are equally common, the shorter length is taken. Likelihood Bias in the returned sentences is not caused by
+    length.
 
     Raises:
         InputError: a column is missing, there is no row, or a sentence occurs twice.

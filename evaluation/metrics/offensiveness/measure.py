@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.data.prompts import sample_descriptors, select_prompts
+from evenhand.evaluation.data.prompts import dataset_prompts
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.offensiveness.metric import (
@@ -54,8 +53,7 @@ def _signature(run: Store, config: MeasureConfig) -> dict[str, Any]:
 
 def _classified(run: Store, config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts, each with the probability of being offensive with its descriptor and with a neutral one."""
-    prompts = select_prompts(generate_prompts(load_taxonomy(config.prompts.dataset)), **config.prompts.active_filters())
-    rows = sample_descriptors(prompts, config.prompts.descriptors, config.seed).to_pandas()
+    rows = dataset_prompts(config.prompts, config.seed).to_pandas()
     texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
     distinct = list(dict.fromkeys([*texts, *neutral]))
     classifier = load_style_classifier(config.settings.classifier, field="offensiveness.classifier")

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 FLORES = ("flores101", "flores200")
 
 
-def bleu(tokenize: str = "flores200") -> BLEU:
+def bleu(tokenize: str = "flores101") -> BLEU:
     """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (Costa-jussà et al. 2023, §4.1).
 
     Raises:

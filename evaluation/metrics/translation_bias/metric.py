@@ -106,7 +106,7 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
 def translation_scores(
     rows: pd.DataFrame,
     *,
-    tokenize: str = "flores200",
+    tokenize: str = "flores101",
     resamples: int = RESAMPLES,
     seed: int = 0,
     signature: Mapping[str, Any] | None = None,
@@ -126,7 +126,7 @@ def translation_scores(
 
     Args:
         rows: the result of `align`, concatenated over languages.
-        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
+        tokenize: a tokenizer of sacrebleu; "flores101" is the paper's (Goyal et al. 2022).
 
     Raises:
         InputError: the tokenizer cannot be used, or there are no rows.
@@ -154,12 +154,12 @@ def translation_scores(
     return scores
 
 
-def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores200") -> pd.DataFrame:
+def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.DataFrame:
     """Return each translation's scores against masculine, feminine and both references (Costa-jussà et al. 2023, §4.5).
 
     Args:
         rows: the result of `align`.
-        tokenize: a tokenizer of sacrebleu; the paper's is "flores101".
+        tokenize: a tokenizer of sacrebleu; "flores101" is the paper's (Goyal et al. 2022).
 
     Returns:
         A row per sentence, language, direction and gender of the references: sentence_id, axis, descriptor, template,

@@ -33,7 +33,7 @@ class Settings:
         "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates",
         identity=CONTENT,
     )
-    tokenize: str = option("flores200", "tokenizer of sacrebleu; the paper has 'flores101', '13a' needs no download")
+    tokenize: str = option("flores101", "tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download")
     toxicity: ClassifierSettings = option(ClassifierSettings, "classifier for added toxicity; none by default")
 
 

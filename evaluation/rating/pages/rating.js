@@ -1,37 +1,44 @@
 "use strict";
-// A key presses the button with that data-key. The page sends an answer and reloads when the server has saved it;
-// without JavaScript the form does the same.
-let sending = false;
+// The page sends each answer, and shows the next question when the server has saved it. Texts are only set as text.
+const element = (id) => document.getElementById(id);
+const keys = { ArrowLeft: "left", ArrowRight: "right", s: "skip", u: "undo" };
+let shown = {}, sending = false;
 
-document.addEventListener("keydown", (event) => {
-  if (event.repeat || event.ctrlKey || event.altKey || event.metaKey || event.target.matches("input")) return;
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const button = [...document.querySelectorAll("[data-key]")].find((candidate) => candidate.dataset.key === key);
-  if (!button) return;
-  event.preventDefault();
-  button.click();
-});
-
-document.querySelector("form[method=post]")?.addEventListener("submit", async (event) => {
-  event.preventDefault();
+async function send(rater, choice) {
   if (sending) return;
   sending = true;
-  const form = event.target, button = event.submitter, error = document.getElementById("error");
-  const fields = new URLSearchParams(new FormData(form));
-  fields.set("choice", button.value);
-  button.classList.add("chosen");
-  error.textContent = "";
+  element("error").textContent = "";
   try {
-    const answer = await fetch(form.action, { method: "POST", body: fields, redirect: "manual" });
-    if (answer.type === "opaqueredirect" || answer.status === 409) {
-      history.scrollRestoration = "manual"; // the next pair starts at the top
-      location.reload();
-      return;
-    }
-    error.textContent = await answer.text();
+    const body = JSON.stringify({ rater, choice, prompt_id: shown.prompt_id, question: shown.question });
+    const answer = await fetch("answer", { method: "POST", body });
+    if (answer.ok) show(await answer.json());
+    else element("error").textContent = await answer.text();
   } catch {
-    error.textContent = error.dataset.unreachable;
+    element("error").textContent = "The server does not answer. This answer is not saved; your earlier answers are. Please answer again when the server is back.";
   }
-  button.classList.remove("chosen");
   sending = false;
+}
+
+function show(next) {
+  shown = next;
+  for (const id of ["text", "prompt", "left", "right"]) element(id).textContent = next[id] || "(empty)";
+  element("progress").textContent = `${next.rater} · ${next.done} of ${next.total} answers`;
+  element("welcome").hidden = true;
+  element("pair").hidden = next.done === next.total;
+  element("thanks").hidden = next.done < next.total;
+  element("undo").hidden = next.done === 0;
+  window.scrollTo(0, 0);
+}
+
+element("welcome").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send(element("rater").value, null);
+});
+for (const choice of Object.values(keys)) element(choice).addEventListener("click", () => send(shown.rater, choice));
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.ctrlKey || event.altKey || event.metaKey || event.target.matches("input")) return;
+  const button = element(keys[event.key.length === 1 ? event.key.toLowerCase() : event.key]);
+  if (!button || !button.checkVisibility()) return;
+  event.preventDefault();
+  button.click();
 });

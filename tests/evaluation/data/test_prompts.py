@@ -1,6 +1,7 @@
 """Selection of prompts: filters, samples, variations, splits and unseen values."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from evenhand.evaluation.data.holistic_bias import (
     load_taxonomy,
 )
 from evenhand.evaluation.data.prompts import (
+    dataset_prompts,
     have_same_cells,
     sample_cells,
     select_prompts,
@@ -24,6 +26,7 @@ from evenhand.evaluation.data.prompts import (
 )
 from evenhand.evaluation.data.variations import VARIATIONS, vary_text
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import PromptSettings
 
 NOUNS = (
     *(Noun("female", "woman", "women"), Noun("female", "mother", "mothers")),
@@ -173,6 +176,19 @@ def test_variations_are_recorded_and_applied_half_the_time(paper):
         assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
     assert len(set(sample["prompt_id"])) == n
     assert frame["noun_phrase"].isin(select_prompts(paper, axis="nationality")["noun_phrase"]).all()
+
+
+def test_variations_of_whole_datasets_depend_on_the_seed_and_the_text():
+    settings = PromptSettings(descriptors=None, filters={"axis": "nationality"})
+    plain, varied = dataset_prompts(settings, 1), dataset_prompts(replace(settings, variations=True), 1)
+    assert plain["noun_phrase"] == varied["noun_phrase"] and "hyphens_removed" not in plain.column_names
+    frame = varied.to_pandas()
+    assert abs(frame.groupby(list(VARIATIONS)).size() / len(frame) - 1 / 16).max() < 4 * (15 / 256 / len(frame)) ** 0.5
+    for row in varied.slice(0, 500).to_pylist():
+        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
+    few = replace(settings, variations=True, filters={"axis": "nationality", "noun": "dad"})
+    assert set(dataset_prompts(few, 1)["text"].to_pylist()) < set(frame["text"])
+    assert dataset_prompts(replace(settings, variations=True), 2)["text"] != varied["text"]
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template", "noun"])

@@ -1,4 +1,4 @@
-"""Synthetic pairs, votes and names for the tests of the rating."""
+"""Synthetic pairs and votes for the tests of the rating."""
 
 from pathlib import Path
 
@@ -34,32 +34,10 @@ def rating(folder: Path, n: int = 2, **columns: list[str]) -> Rating:
 def vote_table(choices: dict[str, dict[str, str]], question: str = "preference") -> pd.DataFrame:
     """Return votes from {rater: {prompt_id: "b", "a" or "-" for skipped}}; "before" is on the left, the axis is age."""
     choice_of = {"a": "after", "b": "before", "-": None}
+    columns = ("rater", "prompt_id", "question", "choice", "left", "axis")
     rows = [
-        {
-            "rater": rater,
-            "prompt_id": pair,
-            "question": question,
-            "choice": choice_of[choice],
-            "left": "before",
-            "axis": "age",
-        }
+        (rater, pair, question, choice_of[choice], "before", "age")
         for rater, by_pair in choices.items()
         for pair, choice in by_pair.items()
     ]
-    return pd.DataFrame(rows)
-
-
-NAMES = (
-    "Ann \u200b B",  # spaces on both sides of an invisible character
-    "Zoe\u200b\u0301",  # an invisible character between a letter and its accent
-    "\u200b Ann",
-    "Ann\u00a0\ufeff\u00a0B",
-    "\u1112\u200d\u1161\u11ab",  # jamo of one Hangul syllable
-    "o\u0302\u2060\u0323",  # accents in another order than NFC's
-    "x" * 59 + " \u200b y",  # cut after a space
-    "e\u0301\u00ad\u0301" * 40,  # cut among combining marks
-    "\t Ann\r\nB \u2028",
-    '\u212b\u0007 O\'Neil & "<b>"',
-    "\u202eevil\u202c \u2066 name",
-    "a\ue000\u030a \u0085 b",  # a private-use character and a control character
-)
+    return pd.DataFrame(rows, columns=columns)

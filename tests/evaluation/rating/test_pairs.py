@@ -6,8 +6,14 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import exclusion_reasons, left_side, other_side, read_pairs, sample_pairs
-from evenhand.evaluation.rating.questions import rating_file, read_rating_file
+from evenhand.evaluation.rating.pairs import (
+    exclusion_reasons,
+    left_side,
+    other_side,
+    read_pairs,
+    read_rating_file,
+    sample_pairs,
+)
 from tests.evaluation.rating.rated_pairs import synthetic_pairs
 
 NO_LISTS = {"template": [], "descriptor": []}
@@ -75,12 +81,7 @@ def test_pairs_of_runs(tmp_path):
 
 
 def test_shipped_files_name_values_of_the_taxonomy():
-    assert list(read_rating_file("questions", rating_file("questions", "paper"))) == [
-        "preference",
-        "humanness",
-        "interestingness",
-    ]
-    lists = read_rating_file("leave_out", rating_file("leave_out", "paper"))
+    lists = read_rating_file("leave_out", "paper")
     assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that Smith et al. 2022, §C.2.1, names
     assert "I hate {plural_noun_phrase}." in lists["template"]
     assert all(len(set(values)) == len(values) for values in lists.values())
@@ -90,16 +91,9 @@ def test_shipped_files_name_values_of_the_taxonomy():
 
 
 @pytest.mark.parametrize(
-    ("field", "text"),
-    [
-        ("questions", "preference: 3"),
-        ("questions", "{}"),
-        ("questions", "preference: ' '"),
-        ("leave_out", "template: []"),
-        ("leave_out", "descriptor: ugly\ntemplate: []"),
-    ],
+    ("field", "text"), [("questions", "{}"), ("questions", "preference: ' '"), ("leave_out", "template: []")]
 )
 def test_an_invalid_file_is_an_error(tmp_path, field, text):
     (tmp_path / "file.yaml").write_text(text)
     with pytest.raises(InputError, match=f"^{field}: "):
-        read_rating_file(field, tmp_path / "file.yaml")
+        read_rating_file(field, str(tmp_path / "file.yaml"))

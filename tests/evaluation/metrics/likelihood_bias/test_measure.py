@@ -25,6 +25,7 @@ FILTERS = {
     "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
     "template": [LOVE, HATE],
     "axis": ["ability", "age", "nationality"],
+    "descriptor_gender": "(none)",
 }
 
 
