@@ -10,8 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.models.loading import Kind
-from evenhand.evaluation.models.model_paths import hub_repository
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, hub_repository
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line

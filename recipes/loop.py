@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     measured_model,
 )
 from evenhand.evaluation.models.checkpoints import check_strength
-from evenhand.evaluation.models.judge_files import classifier_styles
+from evenhand.evaluation.models.judges import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
 from evenhand.evaluation.store import TRACKERS

@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.offensiveness.metric import (
     make_neutral_texts,
     offensive_share,
 )
-from evenhand.evaluation.models.classifier_labels import find_label
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
 from evenhand.evaluation.score import TEXT, BiasScore
 from evenhand.evaluation.settings import as_settings

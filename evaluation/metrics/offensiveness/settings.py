@@ -26,8 +26,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
             classifier or the dataset does not exist; or the settings have a file of prompts.
     """
     from evenhand.evaluation.data.prompts import taxonomy_sha256
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
-    from evenhand.evaluation.models.revisions import model_revision
+    from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
     classifier = config.settings.classifier
     if classifier.name is None or classifier.label is None:

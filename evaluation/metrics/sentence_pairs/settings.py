@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION, align, sentence_scores, translation_scores
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.metrics.translation_bias.sources import load_comparable_references, make_source_tables
-from evenhand.evaluation.models.classifier_labels import find_label
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
 from evenhand.evaluation.models.translation import translate
 from evenhand.evaluation.progress import progress

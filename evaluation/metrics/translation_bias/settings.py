@@ -54,8 +54,7 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
         load_comparable_references,
         make_source_tables,
     )
-    from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
-    from evenhand.evaluation.models.revisions import model_revision
+    from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
     settings = config.settings
     fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}

@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
 from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness.metric import offensiveness_changes
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
 from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change

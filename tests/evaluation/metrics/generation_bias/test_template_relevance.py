@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias.costs import template_relevance as within
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
