@@ -11,7 +11,7 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun, ReportContext
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     has_same_prompts,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE, is_bias_significant
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import display_name, find_score, read_scores

@@ -163,7 +163,11 @@ def scores_table(
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
-    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else format_of(it).ideal_text)}
+    columns |= (
+        {}
+        if is_drawn
+        else {"ideal": lambda it: Cell(format_of(it).ideal_text if format_of(it).ideal is not None else "")}
+    )
     columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
     columns |= dict(further or {}) | {counted: lambda it: Cell(f"{it.n:,}")}
     columns |= {"left out": lambda it: Cell(f"{it.n_left_out:,}")} if any(it.n_left_out for it in scores) else {}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import relative_limit
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import relative_limit
 
 TOLERANCE = 1e-9  # tolerance for rounding errors
 # `relevance_kept` and `response_perplexity_change` of the even reference, to which two limits are relative.

@@ -15,8 +15,8 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, sanitize, score_text
 from evenhand.evaluation.report.page import Link
@@ -36,7 +36,7 @@ REDUCTION_GROUPS = {
     "reduction_unseen": {"seen": "no"},
     "reduction_confirmed": {"classifier": "second"},
 }
-# The metric that is tested for a rise of a style cluster; generation_bias/report/warnings.py gives the reasons.
+# The metric that is tested for a rise of a style cluster; generation_bias/warnings.py gives the reasons.
 MONITORED_METRIC = "scgb_pooled_corrected"
 # column: (metric of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {

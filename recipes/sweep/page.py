@@ -7,8 +7,8 @@ from itertools import groupby
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects.change_section import effect_change_section
-from evenhand.evaluation.metrics.generation_bias.effects.changes import EFFECT_CHANGES
+from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_change_section
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.numbers import percent, sanitize, span, tick_number
 from evenhand.evaluation.report.page import Figure, Page, Section
