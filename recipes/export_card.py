@@ -19,8 +19,8 @@ from evenhand.mitigation.trainers import load_trainer
 from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.sweep.output import HEADLINE, change_columns
-from evenhand.recipes.sweep.tables import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
+from evenhand.recipes.sweep.columns import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
+from evenhand.recipes.sweep.points import HEADLINE, change_columns
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
 HOLISTIC_BIAS_VERSIONS = ("paper", "v1.0", "v1.1")  # values of `prompts.dataset`

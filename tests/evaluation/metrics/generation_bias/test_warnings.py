@@ -8,7 +8,7 @@ from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.spread import descriptor_spread
-from evenhand.recipes.sweep.output import change_columns
+from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 from tests.measured_runs import styled_columns
 
