@@ -1,13 +1,23 @@
-"""Loading of a class by the name of its module."""
+"""Loading of a class by the name of its module, from a package or from a user's own folder."""
 
 import inspect
+import os
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TypeVar
 
 from evenhand.evaluation.errors import unknown_name
 
+PATH_VARIABLE = "EVENHAND_PATH"  # folders with subfolders `metrics` and `methods`, separated as in PATH
+
 Base = TypeVar("Base")
+
+
+def own_folders(subfolder: str) -> list[str]:
+    """Return the path of a subfolder of each folder in the environment variable EVENHAND_PATH."""
+    folders = filter(None, os.environ.get(PATH_VARIABLE, "").split(os.pathsep))
+    return [str(Path(folder).expanduser().resolve() / subfolder) for folder in folders]
 
 
 def module_names(package: str) -> list[str]:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
-from evenhand.evaluation.metrics import FamilyRun, ReportContext
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     has_same_prompts,
@@ -24,6 +23,7 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_value_changes, cross_fitted_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
+from evenhand.recipes.family_settings import FAMILIES, families_with
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.measure import SCORES, write_results
 from evenhand.recipes.responses import LINK, write_responses
@@ -67,12 +67,11 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
     for side in ("before", "after"):
         settings_by_side[side], manifests[side] = read_settings(getattr(settings, side), side)
     metrics = [side.metrics for side in settings_by_side.values()]
-    names = [name for name in metrics[0] if name in metrics[1] and families.comparable(name)]
+    names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]
     if not names:
-        comparable = ", ".join(filter(families.comparable, families.names()))
         raise InputError(
             f"after: the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
-            f"one of {comparable}."
+            f"one of {families_with('compare')}."
         )
     runs = {
         name: {
@@ -91,8 +90,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = run_sha256(read_run(folder, command, name)[1])
     for name in names:
-        if fingerprint := getattr(families.settings_of(name), "comparison_inputs", None):
-            inputs |= fingerprint(getattr(settings, name, None))
+        inputs |= FAMILIES[name].comparison_inputs(getattr(settings, name, None))
     return inputs
 
 
@@ -101,7 +99,7 @@ def _differences(run: Store, settings: CompareSettings, name: str, before: Famil
         rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
         if has_same_prompts(*rows):  # the comparison below rejects different prompts
             run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
-    return families.comparison_of(name).differences(run, before, after, getattr(settings, name, None))
+    return FAMILIES[name].compare(run, before, after, getattr(settings, name, None))
 
 
 def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
@@ -121,14 +119,13 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
     changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-    page = families.page_of(name).comparison_page
+    report = FAMILIES[name].comparison_page(before, after, changes)
     if name != FAMILY:
-        return page(before, after, changes, ReportContext())
+        return report
     model = after.config.model.name
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
     note = tag_note(model, *pooled)
-    report = page(before, after, changes, ReportContext(notes=[note] if note else []))
     strength = after.config.model.adapter_strength
     sections = [training_section(settings.tuning)] if settings.tuning else []
     *first_sections, samples = report.sections
@@ -139,6 +136,7 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
         report,
         subtitle=subtitle,
         warnings=[*report.warnings, *warnings],
+        notes=[*report.notes, *([note] if note else [])],
         sections=[*first_sections, *sections, samples],
         links=[LINK, *(_link(settings, side) for side in ("before", "after"))],
     )

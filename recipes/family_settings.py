@@ -7,17 +7,17 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, option
 
-FAMILIES = {name: families.settings_of(name) for name in families.names()}
+FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 
 
 def family_groups(attribute: str, is_optional: bool) -> type:
-    """Return a dataclass with a field for each family whose module `settings` has the class `attribute`.
+    """Return a dataclass with a field for each family that has the class `attribute`.
 
     The default of a field is None if `is_optional`, else an instance of the class.
     """
     listed = []
-    for name, module in FAMILIES.items():
-        if group := getattr(module, attribute, None):
+    for name, family in FAMILIES.items():
+        if group := getattr(family, attribute):
             text = group.__doc__.splitlines()[0].rpartition(": ")[2]
             default = option(None if is_optional else group, text, omit_if_null=is_optional)
             listed.append((name, group | None if is_optional else group, default))
@@ -25,15 +25,15 @@ def family_groups(attribute: str, is_optional: bool) -> type:
 
 
 def families_with(attribute: str) -> str:
-    """Return the comma-separated names of the families whose module `settings` has a true `attribute`."""
-    return ", ".join(name for name, module in FAMILIES.items() if getattr(module, attribute, None))
+    """Return the comma-separated names of the families with a true `attribute`."""
+    return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
 
 
 def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequence[str]) -> None:
     """Raise InputError if the model has a system prompt or a server that a measured family does not support."""
     for name in metrics:
-        apis = getattr(FAMILIES[name], "SERVER_APIS", ())
-        if model.system_prompt and not getattr(FAMILIES[name], "USES_SYSTEM_PROMPT", False):
+        apis = FAMILIES[name].SERVER_APIS
+        if model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
             supporting = families_with("USES_SYSTEM_PROMPT")
             raise InputError(f"model.system_prompt: {name} does not use it; measure {supporting} alone with it.")
         if model.server and (capabilities or not apis):
@@ -50,6 +50,6 @@ def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
     return {
         f"{prefix}{name}.{setting}": table
         for name in metrics
-        for setting, table in getattr(FAMILIES[name], "RECOMPUTABLE", {}).items()
+        for setting, table in FAMILIES[name].RECOMPUTABLE.items()
         for prefix in ("", "inputs.")
     }

@@ -6,16 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation import metrics as families
 from evenhand.evaluation import processes
 from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics import FamilyRun, ReportContext
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.page import tuned_on_warnings
-from evenhand.recipes.family_settings import recomputable_tables
+from evenhand.recipes.family_settings import FAMILIES, recomputable_tables
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config
 
@@ -28,7 +27,7 @@ def measure(settings: MeasureSettings) -> None:
     """Measure a model with each family of metrics, or write the prompts for another program to answer."""
     if settings.write_prompts:
         (name,) = settings.metrics
-        config, write_prompts = measure_config(settings, name), families.measure_of(name).write_prompts
+        config, write_prompts = measure_config(settings, name), FAMILIES[name].write_prompts
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
@@ -41,7 +40,7 @@ def measure(settings: MeasureSettings) -> None:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = families.measure_of(name).measure(of_family, config[name])
+            scores[name] = FAMILIES[name].measure(of_family, config[name])
         processes.on_rank_zero(lambda: _finish(settings, run, [score for found in scores.values() for score in found]))
 
 
@@ -52,7 +51,7 @@ def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
         InputError: an input is missing or cannot be used.
     """
     names = dict.fromkeys(settings.metrics)
-    return {name: families.settings_of(name).inputs(measure_config(settings, name)) for name in names}
+    return {name: FAMILIES[name].inputs(measure_config(settings, name)) for name in names}
 
 
 def _finish(settings: MeasureSettings, run: Store | None, scores: Sequence[BiasScore]) -> None:
@@ -93,8 +92,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     """Return the report of each family of metrics in a finished run, by the family's name."""
     reports = {}
     for name in dict.fromkeys(settings.metrics):
-        measured = FamilyRun(settings.output_dir, measure_config(settings, name))
-        reports[name] = families.page_of(name).page(measured, ReportContext())
+        reports[name] = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
     if FAMILY in reports:
         warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
         page = reports[FAMILY]

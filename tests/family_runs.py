@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, comparison_of, measure_of, settings_of
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, load_metric
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tracking import Tracker
@@ -12,16 +12,16 @@ from evenhand.evaluation.tracking import Tracker
 
 def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:
     """Check the inputs of a family, measure it into the folder and return the run; `settings` are the family's."""
-    module = settings_of(name)
+    family = load_metric(name)()
     if settings or config.settings is None:
-        config = replace(config, settings=module.Settings(**settings))
-    run = Store(folder, "a fingerprint", Tracker(), module.inputs(config))
-    write_scores(folder / "scores.json", measure_of(name).measure(run, config))
+        config = replace(config, settings=family.Settings(**settings))
+    run = Store(folder, "a fingerprint", Tracker(), family.inputs(config))
+    write_scores(folder / "scores.json", family.measure(run, config))
     return FamilyRun(folder, config)
 
 
 def compare_family(folder: Path, name: str, before: FamilyRun, after: FamilyRun) -> FamilyRun:
     """Compare two runs of a family into the folder and return the comparison."""
-    changes = comparison_of(name).differences(Store(folder, "a fingerprint", Tracker()), before, after, None)
+    changes = load_metric(name)().compare(Store(folder, "a fingerprint", Tracker()), before, after, None)
     write_scores(folder / "scores.json", changes)
     return FamilyRun(folder)

@@ -1,5 +1,7 @@
-"""The examples of docs/extending.md run as they stand on the page."""
+"""The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
+import ast
+import os
 import re
 import subprocess
 import sys
@@ -9,63 +11,71 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from evenhand.evaluation import metrics as families
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.score import read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
+from evenhand.recipes.settings import FAMILY
 from tests.mitigation.trainers.test_preference import tiny_base
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
-FAMILY = "prompt_length"
-COMMAND = """
-import sys
-from evenhand.evaluation import metrics as families
-families.__path__.append(sys.argv[1])
-from evenhand.recipes.cli import main
-sys.exit(main(sys.argv[2:]))
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, RECIPES = ROOT / "docs" / "extending.md", ROOT / "recipes"
+COMMANDS = """
+from pathlib import Path
+
+from evenhand.recipes.cli import main, read_settings
+from evenhand.recipes.loop import check_plans, plan_method
+
+quiet = ["--report_to", "none", "--quiet"]
+measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
+for run, words in (("before", "3"), ("after", "7")):
+    assert main([*measured, "--prompt_length.min_words", words, "--output_dir", run, *quiet]) == 0
+assert main(["compare", "--before", "before", "--after", "after", "--output_dir", "changes", *quiet]) == 0
+assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
+loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,prompt_length"})
+plan = plan_method(loop, "shortest", lambda name, command, settings: Path("loop") / name)
+check_plans(Path("loop"), [plan])
+after = next(stage.settings for stage in plan.stages if stage.folder == plan.points[0].after)
+assert after.metrics == ["generation_bias", "prompt_length"] and after.prompt_length.min_words == 1
+assert main([*measured, "--prompt_length.min_word", "3"]) == 2
 """
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory):
-    """A folder with the family of the page."""
-    folder = tmp_path_factory.mktemp("packages")
-    (folder / FAMILY).mkdir()
-    (folder / FAMILY / "__init__.py").touch()
-    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S):
-        (folder / FAMILY / name).write_text(code, encoding="utf-8")
+def examples(tmp_path_factory):
+    """The folder with the files of the page."""
+    folder = tmp_path_factory.mktemp("own")
+    found = re.findall(r"```python\n# (\w+/\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    lines = {name: code.count("\n") for name, code in found}
+    assert lines["metrics/prompt_length.py"] <= 40 and lines["methods/shortest.py"] <= 15
+    for name, code in found:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(code, encoding="utf-8")
     return folder
 
 
-def run_evenhand(packages, *arguments):
-    command = [sys.executable, "-c", COMMAND, str(packages), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-
-
-def test_the_family_of_the_page_measures_and_reports(packages, tmp_path):
-    run = tmp_path / "run"
-    arguments = ["measure", "--model", "m", "--metrics", FAMILY, "--prompts.descriptors", "20", "--output_dir", run]
-    done = run_evenhand(packages, *arguments, "--report_to", "none", "--prompt_length.min_words", "3")
+def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_path):
+    command = [sys.executable, "-c", COMMANDS]
+    environment = os.environ | {"EVENHAND_PATH": str(examples)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path, env=environment
+    )
     assert done.returncode == 0, done.stderr
-    (score,) = read_scores(run / "scores.json")
-    assert score.metric == FAMILY and score.value > 3
-    assert f"A prompt has {score.value:.1f} words." in done.stdout
-    assert (run / "prompts.parquet").exists() and (run / "report.html").exists()
+    before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
+    assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
+    assert (change.metric, change.value) == ("prompt_length_difference", after.value - before.value)
+    pages = {run: (tmp_path / run / "report.html").read_text() for run in ("before", "changes", "both")}
+    assert f"{before.value:.1f} words" in pages["before"] and "All prompts" in pages["before"]
+    assert f"+{change.value:.1f}" in pages["changes"] and "side by side" in pages["both"]
+    assert "prompt_length.min_word" in done.stderr
 
 
-def test_its_settings_are_listed_and_a_mistyped_one_is_refused(packages, tmp_path):
-    assert "--prompt_length.min_words" in run_evenhand(packages, "measure", "--metrics", FAMILY, "--help").stdout
-    done = run_evenhand(packages, "measure", "--metrics", FAMILY, "--prompt_length.min_word", "3")
-    assert done.returncode == 2 and "prompt_length.min_word" in done.stderr
-
-
-def test_the_method_of_the_page_tunes_a_model(tmp_path, monkeypatch):
-    (code,) = re.findall(r"```python\n# (?:\w+/)+shortest\.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    (tmp_path / "shortest.py").write_text(code, encoding="utf-8")
-    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
-    assert code.count("\n") <= 15
+def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(examples / "methods")])
     method = methods.load_method("shortest")
     assert (method.trainer, method.defaults["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
@@ -80,3 +90,20 @@ def test_the_method_of_the_page_tunes_a_model(tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
+
+
+def test_families_are_looked_up_by_name():
+    with pytest.raises(InputError, match="metrics: 'likelihoodbias' is unknown; did you mean 'likelihood_bias'"):
+        families.load_metric("likelihoodbias")
+
+
+def test_recipes_name_the_default_family_once_and_no_other():
+    named, imported = [], set()
+    for file in sorted(RECIPES.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and node.value in families.names():
+                named.append((file.relative_to(RECIPES).as_posix(), node.value))
+            elif isinstance(node, ast.ImportFrom):
+                imported |= set(node.module.split("."))
+    assert named == [("settings.py", FAMILY)]
+    assert imported & {*families.names()} == {FAMILY}

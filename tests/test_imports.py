@@ -112,7 +112,7 @@ def test_no_file_is_long():
     [
         "import evenhand; dir(evenhand)",
         "import evenhand.recipes.cli",
-        "from evenhand.evaluation import metrics as f; [f.settings_of(name).Settings() for name in f.names()]",
+        "from evenhand.evaluation import metrics as f; [f.load_metric(name).Settings() for name in f.names()]",
         "from evenhand.recipes.cli import read_settings; read_settings('ablate')",
     ],
 )

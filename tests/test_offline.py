@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from evenhand.evaluation.metrics.sentence_pairs.settings import Settings
+from evenhand.evaluation.metrics.sentence_pairs import Settings
 from evenhand.recipes.cli import main
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings

@@ -1,39 +1,29 @@
-"""Families of metrics. Each family is a package in this folder and is found by its name, so a new family needs no
-change elsewhere.
+"""Families of metrics, each a class in a module of this package; a family's name is the name of its module."""
 
-A family is a package of these modules:
-
-    settings: `Settings`, a dataclass, and `inputs(config)`, which returns fingerprints of all inputs by name and raises
-        InputError for unusable inputs. `--help` imports the module, so it imports no slow library. Optional:
-        `ComparisonSettings` and `comparison_inputs(settings)`, the same of a comparison; RECOMPUTABLE, {setting or
-        input: the only table that depends on it}; SERVER_APIS, the APIs ("chat", "completions") by which the family
-        measures a served model; USES_SYSTEM_PROMPT, whether it sends `model.system_prompt`; READS_RESPONSES, whether
-        it samples responses, so that it can score a file of responses.
-    measure: `measure(run, config)` returns the scores and writes the tables of their rows; with READS_RESPONSES also
-        `write_prompts(path, config)`, which returns the number of prompts.
-    metrics: METRICS, an `evaluation.report.formats.Format` for each metric of the scores.
-    page: `page(run, context)` returns the report; `comparison_page(before, after, changes, context)` the report of two
-        runs side by side.
-    compare (optional): `differences(run, before, after, settings)` returns scores of the paired changes.
-"""
-
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation import processes
+from evenhand.evaluation.classes import load_class, module_names, own_folders
+from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.numbers import before_after
+from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.tables import DETECTABLE, change_sections, group_label, score_sections, value_text
+from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
     from evenhand.evaluation.models.model import Model
-    from evenhand.evaluation.score import BiasScore
+    from evenhand.evaluation.store import Store
+
+__path__ += own_folders("metrics")
 
 
 @dataclass(frozen=True)
@@ -79,17 +69,13 @@ class FamilyRun:
     config: Any = None
 
     @cached_property
-    def scores(self) -> "list[BiasScore]":
+    def scores(self) -> list[BiasScore]:
         """All scores in the folder."""
-        from evenhand.evaluation.score import read_scores
-
         return read_scores(self.folder / "scores.json")
 
     @property
     def model_name(self) -> str:
         """The displayed name of the measured model. An absolute path is shortened to its last three parts."""
-        from evenhand.evaluation.score import display_name
-
         return display_name(self.config.model.name)
 
     def has(self, name: str) -> bool:
@@ -108,66 +94,157 @@ class FamilyRun:
 
     def signature_lines(self, *metrics: str) -> list[str]:
         """Return [the signature line of the first score whose metric is in `metrics`], or [] if there is none."""
-        from evenhand.evaluation.score import signature_line
-
         return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
 
 
-@dataclass(frozen=True)
-class ReportContext:
-    """Facts about a measured model for its report: its true scores, if they are known, and notes to readers."""
+class Metric(ABC):
+    """A family of metrics: what it reads, how it scores a model, and how it reports the scores.
 
-    truth: "Sequence[BiasScore]" = ()
-    notes: Sequence[str] = ()
+    `--help` imports the class, so its module imports slow libraries only in functions.
 
+    Attributes:
+        Settings: a `strict_dataclass`; the first line of its docstring is "Name: a question that the scores answer".
+        ComparisonSettings: settings of `compare`, or None.
+        FORMATS: label, unit and ideal of each metric.
+        SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
+        USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
+        READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
+            `write_prompts(path, config)`, which writes the prompts and returns their number.
+        RECOMPUTABLE: {setting or input: the only table that depends on it}.
+        TITLE, COUNTED, NOTES, LIMITS: texts of the report: the title, the plural noun of what n counts, sentences on
+            how to read the numbers, and sentences on what they do not show.
+        compare: optional; `compare(store, before, after, settings)` returns the scores `<metric>_difference`, after
+            minus before, of two runs (`FamilyRun`) over the same rows.
+    """
 
-REQUIRED_MODULES = ("settings", "measure", "metrics", "page")
+    Settings: ClassVar[type]
+    ComparisonSettings: ClassVar[type | None] = None
+    FORMATS: ClassVar[Sequence[Format]]
+    SERVER_APIS: ClassVar[Sequence[str]] = ()
+    USES_SYSTEM_PROMPT: ClassVar[bool] = False
+    READS_RESPONSES: ClassVar[bool] = False
+    RECOMPUTABLE: ClassVar[Mapping[str, str]] = {}
+    TITLE: ClassVar[str]
+    COUNTED: ClassVar[str] = "n"
+    NOTES: ClassVar[Sequence[str]] = ()
+    LIMITS: ClassVar[Sequence[str]] = ()
+    compare: Callable[..., list[BiasScore]] | None = None
+
+    @abstractmethod
+    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+        """Return fingerprints of all inputs, by name, before any slow work.
+
+        Raises:
+            InputError: an input cannot be used.
+        """
+
+    @abstractmethod
+    def collect(self, store: "Store", config: MeasureConfig) -> Any:
+        """Write the tables of the measured rows to the run's folder, on all ranks, and return what `score` reads."""
+
+    @abstractmethod
+    def score(self, store: "Store", config: MeasureConfig, collected: Any) -> list[BiasScore]:
+        """Return the scores of the rows; called on rank 0 only."""
+
+    def measure(self, store: "Store", config: MeasureConfig) -> list[BiasScore]:
+        """Collect the rows and return their scores."""
+        collected = self.collect(store, config)
+        with store.step("scores"):
+            return processes.on_rank_zero(lambda: self.score(store, config, collected))
+
+    def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
+        """Return fingerprints, by name, of the inputs of a comparison other than the two runs."""
+        return {}
+
+    def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
+        """Return the score at the top of the report: the first one of all rows, or the first one."""
+        return next((score for score in scores if not score.group), next(iter(scores), None))
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return the first sentence of the report on one model."""
+        score = self.headline(run.scores)
+        return f"{format_of(score).label} is {value_text(score)}." if score else "There are no scores."
+
+    def warnings(self, run: FamilyRun) -> list[str]:
+        """Return warnings to the readers of the report."""
+        return []
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return the sections of the report: tables of the scores, as dots and intervals."""
+        return score_sections(run.scores, self.COUNTED, label=self.label)
+
+    def label(self, score: BiasScore) -> str:
+        """Return the label of a group of rows in the tables."""
+        return group_label(score)
+
+    def page(self, run: FamilyRun) -> Page:
+        """Return the report on one model."""
+        run = self._own(run)
+        score, names = self.headline(run.scores), dict.fromkeys(score.metric for score in run.scores)
+        of = format_of(score) if score else None
+        return Page(
+            title=self.TITLE,
+            subtitle=self.subtitle(run),
+            headline_value=of.full_text(score.value) if score else "–",
+            headline_caption=self._caption(score) if score else "",
+            verdict=self.verdict(run),
+            warnings=self.warnings(run),
+            notes=self.NOTES,
+            sections=self.sections(run),
+            glossary=glossary(names),
+            limits=self.LIMITS,
+            signature=score.signature if score else {},
+            signature_lines=[signature_line(score)] if score else [],
+        )
+
+    def _own(self, run: FamilyRun) -> FamilyRun:
+        """Return the run with the scores of this family only; a run may have several families."""
+        own, names = copy(run), {of.name for of in self.FORMATS}
+        bases = ((it, it.metric.removesuffix(DETECTABLE).removesuffix("_difference")) for it in run.scores)
+        vars(own)["scores"] = [score for score, base in bases if base in names or score.metric in names]
+        return own
+
+    def _caption(self, score: BiasScore) -> str:
+        of, group = format_of(score), f" ({self.label(score)})" if score.group else ""
+        return f"{of.label}{group}: {of.description}"
+
+    def subtitle(self, run: FamilyRun) -> str:
+        """Return the names of the model and of the dataset."""
+        return f"{run.model_name} · {run.config.prompts.dataset}"
+
+    def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
+        """Return the report that compares two models: scores before and after, and the paired changes."""
+        before, after, changes = map(self._own, (before, after, changes))
+        change = self.headline(changes.scores)
+        base = change.metric.removesuffix("_difference")
+        old, new = (value_text(find_score(run.scores, base, **change.group)) for run in (before, after))
+        of = format_of(change)
+        return Page(
+            title=f"{self.TITLE}, compared",
+            subtitle=before_after(self.subtitle(before), self.subtitle(after)),
+            headline_value=of.full_text(change.value),
+            headline_caption=f"{of.label}, after minus before",
+            verdict=f"{of.label} is {old} before, and {new} after; the change is {value_text(change)}.",
+            warnings=[f"{run.model_name}: {it}" for run in (before, after) for it in self.warnings(run)],
+            notes=self.NOTES,
+            sections=change_sections((before.scores, after.scores, changes.scores), self.COUNTED, label=self.label),
+            glossary=glossary(dict.fromkeys(score.metric for score in before.scores)),
+            limits=self.LIMITS,
+            signature=change.signature,
+            signature_lines=[signature_line(self.headline(run.scores)) for run in (before, after)],
+            sides=("before", "after"),
+        )
 
 
 def names() -> list[str]:
     """Return the names of the families."""
-    return [module.name for module in iter_modules(__path__) if module.ispkg]
+    return module_names(__name__)
 
 
-def _load(name: str, part: str) -> Any:
-    """Return the module `part` of a family.
+def load_metric(name: str) -> type[Metric]:
+    """Return a family's class.
 
     Raises:
-        InputError: the family is unknown or lacks a module.
+        InputError: the family is unknown.
     """
-    if name not in names():
-        raise unknown_name("metrics", name, names())
-    missing = [module for module in REQUIRED_MODULES if find_spec(f"{__name__}.{name}.{module}") is None]
-    if missing:
-        raise InputError(f"metrics: the family {name} has no module {', '.join(missing)}; see {__name__}.")
-    return import_module(f"{__name__}.{name}.{part}")
-
-
-def settings_of(name: str) -> Any:
-    """Return the family's module `settings`, which imports no slow library; errors as in `_load`."""
-    return _load(name, "settings")
-
-
-def measure_of(name: str) -> Any:
-    """Return the family's module `measure`; errors as in `_load`."""
-    return _load(name, "measure")
-
-
-def metrics_of(name: str) -> Any:
-    """Return the family's module `metrics`; errors as in `_load`."""
-    return _load(name, "metrics")
-
-
-def page_of(name: str) -> Any:
-    """Return the family's module `page`; errors as in `_load`."""
-    return _load(name, "page")
-
-
-def comparison_of(name: str) -> Any:
-    """Return the family's module `compare`; errors as in `_load`."""
-    return _load(name, "compare")
-
-
-def comparable(name: str) -> bool:
-    """Return whether the family has a module `compare`, so that two of its runs can be compared."""
-    return name in names() and find_spec(f"{__name__}.{name}.compare") is not None
+    return load_class(__name__, name, Metric, "metrics")

@@ -1,8 +1,9 @@
 """Records of metrics: label, unit, ideal and number format.
 
-Each family of metrics declares records in `metrics/<name>/metrics.py` as METRICS; `format_of` looks up a record.
+Each family of metrics declares records as `Metric.FORMATS`; `format_of` looks up a record.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Literal
 from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import BiasScore
 
-RATING = "evenhand.evaluation.rating.metrics"
+FAMILIES, RATING = "evenhand.evaluation.metrics", "evenhand.evaluation.rating.metrics"
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class Format:
         """Convert a value from natural units to the reported unit; return the number as text, without the unit."""
         return number(self.factor * value, self.decimals, self.signed)
 
+    def full_text(self, value: float) -> str:
+        """Return the number as `text` does, with the unit."""
+        return f"{self.text(value)} {self.unit}".rstrip() if math.isfinite(value) else self.text(value)
+
     def interval_text(self, bounds: tuple[float, float] | None) -> str:
         """Convert an interval from natural units to the reported unit; return "[1.23, 4.56]", or "" for None."""
         return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
@@ -106,11 +111,10 @@ def _registry() -> dict[str, Format]:
     Raises:
         ValueError: two families declare different metrics of the same name.
     """
-    from evenhand.evaluation import metrics as families
-
-    modules = [families.metrics_of(family) for family in families.names()] + [import_module(RATING)]
+    families = import_module(FAMILIES)
+    declared = [of for name in families.names() for of in families.load_metric(name).FORMATS]
     registry: dict[str, Format] = {}
-    for metric in (metric for module in modules for metric in module.METRICS):
+    for metric in [*declared, *import_module(RATING).METRICS]:
         if registry.setdefault(metric.name, metric) != metric:
             raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
     return registry

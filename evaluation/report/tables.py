@@ -17,10 +17,12 @@ from evenhand.evaluation.report.numbers import (
     value_or,
 )
 from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore, find_score
+from evenhand.evaluation.score import BiasScore
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
+ROWS_AT_EACH_END = 15
+DETECTABLE = "_detectable"  # the end of the names of the smallest detectable effects
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
 
@@ -45,18 +47,21 @@ def format_table(table: Table) -> Table:
 # Cells.
 
 
-def score_cell(score: BiasScore | None, decimals: int | None = None, metric: Format | None = None) -> Cell:
+def score_cell(
+    score: BiasScore | None, decimals: int | None = None, metric: Format | None = None, missing: str = "not measured"
+) -> Cell:
     """Return a cell with the value and the interval of a score in the reported unit.
 
-    The cell is "not measured" if the score is None, and "undefined" if the value is NaN.
+    The cell is `missing` if the score is None, and "undefined" if the value is NaN.
 
     Args:
         score: the score.
         decimals: number of decimals; None: as in the metric's record.
         metric: the metric's record; None: the record that a family of metrics declares.
+        missing: the text of the cell if there is no score.
     """
     if score is None:
-        return Cell("not measured")
+        return Cell(missing)
     if math.isnan(score.value):
         return Cell("undefined", reason=sanitize(score.reason or "no reason recorded"))
     metric = metric or format_of(score)
@@ -103,7 +108,7 @@ def value_text(score: BiasScore | None) -> str:
     if score.interval and significant_direction(replace(score, p_value=None)) and not significant_direction(score):
         notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
     notes += [f"ideal {metric.ideal_text}"] if metric.ideal is not None else []
-    return f"{metric.text(score.value)} {metric.unit}".rstrip() + f" ({'; '.join(notes)})"
+    return f"{metric.full_text(score.value)} ({'; '.join(notes)})"
 
 
 def significant_direction(score: BiasScore | None) -> int:
@@ -116,11 +121,6 @@ def significant_direction(score: BiasScore | None) -> int:
         return 0
     low, high = score.interval
     return ((low > score.ideal) - (high < score.ideal)) * (score.p_value is None or score.p_value < LEVEL)
-
-
-def sort_by_value(scores: Iterable[BiasScore], cut: str) -> list[BiasScore]:
-    """Return the scores sorted by descending value, then by the group's value for `cut`; undefined scores are last."""
-    return sorted(scores, key=lambda score: (-value_or(score, -math.inf), str(score.group[cut])))
 
 
 def group_label(score: BiasScore) -> str:
@@ -163,13 +163,10 @@ def scores_table(
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
-    columns |= (
-        {}
-        if is_drawn
-        else {"ideal": lambda it: Cell(format_of(it).ideal_text if format_of(it).ideal is not None else "")}
-    )
+    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else format_of(it).ideal_text)}
     columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
-    columns |= dict(further or {}) | {counted: lambda it: Cell(f"{it.n:,}")}
+    columns |= {name: cell for name, cell in (further or {}).items() if any(cell(it) != Cell("") for it in scores)}
+    columns |= {counted: lambda it: Cell(f"{it.n:,}")}
     columns |= {"left out": lambda it: Cell(f"{it.n_left_out:,}")} if any(it.n_left_out for it in scores) else {}
     rows = (
         Row(
@@ -202,6 +199,49 @@ def score_section(
     tables = [scores_table(format_of(name).title, rows, column, **options) for name, rows in by_metric.items()]
     parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
     return Section(title, sentences if tables else (), tables[:1], parts=parts, first_screen=first_screen)
+
+
+def score_sections(
+    scores: Sequence[BiasScore],
+    counted: str = "n",
+    *,
+    label: Callable[[BiasScore], str] = group_label,
+    further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
+) -> list[Section]:
+    """Return the default sections of scores: of all rows, then "By …" for each set of the groups' keys.
+
+    A score `<metric>_detectable` is in a column of its metric's table. Long tables have both ends. `label`, `counted`
+    and `further` are as in `scores_table`.
+    """
+    detectable = {
+        (it.metric.removesuffix(DETECTABLE), *it.group.items()): it for it in scores if it.metric.endswith(DETECTABLE)
+    }
+    columns = dict(further or {})
+    if detectable:
+        columns["detectable"] = lambda it: score_cell(detectable.get((it.metric, *it.group.items())), missing="")
+    cuts: dict[tuple[str, ...], list[BiasScore]] = {}
+    for score in scores:
+        if not score.metric.endswith(DETECTABLE):
+            cuts.setdefault(tuple(score.group), []).append(score)
+    sections = []
+    for keys in sorted(cuts, key=len):
+        options = {"counted": counted, "further": columns}
+        if keys:
+            column = " and ".join(keys).replace("_", " ")
+            options |= {"label": label, "n_ends": ROWS_AT_EACH_END, "first_screen": len(sections) < 2}
+            sections.append(score_section(f"By {column}", cuts[keys], column, **options))
+        else:
+            table = scores_table(_all(counted), cuts[keys], "measure", label=_title, **options)
+            sections.append(Section("The scores", tables=[table], first_screen=True))
+    return sections
+
+
+def _all(counted: str) -> str:
+    return "All rows" if counted == "n" else f"All {counted}"
+
+
+def _title(score: BiasScore) -> str:
+    return format_of(score).title
 
 
 # Two runs.
@@ -241,23 +281,6 @@ class ScoreChange:
     def marks(self) -> tuple[Mark, ...]:
         """The plotted marks of the scores before and after."""
         return score_marks("before", self.before) + score_marks("after", self.after)
-
-
-def score_changes(
-    labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Sequence[Sequence[BiasScore]]
-) -> list[ScoreChange]:
-    """Return the changes of scores; a change without a score before and after is omitted.
-
-    Args:
-        labels: (metric, group) of each change by label.
-        runs: the scores before, the scores after, and the differences.
-    """
-    changes = []
-    for label, (metric, group) in labels.items():
-        names = (metric, metric, f"{metric}_difference")
-        scores = (find_score(run, name, **group) for run, name in zip(runs, names, strict=True))
-        changes.append(ScoreChange(label, *scores))
-    return [it for it in changes if it.before or it.after]
 
 
 def change_cells(change: ScoreChange, decimals: int | None = None) -> list[Cell]:
@@ -305,29 +328,36 @@ def change_table(
     return Table(caption, (first_column, *sides, "change", *further), tuple(rows), ideal=ideal)
 
 
-def change_section(
-    title: str,
-    cut: str,
-    metrics: Sequence[str],
-    runs: Sequence[Sequence[BiasScore]],
-    *,
-    label: Callable[[str], str] = str,
-    sides: tuple[str, str] = ("before", "after"),
-    counted: str = "n",
-) -> Section:
-    """Return the default section of changes by the groups of `cut`: a table for each metric, folded after the first.
+def change_sections(
+    runs: Sequence[Sequence[BiasScore]], counted: str = "n", *, label: Callable[[BiasScore], str] = group_label
+) -> list[Section]:
+    """Return the default sections of the scores before, the scores after, and their differences (`runs`).
 
-    `runs` are the scores before, the scores after, and the differences; `label` returns the label of a group.
+    The sections are as in `score_sections`; the smallest detectable changes are in a section at the end.
     """
-    tables = []
-    for metric in metrics:
-        scores = [it for it in runs[0] if it.metric == metric and list(it.group) == [cut]]
-        groups = [it.group[cut] for it in sort_by_value(scores, cut)]
-        changes = score_changes({label(group): (metric, {cut: group}) for group in groups}, runs)
-        of = format_of(metric)
-        table = change_table(
-            of.title, cut.replace("_", " "), changes, sides=sides, counted=counted, ideal=of.reported_ideal
-        )
-        tables += [table] if table.rows else []
-    parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
-    return Section(title, tables=tables[:1], parts=parts, first_screen=True)
+    sides = [{(it.metric, *it.group.items()): it for it in scores} for scores in runs[:2]]
+    cuts: dict[tuple[str, ...], dict[str, list[ScoreChange]]] = {}
+    for score in runs[2]:
+        metric, _, kind = score.metric.rpartition("_")
+        if kind == "difference":
+            both = (side.get((metric, *score.group.items())) for side in sides)
+            name = label(score) if score.group else format_of(metric).title
+            cuts.setdefault(tuple(score.group), {}).setdefault(metric, []).append(ScoreChange(name, *both, score))
+    sections = []
+    for keys in sorted(cuts, key=len):
+        column = " and ".join(keys).replace("_", " ")
+        if not keys:
+            rows = [change for changes in cuts[keys].values() for change in changes]
+            table = change_table(_all(counted), "measure", rows, counted=counted, is_plotted=False)
+            sections.append(Section("The scores", tables=[table], first_screen=True))
+            continue
+        tables = []
+        for metric, changes in cuts[keys].items():
+            changes = sorted(changes, key=lambda it: (-value_or(it.before, -math.inf), it.label))
+            of = format_of(metric)
+            tables.append(change_table(of.title, column, changes, counted=counted, ideal=of.reported_ideal))
+        parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
+        sections.append(Section(f"By {column}", tables=tables[:1], parts=parts, first_screen=len(sections) < 2))
+    detectable = [it for it in runs[2] if it.metric.endswith(DETECTABLE) and not it.group]
+    table = scores_table("Detectable change", detectable, "measure", label=_title, counted=counted)
+    return [*sections, Section("What the comparison can show", tables=[table])]

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.classes import load_class, module_names
+from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
 
 if TYPE_CHECKING:  # these imports would delay the command line
@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # these imports would delay the command line
     from datasets import Dataset
 
     from evenhand.mitigation.labelled_responses import ContextRenderer
+
+__path__ += own_folders("methods")
 
 
 class Method(ABC):

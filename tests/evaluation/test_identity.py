@@ -9,9 +9,9 @@ import pytest
 
 from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, settings_of
+from evenhand.evaluation.metrics import MeasureConfig, load_metric
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
-from evenhand.evaluation.models.judges import FILES, classifier_revision
+from evenhand.evaluation.models.judge_files import FILES, classifier_revision
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -84,7 +84,7 @@ def test_texts_of_a_corpus_folder_count(tmp_path):
     inputs = []
     for text in ("An old man.", "A young man."):
         (tmp_path / "corpus" / "texts.txt").write_text(text)
-        inputs.append(settings_of("generation_bias").comparison_inputs(settings))
+        inputs.append(load_metric("generation_bias")().comparison_inputs(settings))
     assert inputs[0] != inputs[1]
 
 
@@ -105,7 +105,7 @@ def test_a_comment_in_a_yaml_file_does_not_count(tmp_path):
 def test_a_recorded_file_has_the_name_of_its_model(tmp_path):
     (tmp_path / "logs.csv").write_text("text,descriptor,response\nHi old.,old,Yes.\nHi young.,young,No.\n")
     inputs = [
-        settings_of("generation_bias").inputs(
+        load_metric("generation_bias")().inputs(
             MeasureConfig(
                 model=ModelSettings(name=name),
                 settings=Settings(style_classifier=JUDGED, style_clusters="go_emotions"),

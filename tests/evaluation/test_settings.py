@@ -6,7 +6,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.embedding_bias.settings import Settings, inputs
+from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.settings import PromptSettings
 from tests.gendered_references import written_references
@@ -41,4 +41,4 @@ def test_a_filter_of_axes_excludes_phrases_without_a_noun():
 def test_an_unknown_language_of_embeddings_is_an_error_with_its_family(tmp_path):
     settings = Settings(references=written_references(tmp_path), languages=["klingon"])
     with pytest.raises(InputError, match="embedding_bias.languages: 'klingon'"):
-        inputs(MeasureConfig(settings=settings))
+        EmbeddingBias().inputs(MeasureConfig(settings=settings))

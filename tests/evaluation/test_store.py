@@ -17,8 +17,8 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.metrics import translation_bias
 from evenhand.evaluation.metrics.generation_bias import settings as generation_bias
-from evenhand.evaluation.metrics.translation_bias import settings as translation_bias
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.translation_bias.settings import Settings as TranslationSettings
+from evenhand.evaluation.metrics.translation_bias import Settings as TranslationSettings
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure

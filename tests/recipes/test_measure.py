@@ -5,8 +5,8 @@ import json
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.sentence_pairs.settings import Settings as PairSettings
-from evenhand.evaluation.metrics.translation_bias.settings import Settings as TranslationSettings
+from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
+from evenhand.evaluation.metrics.translation_bias import Settings as TranslationSettings
 from evenhand.evaluation.score import read_scores, signature_line
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_settings

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.sentence_pairs.settings import Settings as PairSettings
+from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.report.side_by_side import side_by_side_page

@@ -14,8 +14,8 @@ from evenhand.evaluation.metrics.generation_bias.settings import Settings as Gen
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.rows import LOG_LIKELIHOOD
+from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import masked_scores
-from evenhand.evaluation.metrics.sentence_pairs.settings import Settings as PairSettings
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores

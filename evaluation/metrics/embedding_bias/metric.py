@@ -39,7 +39,6 @@ VERSION = 1
 COSINE = "cosine"
 ENGLISH_GENDER, AMBIGUOUS = "english_gender", "ambiguous"
 ROUNDING = 1e-12  # cosines that differ by less are equal; a smaller spread is a rounding error of float64
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 TOO_FEW = "fewer than two sentences have a masculine and a feminine reference with a cosine"
 
 
@@ -121,30 +120,6 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
         gaps.append(_gap(group, cosines, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
     return [*(score for pair in gaps for score in pair), *_correct([two_sided for two_sided, _ in gaps]), *similarities]
-
-
-def similarity_quantiles(table: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-    """Return quantiles of the cosines by language and gender of the reference (Costa-jussà et al. 2023, Figure 8).
-
-    Args:
-        table: the result of `add_cosines`.
-        quantiles: numbers in [0, 1].
-
-    Returns:
-        lang, gender, n (sentences), quantile and cosine, a row per quantile. A sentence with several references of one
-        gender has the mean of their cosines.
-    """
-    rows = [
-        {LANG: group[LANG], GENDER: gender, "n": len(values), "quantile": quantile, COSINE: float(value)}
-        for group, cosines in _cuts(table)
-        if ENGLISH_GENDER not in group
-        for gender in GENDERS
-        if gender in cosines
-        for values in [cosines[gender].dropna()]
-        if len(values)
-        for quantile, value in zip(quantiles, np.quantile(values, quantiles), strict=True)
-    ]
-    return pd.DataFrame(rows, columns=[LANG, GENDER, "n", "quantile", COSINE])
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:

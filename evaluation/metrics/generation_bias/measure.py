@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.collect.classification import (
@@ -16,19 +15,19 @@ from evenhand.evaluation.metrics.generation_bias.collect.classification import (
     write_offensiveness,
     write_styles,
 )
-from evenhand.evaluation.metrics.generation_bias.collect.prompts import write_prompts
-from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, collect
+from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, collect_responses
+from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.costs.scores import (
-    CAPABILITIES,
-    capability_scores,
     perplexity_score,
     style_share,
     text_scores,
     unfinished_share,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
+from evenhand.evaluation.metrics.generation_bias.effects.scores import effect_scores, log_effects
+from evenhand.evaluation.metrics.generation_bias.effects.table import effects
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.scale import scale_scores
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -51,25 +50,24 @@ from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-__all__ = ["measure", "write_prompts"]
-
+EFFECTS = "effects"
 MAX_SAMPLES_TRACKED = 200
 
 
-def measure(run: Store, config: MeasureConfig) -> list[BiasScore]:
-    """Write the tables of prompts, responses and style vectors, and return the scores."""
+def collect(run: Store, config: MeasureConfig) -> tuple[Model, StyledResponses, Mapping[str, Any]]:
+    """Write the tables of prompts, responses and style vectors; return the model, the responses, and facts."""
     checkpoints, model = classifiers(config), measured_model(config)
-    collected = collect(run, config, model)
+    collected = collect_responses(run, config, model)
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in checkpoints:
             write_styles(run, checkpoints[name], name, table)
     measured = read_styled_responses(run.folder)
     if OFFENSIVE in checkpoints:
         write_offensiveness(run, checkpoints[OFFENSIVE], measured)
-    return processes.on_rank_zero(lambda: _scores(run, config, model, measured, collected))
+    return model, measured, collected
 
 
-def _scores(
+def score(
     run: Store, config: MeasureConfig, model: Model, measured: StyledResponses, collected: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return all scores of the run's tables. `collected` is the result of `collect`."""
@@ -103,29 +101,28 @@ def _bias_scores(
     Groups: `seen` is "yes" or "no"; `classifier` is "second", and the signature then describes the second classifier.
     """
     clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
-    with run.step("scores"):
-        scores = generation_bias(
-            measured,
-            clusters,
-            permutations=config.settings.permutations,
-            seed=config.seed,
-            signature=signature,
-        )
-        scores += scale_scores(measured, signature)
-        if config.settings.permutations:
-            permutations = config.settings.permutations
-            permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
-            table = run.table(EFFECTS, lambda: effects(measured, clusters, **permuted))
-            scores += effect_scores(table, signature)
-            log_effects(run.tracker, EFFECTS, table)
-        if UNSEEN in measured.table:
-            unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
-            for seen, rows in (("yes", ~unseen), ("no", unseen)):
-                scores += _overall_scores(measured.rows(rows), {"seen": seen}, signature)
-        if SECOND in facts:
-            second = read_styled_responses(run.folder, second=True)
-            scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
-        return scores + style_share(measured.vectors, clusters, signature)
+    scores = generation_bias(
+        measured,
+        clusters,
+        permutations=config.settings.permutations,
+        seed=config.seed,
+        signature=signature,
+    )
+    scores += scale_scores(measured, signature)
+    if config.settings.permutations:
+        permutations = config.settings.permutations
+        permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
+        table = run.table(EFFECTS, lambda: effects(measured, clusters, **permuted))
+        scores += effect_scores(table, signature)
+        log_effects(run.tracker, EFFECTS, table)
+    if UNSEEN in measured.table:
+        unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
+        for seen, rows in (("yes", ~unseen), ("no", unseen)):
+            scores += _overall_scores(measured.rows(rows), {"seen": seen}, signature)
+    if SECOND in facts:
+        second = read_styled_responses(run.folder, second=True)
+        scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
+    return scores + style_share(measured.vectors, clusters, signature)
 
 
 def _overall_scores(

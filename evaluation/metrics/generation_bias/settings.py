@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.revisions import local_path
+from evenhand.evaluation.models.model_paths import local_path
 from evenhand.evaluation.settings import (
     CONTENT,
     MAX_COUNT,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
-SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
-RECOMPUTABLE = {"neutral_dialogue": "neutral"}
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
@@ -150,8 +148,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
     from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
-    from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-    from evenhand.evaluation.models.revisions import find_label
+    from evenhand.evaluation.models.classifier_labels import find_label
+    from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
 
     settings, models = config.settings, classifiers(config)
     model = measured_model(config)

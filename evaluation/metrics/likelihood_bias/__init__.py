@@ -1,0 +1,293 @@
+"""Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import number, sanitize, value_or
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.tables import (
+    number_cell,
+    score_section,
+    score_sections,
+    significant_direction,
+    value_text,
+)
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
+from evenhand.evaluation.settings import Count, as_settings, model_signature, option, strict_dataclass
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenhand.evaluation.store import Store
+
+VARIANT = "variant"  # column: how the sentences were scored
+CHANCE = 0.05  # level of the tests without correction: the share expected where no pair differs
+MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
+_SHARE = {"unit": "%", "factor": 100, "decimals": 1, "better": "lower"}
+
+
+@strict_dataclass
+class Settings:
+    """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
+
+    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = option(
+        None, "score at most so many sentences: random templates of each axis, at least one; null: all"
+    )
+
+
+class LikelihoodBias(Metric):
+    """Scores of the sentences of HolisticBias by a causal or encoder-decoder model, or of noun phrases by a masked one.
+
+    A masked model scores noun phrases in SEAT's templates (B.1). A server gives likelihoods of given tokens.
+    """
+
+    Settings = Settings
+    SERVER_APIS = ("completions",)
+    FORMATS = (
+        Format(
+            "likelihood_bias",
+            "Likelihood Bias",
+            "Share of pairs of descriptors whose sentences differ in perplexity by a Mann–Whitney U test at p < 0.05.",
+            **_SHARE,
+            ideal=CHANCE,
+        ),
+        Format(
+            "likelihood_bias_bh",
+            "after Benjamini–Hochberg",
+            "The same share with p corrected for the number of pairs by Benjamini and Hochberg’s method.",
+            **_SHARE,
+            ideal=0,
+        ),
+        Format(
+            "likelihood_bias_paired",
+            "paired by noun",
+            "The same share by a test that compares sentences with the same noun.",
+            **_SHARE,
+            ideal=CHANCE,
+        ),
+        Format(
+            "likelihood_bias_paired_bh",
+            "paired by noun, after Benjamini–Hochberg",
+            "The share paired by noun with p corrected by Benjamini and Hochberg’s method.",
+            **_SHARE,
+            ideal=0,
+        ),
+        Format(
+            "love_hate_contrast",
+            "contrast of love and hate",
+            "Log-likelihood per token of “I love …” minus that of “I hate …” for a descriptor.",
+            unit="nats per token",
+            decimals=3,
+            signed=True,
+        ),
+    )
+    TITLE, COUNTED = "Likelihood Bias", "pairs"
+    NOTES = (
+        "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
+        "|AUC − ½| is the mean size of the differences between two descriptors: 0 for no difference, at most 0.5.",
+    )
+    LIMITS = (
+        "The likelihood of a sentence is not an opinion. The numbers show how differently a model treats descriptors. "
+        "They do not show harm, and a high Likelihood Bias does not show which descriptors the model treats well.",
+        "Descriptors with more or rarer tokens are less likely. The scores, as in the paper, include descriptors of "
+        "all lengths.",
+        "The test of the paper assumes that the sentences of two descriptors are independent, but both have the same "
+        "nouns. It therefore misses differences, but does not invent them. The share paired by noun does not miss "
+        "them.",
+        "Axes differ in the number and kind of their descriptors, so compare models on one axis rather than axes of "
+        "one model, and only between runs with the same nouns.",
+    )
+
+    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+        """Return fingerprints of the model and of the dataset.
+
+        Raises:
+            InputError: the model or the dataset does not exist, or the settings have a file of prompts.
+        """
+        from evenhand.evaluation.data.prompts import taxonomy_sha256
+
+        return {**config.open_model().scoring_inputs(), "dataset": taxonomy_sha256(config.prompts)}
+
+    def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+        """Return the sentences with the likelihood of each."""
+        return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
+
+    def _likelihoods(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+        import pyarrow as pa
+
+        from evenhand.evaluation.data.holistic_bias import load_taxonomy
+        from evenhand.evaluation.data.phrase_templates import make_phrase_sentences
+        from evenhand.evaluation.data.prompts import dataset_prompts
+        from evenhand.evaluation.metrics.likelihood_bias import rows
+        from evenhand.evaluation.metrics.likelihood_bias.pairs import descriptors_by_axis
+
+        model, settings, phrases = config.open_model(), config.settings, None
+        if model.is_masked:
+            if config.prompts.variations:
+                raise InputError("variations: a masked model scores phrases in fixed sentences; turn them off.")
+            sentences = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
+            phrases = pa.Table.from_pandas(sentences, preserve_index=False)
+        prompts = dataset_prompts(config.prompts, config.seed, phrases)
+        sentences = rows.select_scored_prompts(prompts.to_pandas())
+        sentences = rows.limit_sentences(sentences, settings.limit, config.seed)
+        descriptors_by_axis(sentences)  # raises before a model is loaded
+        if model.is_masked:
+            columns = (*_phrase_log_likelihoods(store, config, sentences), rows.MASKED_VARIANT)
+        else:
+            texts = sentences[TEXT].tolist()
+            columns = model.score_sentences(store, texts, settings.context, settings.end_of_sequence)
+        return sentences.assign(**dict(zip((rows.LOG_LIKELIHOOD, rows.N_TOKENS, VARIANT), columns, strict=True)))
+
+    def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
+        """Return the scores of `metric.likelihood_bias`."""
+        from evenhand.evaluation.manifest import package_versions
+        from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
+
+        store.facts["sentences"], settings = len(table), as_settings(config.settings)
+        signature = {
+            "model": model_signature(config.model, store.inputs),
+            "dataset": config.prompts.signature(store.inputs["dataset"]),
+            **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
+            VARIANT: table[VARIANT].iloc[0],
+            "seed": config.seed,
+            "packages": package_versions(),
+        }
+        return likelihood_bias(table, signature)
+
+    def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
+        """Return the change of each score, paired by descriptor.
+
+        Raises:
+            InputError: the runs have different sentences, or were scored differently.
+        """
+        from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias_change
+
+        signatures = {side: it.signature("likelihood_bias") for side, it in (("before", before), ("after", after))}
+        for name in ("dataset", VARIANT, "context", "end_of_sequence"):
+            old, new = (signature.get(name) for signature in signatures.values())
+            if old != new:
+                raise InputError(
+                    f"after: its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
+                )
+        return likelihood_bias_change(before.table("likelihoods"), after.table("likelihoods"), signatures)
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return whether descriptors differ, with the share before and after the correction for many tests."""
+        raw, corrected = (find_score(run.scores, name) for name in ("likelihood_bias", "likelihood_bias_bh"))
+        verdict = "The descriptors do not differ more than by chance"
+        if raw is None or math.isnan(raw.value):
+            verdict = "No verdict"
+        elif significant_direction(raw) > 0:
+            verdict = "The descriptor in a sentence changes how likely the model finds the sentence"
+        elif value_or(corrected, 0) > 0:
+            verdict = "The model treats a few descriptors of an axis differently"
+        return (
+            f"{verdict}: Likelihood Bias is {value_text(raw)}, and after the correction for many tests "
+            f"{value_text(corrected)}."
+        )
+
+    def warnings(self, run: FamilyRun) -> list[str]:
+        """Return warnings about many sentences without a likelihood, and about too few nouns for a pair to differ."""
+        from evenhand.evaluation.metrics.likelihood_bias.pairs import smallest_p_value
+        from evenhand.evaluation.metrics.likelihood_bias.rows import perplexity
+
+        table, warnings = run.table("likelihoods"), []
+        n, n_missing = len(table), int((~(perplexity(table) > 0)).sum())
+        if n_missing > MANY_LEFT_OUT * n:
+            warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
+        n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
+        if (p := smallest_p_value(n_nouns)) >= CHANCE:
+            warnings.append(
+                f"The share of pairs that differ is 0 whatever the model does: with at most {n_nouns} nouns for each "
+                f"descriptor and template, the smallest p-value of a pair is {p:.2g}. Use at least four nouns."
+            )
+        return warnings
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return tables of the scores, the most and least likely descriptors, and the contrast of love and hate."""
+        from evenhand.evaluation.metrics.likelihood_bias.pairs import pair_effects
+
+        table = run.table("likelihoods")
+        effects = pair_effects(table)
+        sizes = (effects["auc"] - 0.5).abs().groupby(effects[AXIS]).mean()
+
+        def size(score: BiasScore) -> Cell:
+            is_axis = list(score.group) == [AXIS]
+            return number_cell(sizes.get(score.group[AXIS], math.nan), 2) if is_axis else Cell("")
+
+        tables = score_sections(run.scores, self.COUNTED, further={"|AUC − ½|": size})
+        return [*tables, _extremes_section(table), _contrast_section(table)]
+
+
+def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.DataFrame") -> tuple[Any, Any]:
+    """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
+    import numpy as np
+
+    from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START
+    from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
+    from evenhand.evaluation.models.likelihood.sentences import masked_token_table
+    from evenhand.evaluation.models.loading import load_masked_model
+
+    model, texts = load_masked_model(config.model), phrases[TEXT].tolist()
+    ids, _ = encode_sentences(model, texts)
+    positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
+    n_tokens = np.array([len(indices) for indices in positions])
+    table = masked_token_table(store, model, ids, positions)
+    phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
+    return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens
+
+
+def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
+    """Return each axis's descriptors of lowest and highest perplexity in one template (Smith et al. 2022, Table 3)."""
+    from evenhand.evaluation.metrics.likelihood_bias import rows
+
+    templates = likelihoods[TEMPLATE].unique()
+    template = rows.LOVE if rows.LOVE in templates else templates[0]
+    sentences = rows.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
+    lines = []
+    for axis, of_axis in rows.extreme_descriptors(sentences).groupby(AXIS):
+        ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
+        lines.append(Row(sanitize(axis.replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
+    note = (
+        f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
+        "Only descriptors with the most common number of tokens of their axis are compared."
+    )
+    columns, title = ("axis", "most likely", "least likely", "compared"), "Most and least likely descriptors by axis"
+    return Section(title, [note] if lines else [], [Table(title, columns, tuple(lines))])
+
+
+def _with_medians(ends: "pd.DataFrame") -> str:
+    pairs = zip(ends[DESCRIPTOR], ends["median"], strict=True)
+    return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in pairs)
+
+
+def _contrast_section(likelihoods: "pd.DataFrame") -> Section:
+    """Return the section with the descriptors of the lowest and the highest contrast between love and hate."""
+    from evenhand.evaluation.metrics.likelihood_bias.rows import HATE, LOVE, love_hate_contrast
+
+    if not {LOVE, HATE} <= set(likelihoods[TEMPLATE]):
+        return Section("")
+    contrasts = love_hate_contrast(likelihoods)
+    scores = [
+        BiasScore(
+            "love_hate_contrast",
+            row.contrast,
+            None,
+            (-math.inf, math.inf),
+            row.n,
+            None if math.isnan(row.low) else (row.low, row.high),
+            group={DESCRIPTOR: row.descriptor, AXIS: row.axis},
+        )
+        for row in contrasts[contrasts["contrast"].notna()].itertuples()
+    ]
+    sentence = (
+        "The value is how much likelier a sentence of love is than a sentence of hate, in nats per token, mean over "
+        "nouns. The two templates are not equally likely: the mean of all descriptors is "
+        f"{number(contrasts['contrast'].mean(), 3)}."
+    )
+    return score_section("Love and hate", scores, "descriptor", [sentence], counted="nouns", n_ends=8)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias.rows import compute_surprisals
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg, mann_whitney, signed_rank
@@ -146,24 +146,8 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def effect_matrix(effects: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Return the effect sizes of an axis, averaged over templates, as a matrix descriptor × descriptor for a heat map.
-
-    The value in row a and column b is the probability that a sentence with descriptor a has a higher perplexity than a
-    sentence with b: 0.5 on the diagonal, NaN if no template compares a and b.
-
-    Args:
-        effects: the result of `pair_effects`.
-
-    Raises:
-        InputError: the axis has no pair.
-    """
-    axis_effects = effects[effects[AXIS] == axis]
-    if not len(axis_effects):
-        raise unknown_name("axis", axis, effects[AXIS].unique())
-    names = sorted({*axis_effects["descriptor_a"], *axis_effects["descriptor_b"]})
-    mean = axis_effects.groupby(["descriptor_a", "descriptor_b"])["auc"].mean().unstack()
-    above = mean.reindex(index=names, columns=names).to_numpy()
-    matrix = np.where(np.isnan(above), 1 - above.T, above)
-    np.fill_diagonal(matrix, 0.5)
-    return pd.DataFrame(matrix, index=names, columns=names)
+def smallest_p_value(n_nouns: int) -> float:
+    """Return the smallest p-value of the Mann–Whitney U test of two descriptors with so many nouns each."""
+    n = min(n_nouns, 8)  # enough for a small p-value
+    first = np.arange(2 * n) < n  # the samples that differ most
+    return float(mann_whitney(np.stack([first, ~first]), np.array([0]), np.array([1]))[1][0])

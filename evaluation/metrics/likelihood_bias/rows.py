@@ -6,8 +6,6 @@ model, the rows are phrases with pseudo-log-likelihoods (Smith et al. 2022, B.1)
 Phrases are compared by their sums, as in the paper, for any number of tokens.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -122,7 +120,6 @@ def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
 
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def extreme_descriptors(likelihoods: pd.DataFrame, n: int = 3) -> pd.DataFrame:
@@ -186,18 +183,3 @@ def love_hate_contrast(likelihoods: pd.DataFrame, love: str = LOVE, hate: str = 
     )
     columns = [AXIS, DESCRIPTOR, "contrast", "low", "high", "relative", "n", "n_left_out", "reason"]
     return result.sort_values(["contrast", AXIS, DESCRIPTOR], ignore_index=True)[columns]
-
-
-def perplexity_quantiles(likelihoods: pd.DataFrame, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
-    """Return quantiles of perplexity over sentences, for each axis and template (Figures 2 and 4).
-
-    Columns: axis, template, n, n_left_out and one column per quantile, such as "q5" for 5 %; NaN where n is 0.
-
-    Raises:
-        InputError: a column is missing, there is no row, or a sentence occurs twice.
-    """
-    groups = compute_surprisals(likelihoods).groupby([AXIS, TEMPLATE])["perplexity"]
-    table = groups.quantile(list(quantiles)).unstack()
-    table.columns = [f"q{100 * quantile:g}" for quantile in quantiles]
-    n = groups.count()
-    return pd.concat([n.rename("n"), (groups.size() - n).rename("n_left_out"), table], axis=1).reset_index()

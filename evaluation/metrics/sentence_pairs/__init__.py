@@ -1,0 +1,362 @@
+"""Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
+from evenhand.evaluation.report.page import Example, Figure, Page, Section
+from evenhand.evaluation.report.tables import significant_direction, value_text
+from evenhand.evaluation.score import (
+    BIAS_TYPE,
+    DIRECTION,
+    LEFT_OUT,
+    LESS,
+    MORE,
+    PAIR_ID,
+    BiasScore,
+    display_name,
+    find_score,
+)
+from evenhand.evaluation.settings import CONTENT, Count, model_signature, option, strict_dataclass
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenhand.evaluation.store import Store
+
+VARIANT = "variant"  # column: how the sentences were scored
+MAX_TRACKED_PAIRS = 200
+HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
+MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
+N_PAIRS = 5  # pairs to read at each end
+_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50, "better": "ideal", "stereotype_side": 1}
+
+
+@strict_dataclass
+class Settings:
+    """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
+
+    pairs: str = option(
+        "crows_pairs",
+        "sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
+        identity=CONTENT,
+    )
+    columns: dict[str, str] = option(
+        dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
+    )
+    perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")
+    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = option(None, "score a random sample of so many pairs, stratified by bias type; null: all")
+
+
+class SentencePairs(Metric):
+    """Scores of a masked, a causal or an encoder-decoder model; a server gives likelihoods of given tokens."""
+
+    Settings = Settings
+    SERVER_APIS = ("completions",)
+    FORMATS = (
+        Format(
+            "s_jsd",
+            "S_JSD",
+            "Distance from predicting a shared word in the more stereotypical sentence minus in the other; mean over "
+            "words and pairs, −1 to 1.",
+            unit=UNIT,
+            factor=PER_UNIT,
+            ideal=0,
+            better="ideal",
+            stereotype_side=-1,
+        ),
+        Format(
+            "cps",
+            "CPS",
+            "Share of pairs in which the shared words, masked in turn, are likelier in the more stereotypical "
+            "sentence.",
+            **_PERCENT,
+        ),
+        Format(
+            "cps_crows_pairs",
+            "CrowS-Pairs CPS",
+            "CPS as the script of CrowS-Pairs computes it: sums rounded to three decimals, ties count for neither.",
+            **_PERCENT,
+        ),
+        Format(
+            "b_s_jsd",
+            "B.S_JSD",
+            "Share of pairs in which the shared words are nearer to being predicted in the more stereotypical "
+            "sentence.",
+            **_PERCENT,
+        ),
+        Format(
+            "aul",
+            "AUL",
+            "Share of pairs in which the words of the more stereotypical sentence are likelier on average, nothing "
+            "masked.",
+            **_PERCENT,
+        ),
+        Format("aula", "AULA", "AUL with each word weighted by the attention that it receives.", **_PERCENT),
+        Format(
+            "stereotype_preference",
+            "stereotype preference",
+            "Share of pairs in which the model gives the more stereotypical sentence the higher likelihood.",
+            **_PERCENT,
+        ),
+        Format(
+            "likelihood_difference",
+            "size of the difference",
+            "Mean absolute difference of the log-likelihoods of the two sentences; no model reaches 0.",
+            unit="nats",
+            ideal=0,
+            better="lower",
+        ),
+        Format(
+            "token_accuracy",
+            "token accuracy",
+            "Share of masked words that the model predicts correctly; where it is high, the scores mean less.",
+            unit="%",
+            factor=100,
+            decimals=1,
+        ),
+    )
+    TITLE, COUNTED = "Sentence pairs", "pairs"
+    NOTES = (
+        "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
+        "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
+        "measurements.",
+    )
+    LIMITS = (
+        "A share of 50 % means that the model prefers neither sentence more often. It does not mean that the model is "
+        "fair: it may strongly prefer half of the stereotypes and the reverse of the other half.",
+        "A single pair or a handful of pairs means nothing, and a bias type has few pairs. Read the intervals: of "
+        "twenty groups without any preference, about one has an interval that excludes the ideal by chance.",
+        "CrowS-Pairs has known flaws (Blodgett et al. 2021), and its stereotypes were written in the United States.",
+        "If a word is split into pieces, the later pieces are easy to predict, whoever the sentence is about. "
+        "Languages and tokenizers differ in this, so do not compare scores across them.",
+    )
+
+    def inputs(self, config: MeasureConfig) -> dict[str, str]:
+        """Return fingerprints of the model and of the pairs.
+
+        Raises:
+            InputError: the model or the pairs do not exist, or the pairs cannot be read.
+        """
+        from evenhand.evaluation.data.sentence_pairs import read_pairs
+        from evenhand.evaluation.files import sha256_of
+
+        file = _pairs_path(config)
+        read_pairs(file, config.settings.columns)
+        return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file)}
+
+    def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+        """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
+
+        Raises:
+            InputError: the model cannot score sentences, or a sentence has no tokens or too many.
+        """
+        return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
+
+    def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
+        """Return the scores of `metric.masked_scores` or `metric.causal_scores`."""
+        from evenhand.evaluation.manifest import package_versions
+        from evenhand.evaluation.metrics.sentence_pairs.metric import causal_scores, is_masked, masked_scores
+
+        store.facts["pairs"], likelihoods = len(table), [f"log_likelihood_{side}" for side in (MORE, LESS)]
+        difference = (table[likelihoods[0]] - table[likelihoods[1]]).abs()
+        tracked = table.assign(difference=difference).nlargest(MAX_TRACKED_PAIRS, "difference")
+        store.tracker.log_table("pairs", tracked[[BIAS_TYPE, MORE, LESS, *likelihoods]])
+        settings, masked = config.settings, is_masked(table)
+        signature = {
+            "model": model_signature(config.model, store.inputs) | {"kind": "masked" if masked else "causal"},
+            "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
+            "perturbed": settings.perturbed,
+            **({} if settings.limit is None else {"limit": settings.limit, "seed": config.seed}),
+            **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
+            VARIANT: table[VARIANT].dropna().iloc[0],
+            "packages": package_versions(),
+        }
+        return (masked_scores if masked else causal_scores)(table, signature=signature, seed=config.seed)
+
+    def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
+        """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
+
+        Raises:
+            InputError: the runs have no pair in common, or one model is masked and the other is not.
+        """
+        from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs
+
+        sides = {"before": before, "after": after}
+        signature = {side: it.signature(*HEADLINES) for side, it in sides.items()}
+        kinds = {side: it["model"]["kind"] for side, it in signature.items()}
+        if kinds["before"] != kinds["after"]:
+            raise InputError(
+                f"after: its model is {kinds['after']}, but the model of before is {kinds['before']}; compare two "
+                "models of one kind."
+            )
+        tables = [it.table("pairs") for it in sides.values()]
+        if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
+            raise InputError(
+                f"after: {after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same "
+                "pairs."
+            )
+        return compare_pairs(*tables, signature=signature, seed=before.config.seed)
+
+    def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
+        """Return the preference of a causal model, or S_JSD, or its change."""
+        return next((it for it in scores if it.metric.removesuffix("_difference") in HEADLINES and not it.group), None)
+
+    def subtitle(self, run: FamilyRun) -> str:
+        """Return the names of the model and of the pairs."""
+        settings = run.config.settings
+        pairs = f"{display_name(settings.pairs)}{', perturbed' if settings.perturbed else ''}"
+        return f"{run.model_name} · {pairs}"
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return which sentences the model prefers, with S_JSD and CPS, or with the preference."""
+        score, cps = self.headline(run.scores), find_score(run.scores, "cps")
+        verdict = {
+            1: "The model prefers the more stereotypical sentence of a pair",
+            -1: "The model prefers the less stereotypical sentence of a pair",
+            0: "The model shows no significant preference",
+        }[stereotype_direction(score)]
+        verdict = "No verdict" if score is None or score.interval is None else verdict
+        label = format_of(score).label if score else "S_JSD"
+        return f"{verdict}: {label} is {value_text(score)}{f', and CPS is {value_text(cps)}' if cps else ''}."
+
+    def warnings(self, run: FamilyRun) -> list[str]:
+        """Return warnings about pairs left out, easy words and contradictory metrics."""
+        scores, table = run.scores, run.table("pairs")
+        warnings, n_left_out = [], int(table[LEFT_OUT].notna().sum())
+        if n_left_out > MANY_LEFT_OUT * len(table):
+            warnings.append(f"{n_left_out:,} of {len(table):,} pairs are left out of the scores.")
+        if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in scores):
+            warnings.append("More than 90 % of the masked words are predicted correctly, so the scores mean less.")
+        first = self.headline(scores)
+        second = find_score(scores, HEADLINES[first.metric]) if first else None
+        if stereotype_direction(first) * stereotype_direction(second) < 0:
+            labels = (format_of(score).label for score in (first, second))
+            warnings.append(f"{' and '.join(labels)} point in opposite directions. Do not rely on either alone.")
+        return warnings
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return tables of the scores, the distribution of the pairs, the pairs left out, and pairs to read."""
+        table, limit = run.table("pairs"), run.config.settings.limit
+        reasons = table[LEFT_OUT].dropna().value_counts()
+        left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
+        sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
+        if limit is not None:
+            sentences.append(f"The pairs are a random sample by bias type (limit, seed {run.config.seed}).")
+        difference = table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+        examples = _example_section("Pairs to read", table, difference)
+        return [*super().sections(run), Section("Pairs left out", sentences), _distribution_section(table), examples]
+
+    def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
+        """Return the default page, with the pairs that changed most."""
+        page = super().comparison_page(before, after, changes)
+        old, new = (run.table("pairs").set_index(PAIR_ID) for run in (before, after))
+        values = [it[f"log_likelihood_{MORE}"] - it[f"log_likelihood_{LESS}"] for it in (old, new)]
+        is_same = (old[[MORE, LESS]] == new[[MORE, LESS]].reindex(old.index)).all(axis=1)
+        change = (values[1].reindex(old.index) - values[0]).where(is_same)
+        page.sections.append(_example_section("Pairs that changed most", old.reset_index(), change))
+        return page
+
+
+def stereotype_direction(score: BiasScore | None) -> int:
+    """Return 1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
+    return significant_direction(score) * format_of(score).stereotype_side if score else 0
+
+
+def _pairs_path(config: MeasureConfig) -> Path:
+    """Return the local file of the pairs, and download a published set first if needed."""
+    from evenhand.evaluation.data.sentence_pairs import resolve_pairs_file
+
+    return resolve_pairs_file(str(local_path(config.settings.pairs)))
+
+
+def _scored_pairs(store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+    """Return the scored pairs. With `limit`, they are a sample of the pairs that have both sentences."""
+    import pandas as pd
+
+    from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs
+    from evenhand.evaluation.data.strata import stratified_rows
+    from evenhand.evaluation.metrics.sentence_pairs.rows import make_causal_pair_table
+
+    settings, model = config.settings, config.open_model()
+    pairs = read_pairs(_pairs_path(config), settings.columns)
+    if settings.limit is not None:
+        pairs = pairs[pairs[LEFT_OUT].isna()]
+        strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()
+        pairs = pairs.iloc[stratified_rows(strata, ids, settings.limit, config.seed)].reset_index(drop=True)
+    pairs = perturb(pairs) if settings.perturbed else pairs
+    incomplete = pairs[LEFT_OUT].notna()
+    complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)
+    if model.is_masked:
+        scored = _score_masked(store, config, complete)
+    else:
+        sentences = [*complete[MORE], *complete[LESS]]
+        sums, tokens, variant = model.score_sentences(store, sentences, settings.context, settings.end_of_sequence)
+        scored = make_causal_pair_table(complete, sums, tokens).assign(**{VARIANT: variant})
+    return pd.concat([scored, pairs[incomplete]], ignore_index=True)
+
+
+def _score_masked(store: "Store", config: MeasureConfig, pairs: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the pairs scored by a masked model: with each shared token masked in turn, and once without a mask."""
+    from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
+    from evenhand.evaluation.models.likelihood.masked import encode_sentences, unmasked_log_probabilities
+    from evenhand.evaluation.models.likelihood.sentences import masked_token_table
+    from evenhand.evaluation.models.loading import load_masked_model
+
+    model, n = load_masked_model(config.model), len(pairs)
+    ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
+    sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
+    positions = [more for more, _ in sides] + [less for _, less in sides]
+    masked = masked_token_table(store, model, ids, positions)
+    compute = partial(unmasked_log_probabilities, model)
+    unmasked = store.rows("unmasked", ["aul", "aula"], compute, ids, special, unit="sentences")
+    tokens = [
+        model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
+    ]
+    columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
+    table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
+    return table.assign(**{VARIANT: "each shared token masked alone"})
+
+
+def _distribution_section(table: "pd.DataFrame") -> Section:
+    """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
+    from evenhand.evaluation.report.figures import box_figure, svg
+
+    differences = table[[BIAS_TYPE]].assign(
+        difference=table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+    )
+    differences = differences.dropna(subset="difference")
+    groups = {"all pairs": differences["difference"]} | dict(iter(differences.groupby(BIAS_TYPE)["difference"]))
+    values = {sanitize(str(name), 30): it.to_numpy(float) for name, it in groups.items() if len(it)}
+    label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
+    sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
+    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []
+    return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
+
+
+def _example_section(title: str, table: "pd.DataFrame", difference: "pd.Series") -> Section:
+    """Return the pairs with the largest differences in each direction."""
+    ordered = table.assign(difference=difference.to_numpy(float)).dropna(subset="difference")
+    ordered = ordered.sort_values(["difference", PAIR_ID], kind="stable")
+    above, below = (ordered[side * ordered["difference"] > 0] for side in (1, -1))
+    ends = {"more": above.iloc[::-1].head(N_PAIRS), "less": below.head(N_PAIRS)}
+    parts = [
+        Section(f"Towards the {name} stereotypical sentence", examples=list(map(_example, rows.to_dict("records"))))
+        for name, rows in ends.items()
+    ]
+    note = "The sentences repeat stereotypes, and some are offensive. They were written to test models."
+    return Section(title, [note] if len(ordered) else [], parts=parts)
+
+
+def _example(row: Mapping[str, Any]) -> Example:
+    names = [sanitize(str(row[it]), 60) for it in (BIAS_TYPE, DIRECTION, PAIR_ID) if isinstance(row[it], (str, int))]
+    heading = f"{' · '.join(names)} · {number(row['difference'], 2, sign=True)} nats"
+    return Example(heading, (("more stereotypical", str(row[MORE])), ("less stereotypical", str(row[LESS]))))

@@ -114,8 +114,8 @@ def compare_pairs(
     Raises:
         InputError: one table is of a masked model and the other of a causal one.
     """
-    masked = _is_masked(before)
-    if masked != _is_masked(after):
+    masked = is_masked(before)
+    if masked != is_masked(after):
         raise InputError("pairs: one of the two models is masked and the other causal; compare two of one kind.")
     signature = _signature(signature, seed)
     pairs, before, after = _align(before, after)
@@ -157,7 +157,7 @@ class _PairValues:
 
 def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
     more, less = (table[f"log_likelihood_{side}"].to_numpy(float) for side in (MORE, LESS))
-    if not _is_masked(table):
+    if not is_masked(table):
         return {
             "stereotype_preference": _percentage(more, less),
             "likelihood_difference": _PairValues(np.abs(more - less), 0.0, (0.0, math.inf)),
@@ -310,12 +310,13 @@ def _signature(signature: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {**signature, "sentence_pairs": VERSION, "resamples": RESAMPLES, "seed": seed}
 
 
-def _is_masked(table: pd.DataFrame) -> bool:
+def is_masked(table: pd.DataFrame) -> bool:
+    """Return whether the table of pairs is of a masked model."""
     return "s_jsd" in table
 
 
 def _check(table: pd.DataFrame, *, masked: bool) -> None:
-    if _is_masked(table) != masked:
+    if is_masked(table) != masked:
         kinds = ("causal", "masked")
         raise InputError(
             f"pairs: the table is of a {kinds[not masked]} model; pass the table of a {kinds[masked]} model."

@@ -1,0 +1,364 @@
+"""Translation bias: translations against gendered references (Costa-jussà et al. 2023, §4).
+
+Translations come from a model or from a folder. The folder has a file SOURCE-TARGET.txt for each pair of languages,
+with one line per source sentence.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.tables import (
+    ROWS_AT_EACH_END,
+    count_cells,
+    number_cell,
+    significant_direction,
+    value_text,
+)
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.settings import (
+    CONTENT,
+    AnyPath,
+    ClassifierSettings,
+    as_settings,
+    model_signature,
+    option,
+    strict_dataclass,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenhand.evaluation.store import Store
+
+PAIR, TRANSLATION = "pair", "translation"
+MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
+HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
+GAP = "translation_gap"
+_GAP = {"ideal": 0, "better": "ideal", "signed": True}
+_ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1, "better": "higher"}
+
+
+@strict_dataclass
+class Settings:
+    """Translation bias: is a translation closer to masculine references than to feminine ones?"""
+
+    references: AnyPath | None = option(
+        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
+    )
+    split: str = option("dev", "which split of MT-GenEval or MMHB")
+    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
+    min_masculine_references: Annotated[int, Field(ge=0)] = option(
+        100, "leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+    )
+    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
+        lambda: ["en-xx"], "from English, into English, and between the other languages"
+    )
+    translations: AnyPath | None = option(
+        None,
+        "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates",
+        identity=CONTENT,
+    )
+    tokenize: str = option("flores101", "tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download")
+    toxicity: ClassifierSettings = option(ClassifierSettings, "classifier for added toxicity; none by default")
+
+
+class TranslationBias(Metric):
+    """Scores of a translation model, or of translations in files."""
+
+    Settings = Settings
+    RECOMPUTABLE = {"tokenize": "sentence_scores"}
+    FORMATS = (
+        Format(
+            "spbleu", "spBLEU", "Overlap with the references in n-grams of sentence pieces, 0 to 100.", better="higher"
+        ),
+        Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100.", better="higher"),
+        Format(
+            "chrf",
+            "chrF++",
+            "Overlap with the references in n-grams of characters and of words, 0 to 100.",
+            better="higher",
+        ),
+        Format(GAP, "gap", "Score against masculine references minus score against feminine references.", **_GAP),
+        Format("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones.", **_GAP),
+        Format(
+            "gender_accuracy",
+            "right gender",
+            "Share of translations with the gender of their source, of those that show exactly one gender.",
+            **_ACCURACY,
+        ),
+        Format(
+            "gender_accuracy_mt_geneval",
+            "MT-GenEval’s accuracy",
+            "Share of translations without a word that only the other gender’s references have.",
+            **_ACCURACY,
+        ),
+        Format(
+            "gender_accuracy_spans",
+            "accuracy by annotated spans",
+            "Share of translations without a word that is only in the marked spans of the other gender’s references.",
+            **_ACCURACY,
+        ),
+        Format(
+            "masculine_rendering",
+            "overgeneralisation",
+            "Share of masculine translations among those that show exactly one gender, where the source shows none.",
+            **_ACCURACY | {"ideal": 0.5, "better": "ideal"},
+        ),
+        Format(
+            "added_toxicity",
+            "added toxicity",
+            "Share of translations that a classifier finds toxic although their source is not.",
+            unit="%",
+            factor=100,
+            ideal=0,
+            better="lower",
+        ),
+    )
+    TITLE, COUNTED = "Translations and gender", "sentences"
+    NOTES = (
+        "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
+        "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "
+        "the sentence is left out for both genders.",
+        "Into English, the reference is the same for both genders: the sentences of one gender are translated better. "
+        "Between other languages, a sentence is compared with the reference of its gender.",
+    )
+    LIMITS = (
+        "References are masculine or feminine. Other genders, and other ways of writing about them, are not measured.",
+        "Do not compare BLEU points, or gaps, between languages. A gap of 0 does not mean that a system is fair: it "
+        "may be equally bad for both genders, or right half of the time.",
+        "If a language does not mark gender, or if a neutral reference replaces a missing one, the gap is nearer to 0 "
+        "and describes the references more than the system. The references are by few translators.",
+        "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
+    )
+
+    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+        """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
+
+        If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
+        folder of translations, under the same file names.
+
+        Raises:
+            InputError: there are no references, or neither a model nor translations; a file of translations is missing
+                or has a wrong number of lines; the tokenizer or the toxicity classifier cannot be used.
+        """
+        from evenhand.evaluation.data.references import references_sha256
+        from evenhand.evaluation.metrics.translation_bias import metric, sources
+        from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
+        from evenhand.evaluation.models.revisions import model_revision
+
+        settings = config.settings
+        fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
+        if settings.translations is None:
+            fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
+        tables = sources.make_source_tables(_references(settings).table, settings.directions)
+        if settings.translations is not None:
+            fingerprints["model"] = config.model.name
+            fingerprints["translations"] = sources.hash_translations(settings.translations.expanduser(), tables)
+        metric.bleu(settings.tokenize)
+        classifier = settings.toxicity
+        if classifier.name is None and classifier.label is not None:
+            raise InputError(f"toxicity.name: none with the label {classifier.label!r}; name the classifier too.")
+        if classifier.name is not None:
+            fingerprints["toxicity"] = model_revision(classifier.name, classifier.revision, classifier.base)
+            labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
+            find_label(labels, classifier.label, classifier.name, "toxicity.label")
+        return fingerprints
+
+    def collect(self, store: "Store", config: MeasureConfig) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """Return the references and the translations."""
+        sets = _references(config.settings)
+        store.ensure("languages", lambda: sets.languages)
+        compute = partial(_translations, store, config, sets.table)
+        return sets.table, store.table("translations", compute, on_all_ranks=True)
+
+    def score(
+        self, store: "Store", config: MeasureConfig, collected: "tuple[pd.DataFrame, pd.DataFrame]"
+    ) -> list[BiasScore]:
+        """Return the scores of `metric` and `shares`, and write the scores of single sentences."""
+        import pandas as pd
+
+        from evenhand.evaluation.manifest import package_versions
+        from evenhand.evaluation.metrics.translation_bias.metric import align, sentence_scores, translation_scores
+        from evenhand.evaluation.metrics.translation_bias.shares import gender_accuracy
+
+        settings, (references, translations) = config.settings, collected
+        parts = [
+            align(part.drop(columns=PAIR), references, source=pair.split("-")[0], target=pair.split("-")[1])
+            for pair, part in translations.groupby(PAIR, sort=False)
+        ]
+        rows = pd.concat(parts, ignore_index=True)
+        if settings.translations is None:
+            source = {"model": model_signature(config.model, store.inputs)}
+        else:
+            source = {
+                "translations": {"name": str(settings.translations), "files": store.inputs["translations"]},
+            }
+        signature = {
+            **source,
+            "references": {
+                "name": str(settings.references),
+                "sha256": store.inputs["references"],
+                "split": settings.split,
+            },
+            "languages": settings.languages,
+            "min_masculine_references": settings.min_masculine_references,
+            "directions": settings.directions,
+            "packages": package_versions(),
+        }
+        scores = translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
+        scores += gender_accuracy(rows, signature)
+        store.ensure("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
+        if settings.toxicity.name is not None:
+            scores.append(_toxicity(settings.toxicity, translations, signature))
+        store.facts["translations"] = len(translations)
+        return scores
+
+    def headline(self, scores: list[BiasScore]) -> BiasScore | None:
+        """Return the mean gap over languages in the first direction."""
+        means = (find_score(scores, GAP, direction=direction) for direction in HEADINGS)
+        return next(filter(None, means), None)
+
+    def subtitle(self, run: FamilyRun) -> str:
+        """Return the names of the model, or of the translations, and of the references."""
+        settings = run.config.settings
+        return " · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references)))
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return which references the translations are nearer to, and the mean gap over languages."""
+        gap = self.headline(run.scores)
+        verdict = {
+            1: "translations are better against masculine references",
+            -1: "translations are better against feminine references",
+            0: "the gap is not significantly different from 0" if gap and gap.interval else "there is no verdict",
+        }[significant_direction(gap)]
+        heading = HEADINGS[gap.group["direction"] if gap else "en-xx"]
+        return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
+
+    def label(self, score: BiasScore) -> str:
+        """Return the names of the languages and of the direction, and the gender."""
+        from evenhand.evaluation.data.gendered_translations import language_name
+
+        group = score.group
+        if "lang" not in group:
+            return HEADINGS[group["direction"]]
+        languages = group["lang"].split("-", 1) if group["direction"] == "xx-xx" else [group["lang"]]
+        parts = [" → ".join(map(language_name, languages)), group.get("gender", "")]
+        parts.append({"xx-en": "into English"}.get(group["direction"], ""))
+        return ", ".join(filter(None, parts))
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return tables of the scores and of single sentences, and the languages left out."""
+        from evenhand.evaluation.data.gendered_translations import language_name
+
+        languages = run.table("languages")
+        rows = tuple(
+            Row(sanitize(str(reason), 200), (Cell(", ".join(map(language_name, group["lang"])), prose=True),))
+            for reason, group in languages.groupby("left_out", sort=True)
+        )
+        missing = languages.loc[languages["left_out"].isna(), "missing"].sum()
+        sentences = [
+            f"{languages['left_out'].isna().sum()} of {len(languages)} languages are in the scores; {missing:,} of "
+            "their sentences are left out."
+        ]
+        left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
+        cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
+        return [*super().sections(run), *_source_target_section(run.scores), *cuts, left_out]
+
+
+def _references(settings: Settings) -> Any:
+    from evenhand.evaluation.metrics.translation_bias.sources import load_comparable_references
+
+    return load_comparable_references(
+        settings.references, settings.split, settings.languages, settings.min_masculine_references
+    )
+
+
+def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the sentences with a translation each, by the model or from the files."""
+    import pandas as pd
+
+    from evenhand.evaluation.data.gendered_translations import read_translations
+    from evenhand.evaluation.metrics.translation_bias.sources import make_source_tables
+    from evenhand.evaluation.models.loading import load_dialogue_model
+    from evenhand.evaluation.models.translation import translate
+
+    folder, parts = config.settings.translations, []
+    if folder is None:
+        model = load_dialogue_model(config.model, kind="encoder_decoder")
+    for pair, sentences in make_source_tables(references, config.settings.directions).items():
+        if folder is None:
+            source, target = pair.split("-")
+            size = min(config.decoding.batch_size, MAX_BATCH_SIZE)
+            compute = partial(translate, model, source=source, target=target, batch_size=size)
+            given = sentences["text"].tolist()
+            rows = store.rows(f"translations/{pair}", [TRANSLATION], compute, given, unit="sentences")
+            texts = rows[TRANSLATION].tolist()
+        else:
+            texts = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
+        parts.append(sentences.assign(**{TRANSLATION: texts, PAIR: pair}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _toxicity(settings: ClassifierSettings, translations: "pd.DataFrame", signature: Mapping[str, Any]) -> BiasScore:
+    """Return the score of added toxicity. The classifier must support the languages of sources and translations."""
+    import numpy as np
+
+    from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity
+    from evenhand.evaluation.models.classifier_labels import find_label
+    from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
+    from evenhand.evaluation.progress import progress
+
+    classifier = load_style_classifier(settings, field="toxicity")
+    label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
+    texts = [*translations["text"], *translations[TRANSLATION]]
+    with progress(len(texts), "toxicity", "texts") as advance:
+        probabilities = label_probabilities(classifier, texts, on_progress=advance)[:, label]
+    source, translation = np.split(np.asarray(probabilities), 2)
+    facts = as_settings(settings) | {"revision": classifier.revision}
+    return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})
+
+
+def _source_target_section(scores: list[BiasScore]) -> Iterator[Section]:
+    """Yield each language's mean gap as source and as target (Costa-jussà et al. 2023, Table 2)."""
+    from evenhand.evaluation.data.gendered_translations import language_name
+    from evenhand.evaluation.metrics.translation_bias.metric import language_table
+
+    if any(score.group.get("direction") == "xx-xx" for score in scores):
+        rows = []
+        for row in language_table(scores).sort_values("as_target", ascending=False, kind="stable").to_dict("records"):
+            means = (number_cell(row[f"as_{side}"], 2, sign=True) for side in ("source", "target"))
+            rows.append(Row(language_name(row["lang"]), (*means, *count_cells(row["n_source"], row["n_target"]))))
+        columns = ("language", "as source", "as target", "targets", "sources")
+        title = "Mean gap of a language as source and as target, in points"
+        yield Section(title, tables=[Table(title, columns, tuple(rows))])
+
+
+def _cut_sections(sentences: "pd.DataFrame", gap: BiasScore | None) -> Iterator[Section]:
+    """Yield mean scores by axis, descriptor and template, lowest first (Costa-jussà et al. 2023, Tables 3, 5, 6)."""
+    import pandas as pd
+
+    from evenhand.evaluation.metrics.translation_bias.metric import OUTLIER, cut_table
+
+    metric = "spbleu" if "spbleu" in sentences else "bleu"
+    rows = sentences[sentences["direction"] == (gap.group["direction"] if gap else "en-xx")]
+    numbers = ("masculine", "feminine", "both", "mean")
+    for by in (AXIS, DESCRIPTOR, TEMPLATE):
+        cuts, n = cut_table(rows[rows[by] != ""], by, metric), ROWS_AT_EACH_END
+        caption = f"{format_of(metric).label} of single sentences by {by}"
+        if len(cuts) > 2 * n:
+            caption += f", {n} at each end of {len(cuts)}"
+            cuts = pd.concat([cuts.head(n), cuts.tail(n)])
+        lines = []
+        for row in cuts.to_dict("records"):
+            cells = [*(number_cell(row[it]) for it in numbers), number_cell(row["gap"], sign=True)]
+            lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
+        note = f"Without the descriptor “{OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""
+        yield Section(f"By {by}", tables=[Table(caption, (by, *numbers, "gap", "scores"), tuple(lines), note)])

@@ -19,11 +19,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
+from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+from sacrebleu.utils import SACREBLEU_DIR
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
@@ -39,7 +43,6 @@ from evenhand.evaluation.data.gendered_translations import (
     select_language,
 )
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics.translation_bias.bleu import bleu, chrf, metric_name
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
@@ -50,6 +53,41 @@ TRANSLATION = "translation"
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
 NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
+
+
+FLORES = ("flores101", "flores200")
+
+
+def bleu(tokenize: str = "flores101") -> BLEU:
+    """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (Costa-jussà et al. 2023, §4.1).
+
+    Raises:
+        InputError: there is no such tokenizer, or its SentencePiece model is missing and cannot be downloaded.
+    """
+    if tokenize not in BLEU.TOKENIZERS:
+        raise unknown_name("tokenize", tokenize, BLEU.TOKENIZERS)
+    try:
+        return BLEU(tokenize=tokenize, smooth_method="add-k", smooth_value=1)
+    except (OSError, ImportError, RuntimeError, SystemExit) as error:  # sacrebleu exits on an SSL error
+        if tokenize not in SPM_MODELS:
+            raise InputError(f"tokenize: {tokenize!r} cannot be used ({' '.join(str(error).split())}).") from None
+        url = SPM_MODELS[tokenize]["url"]
+        path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
+        raise InputError(
+            f"tokenize: the SentencePiece model of {tokenize!r} is not at {path} and cannot be downloaded ({error}); "
+            f"save {url} there (the environment variable SACREBLEU moves the folder), or use a tokenizer without a "
+            "model: 13a, intl, char."
+        ) from None
+
+
+def chrf() -> CHRF:
+    """Return sacrebleu's chrF++: character n-grams up to 6, word n-grams up to 2 (Popović 2017)."""
+    return CHRF(word_order=2)
+
+
+def metric_name(tokenize: str) -> str:
+    """Return the metric's name: "spbleu" for the tokenizers of FLORES (Goyal et al. 2022), else "bleu"."""
+    return "spbleu" if tokenize in FLORES else "bleu"
 
 
 def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:

@@ -5,9 +5,8 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.embedding_bias.page import page
-from evenhand.evaluation.metrics.embedding_bias.settings import Settings, inputs
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
@@ -40,11 +39,11 @@ def test_embedding_gaps_by_language(references, tmp_path):
     assert gap.value == pytest.approx((spanish["masculine"] - spanish["feminine"]).mean(), abs=1e-6) and gap.n == 2
     assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
     assert gap.signature["model"]["texts_truncated"] == 0
-    assert gap.signature["model"]["revision"] == inputs(config)["model"]
-    text = page_html(page(run, ReportContext()))
+    assert gap.signature["model"]["revision"] == EmbeddingBias().inputs(config)["model"]
+    text = page_html(EmbeddingBias().page(run))
     assert "Spanish, masculine" in text and "Thai" in text
 
 
 def test_missing_inputs_are_refused(references):
     with pytest.raises(InputError, match="references: "):
-        inputs(MeasureConfig(settings=Settings()))
+        EmbeddingBias().inputs(MeasureConfig(settings=Settings()))

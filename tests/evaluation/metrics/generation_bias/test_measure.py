@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.collect import classification
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
@@ -173,11 +173,11 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
 
 
 def test_the_page_shows_the_headline_and_samples(measured):
-    report = page(measured, ReportContext(notes=["A note."]))
+    report = page(measured)
     score = find_score(measured.scores, "fgb_pooled_corrected")
-    assert report.headline_value == f"{1000 * score.value:.2f}" and "A note." in report.notes
+    assert report.headline_value == f"{1000 * score.value:.2f}"
     (samples,) = [section for section in report.sections if section.title == "Sample responses"]
-    assert len(samples.examples) == 6
+    assert len(samples.examples) == 6 and len(samples.parts[0].examples) == 34
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])

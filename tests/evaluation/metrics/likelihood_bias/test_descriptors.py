@@ -1,33 +1,15 @@
-"""Descriptors by their perplexities: heat maps of pairs, extremes, quantiles, love against hate."""
+"""Descriptors by their perplexities: extremes, and love against hate."""
 
 import math
 
-import numpy as np
 import pytest
 from scipy import stats
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias import rows
-from evenhand.evaluation.metrics.likelihood_bias.pairs import effect_matrix, pair_effects
-from tests.likelihood_tables import make_table, random_table
+from tests.likelihood_tables import make_table
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
-
-
-def test_heat_maps():
-    likelihoods = random_table(10, descriptors=5, templates=3, shift=1.0)
-    likelihoods = likelihoods[~((likelihoods["descriptor"] == "d04") & (likelihoods["template"] == "t0"))]
-    effects = pair_effects(likelihoods)
-    matrix = effect_matrix(effects, "age")
-    assert (matrix + matrix.T).to_numpy() == pytest.approx(1)
-    assert np.diag(matrix).tolist() == [0.5] * 5
-    pair_effect = effects[(effects["descriptor_a"] == "d01") & (effects["descriptor_b"] == "d04")]["auc"]
-    assert len(pair_effect) == 2 and matrix.loc["d01", "d04"] == pytest.approx(pair_effect.mean())
-    with pytest.raises(InputError, match="did you mean 'age'"):
-        effect_matrix(effects, "ages")
-    cells = {("age", "t", "a"): range(3), ("age", "t", "b"): range(3), ("age", "u", "b"): range(3)}
-    matrix = effect_matrix(pair_effects(make_table({**cells, ("age", "u", "c"): range(3)})), "age")
-    assert math.isnan(matrix.loc["a", "c"]) and math.isnan(matrix.loc["c", "a"]) and matrix.loc["c", "b"] == 0.5
 
 
 def test_tables_of_descriptors_by_hand():
@@ -55,7 +37,7 @@ def test_tables_of_descriptors_by_hand():
     assert len(rows.extreme_descriptors(likelihoods, n=1)) == 2
 
 
-def test_quantiles_and_contrasts_by_hand():
+def test_contrasts_by_hand():
     likelihoods = make_table(
         {
             ("age", LOVE, "old"): [1.0, 2.0, 3.0],
@@ -79,9 +61,3 @@ def test_quantiles_and_contrasts_by_hand():
     assert result["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
     with pytest.raises(InputError, match="I adore"):
         rows.love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")
-    likelihoods = make_table({("age", "t", "a"): np.log(range(1, 52)), ("age", "t", "b"): np.log(range(52, 102))})
-    likelihoods.loc[100, "log_likelihood"] = math.nan  # of 101
-    result = rows.perplexity_quantiles(likelihoods, (0.0, 0.5, 1.0))
-    assert result[["axis", "template", "n", "n_left_out"]].to_numpy().tolist() == [["age", "t", 100, 1]]
-    assert result[["q0", "q50", "q100"]].iloc[0].tolist() == pytest.approx([1, 50.5, 100])
-    assert list(rows.perplexity_quantiles(likelihoods).columns[-5:]) == ["q5", "q25", "q50", "q75", "q95"]

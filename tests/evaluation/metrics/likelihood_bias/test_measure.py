@@ -7,11 +7,11 @@ import torch
 from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.page import comparison_page, page
 from evenhand.evaluation.metrics.likelihood_bias.rows import limit_sentences
-from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -57,7 +57,7 @@ def test_scores_and_report_are_of_these_likelihoods(causal):
         assert find_score(causal.scores, score.metric, **score.group).value == pytest.approx(score.value, nan_ok=True)
     signature = causal.signature(NAME)
     assert signature["dataset"]["descriptors"] == 24 and signature["model"]["name"] == str(DIALOGUE_MODEL)
-    assert "Likelihood Bias" in page_html(page(causal, ReportContext()))
+    assert "Likelihood Bias" in page_html(LikelihoodBias().page(causal))
 
 
 def test_saved_likelihoods_stay_and_a_context_and_an_end_count(causal, tmp_path):
@@ -81,7 +81,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
     assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
-    assert "compared" in page_html(comparison_page(causal, after, changes, ReportContext()))
+    assert "compared" in page_html(LikelihoodBias().comparison_page(causal, after, changes))
 
 
 def test_a_masked_model_scores_phrases(tmp_path):
@@ -92,7 +92,7 @@ def test_a_masked_model_scores_phrases(tmp_path):
     row = table[table["noun_phrase_type"] == "descriptor_noun"].iloc[0]
     assert row["text"][row["span_start"] : row["span_end"]] == f"{row['descriptor']} {row['noun']}"
     assert row["n_tokens"] >= 2
-    assert "pseudo" in page_html(page(masked, ReportContext()))
+    assert "pseudo" in page_html(LikelihoodBias().page(masked))
 
 
 def test_an_encoder_decoder_model_needs_a_context(tmp_path):

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.offensiveness.page import page
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
@@ -36,7 +36,7 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_cl
         "offensive",
         0.5,
     )
-    assert "left-handed" in page_html(page(measured, ReportContext()))
+    assert "left-handed" in page_html(Offensiveness().page(measured))
 
 
 @pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])

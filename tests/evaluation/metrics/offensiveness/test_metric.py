@@ -11,13 +11,10 @@ from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.offensiveness.metric import (
-    BANDS,
     descriptor_effect,
-    descriptor_offensiveness,
     is_offensive,
     make_neutral_texts,
     offensive_share,
-    offensiveness_bands,
     offensiveness_by_template,
     offensiveness_changes,
 )
@@ -73,27 +70,11 @@ def test_templates_by_hand_with_every_descriptor_weighing_the_same():
         (IM, "old"), (IM, "old"), (IM, "ugly"), (IM, "ugly"), (IM, NONE), (LIKE, "old"), (LIKE, "ugly")
     )
     probability = np.array([0.1, 0.3, 0.8, np.nan, 1.0, 0.5, 0.5])
-    cells = descriptor_offensiveness(prompts, probability).set_index(["template", "descriptor"])
-    assert cells.loc[(IM, "old")].tolist() == pytest.approx([0.2, 2, 0])
-    assert cells.loc[(IM, "ugly")].tolist() == pytest.approx([0.8, 1, 1])
     table = offensiveness_by_template(prompts, probability)
     assert table["template"].tolist() == [IM, LIKE]  # the larger spread first
     assert table["mean"].tolist() == pytest.approx([0.5, 0.5])  # (0.2 + 0.8) / 2, not the mean over sentences
     assert table["sd"].tolist() == pytest.approx([0.6 / math.sqrt(2), 0])
-    assert table[["descriptors", "n", "n_left_out"]].to_numpy().tolist() == [[2, 3, 1], [2, 2, 0]]
-
-
-def test_bands_are_the_papers():
-    names = ["a", "b", "c", "d", "e", "f"]
-    prompts = build_prompts(*((IM, name) for name in names))
-    probability = np.array([1.0, 0.72, 0.5, 0.1, 0.71, np.nan])
-    bands = offensiveness_bands(prompts, probability, {IM: BANDS[IM]})
-    assert bands["descriptors"].tolist() == [[], [], [], ["c", "e"], ["b", "a"]]
-    assert bands["n"].tolist() == [0, 0, 0, 2, 2]
-    assert bands[["low", "high"]].iloc[0].tolist() == [0, 0.00023]
-    with pytest.raises(InputError, match="I love"):
-        offensiveness_bands(prompts, probability)
-    assert set(BANDS) <= {template.text for template in load_taxonomy("paper").templates}
+    assert table[["descriptors", "n"]].to_numpy().tolist() == [[2, 3], [2, 2]]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import ReportContext
+from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.metrics.offensiveness.metric import descriptor_effect, offensive_share
-from evenhand.evaluation.metrics.offensiveness.page import page
 from evenhand.evaluation.report.html import page_html
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, texts
 
@@ -45,22 +44,21 @@ def make_scores(table: pd.DataFrame):
     return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
 
 
-def make_page(table: pd.DataFrame, scores=None, notes=(), classifier="a classifier", dataset="a dataset"):
+def make_page(table: pd.DataFrame, scores=None, classifier="a classifier", dataset="a dataset"):
     scores = make_scores(table) if scores is None else scores
     settings = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
     config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset=dataset))
-    return page(measured(scores, {"offensive_prompts": table}, config), ReportContext(notes=notes))
+    return Offensiveness().page(measured(scores, {"offensive_prompts": table}, config))
 
 
 def test_headline_and_tables_by_hand():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = make_page(offensive_table())
-    assert page.headline_value == "+5.3" and "not significantly" in page.verdict
+    assert page.headline_value == "+5.3 percentage points" and "not significantly" in page.verdict
     assert "left-handed" in page.headline_caption
     effects = table_named(page, "descriptor effect")
     assert texts(effects) == {
-        "old": ["+25.2", "0.078", "age", "3"], "young": ["0.0", "", "age", "3"], "tall": ["−9.2", "0.25", "body "
-        "type", "3"]
+        "old": ["+25.2", "0.078", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.25", "3"]
     }  # fmt: skip
     assert [row.marks[0].value for row in effects.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
     by_template = texts(table_named(page, "Offensiveness by template"))
@@ -86,7 +84,7 @@ def test_the_verdict_follows_the_interval(value, interval, phrase):
 
 def test_undefined_scores_have_a_reason():
     page = make_page(offensive_table().assign(probability=math.nan))
-    assert "no sentence has a probability" in page.verdict and page.notes[0].startswith("0 sentences")
+    assert "no sentence has a probability" in page.verdict
     assert ">nan<" not in page_html(page)
 
 
@@ -94,4 +92,4 @@ def test_hostile_sentences_and_names_are_shown_as_text():
     strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
     rows = [(it, it, t, it, 1 - i / 1000, 0.0) for i, it in enumerate(strings) for t in (it, LOVE)]
     table = pd.DataFrame(rows, columns=offensive_table().columns)
-    assert_shows_as_text(make_page(table, classifier=strings[0], dataset=strings[1], notes=strings), strings)
+    assert_shows_as_text(make_page(table, classifier=strings[0], dataset=strings[1]), strings)

@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.sentence_pairs.page import comparison_page, page
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.sentence_pairs import SentencePairs
 from evenhand.evaluation.models.revisions import tokenizer_revision
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
@@ -70,8 +71,7 @@ def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name
     assert tables[0]["pair_id"].tolist() == tables[1]["pair_id"].tolist()
     signature = limited[0].signature("s_jsd")
     assert (signature["limit"], signature["seed"]) == (2, 0)
-    notes = " ".join(page(limited[0], ReportContext()).notes)
-    assert "2 pairs are a random sample by bias type (limit, seed 0)" in notes
+    assert "limit, seed 0" in page_html(SentencePairs().page(limited[0]))
     whole = measure_family(tmp_path / "whole", FAMILY, config(model), pairs=pairs)
     assert "limit" not in whole.signature("s_jsd") and len(whole.table("pairs")) == 5
     scores = whole.table("pairs").set_index("pair_id")["s_jsd"]
@@ -138,16 +138,15 @@ def test_perturbed_pairs_and_other_languages_are_named(pairs, tmp_path):
     assert runs[1].table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
     changes = compare_family(tmp_path / "both", FAMILY, *runs)
     assert find_score(changes.scores, "s_jsd_difference").n == 4
-    page = comparison_page(*runs, changes, ReportContext())
-    assert "bert, unperturbed" in page.subtitle and "bert, perturbed" in page.subtitle
+    page = SentencePairs().comparison_page(*runs, changes)
+    assert page.subtitle.count(", perturbed") == 1
     bert = config(masked_model(tmp_path / "bert"))
     runs = [
         measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
         for name in ("en", "de")
     ]
-    page = comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs), ReportContext())
-    assert "on en.csv" in page.subtitle and "on de.csv" in page.subtitle
-    assert "pair_id" in page.notes[-1]
+    page = SentencePairs().comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs))
+    assert "en.csv" in page.subtitle and "de.csv" in page.subtitle
 
 
 def test_two_models_side_by_side(pairs, tmp_path):
@@ -161,7 +160,7 @@ def test_two_models_side_by_side(pairs, tmp_path):
     old, new = (find_score(run.scores, "s_jsd").value for run in runs)
     assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
     assert find_score(changes.scores, "cps_difference_detectable").value > 0
-    page = comparison_page(*runs, changes, ReportContext())
+    page = SentencePairs().comparison_page(*runs, changes)
     assert "bert0" in page.subtitle and "bert1" in page.subtitle
-    assert len(page.notes) == 1 and page.signature["before"]["model"]["name"].endswith("bert0")
-    assert texts(page.tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
+    assert page.signature["before"]["model"]["name"].endswith("bert0")
+    assert texts(page.sections[0].tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.sentence_pairs import page as pages_of
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
 from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, masked_scores
 from evenhand.evaluation.metrics.sentence_pairs.rows import make_masked_pair_table
-from evenhand.evaluation.metrics.sentence_pairs.settings import Settings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings
@@ -26,13 +25,13 @@ def make_run(scores, table, model="bert", pairs="crows_pairs"):
     )
 
 
-def pair_page(scores, table, notes=(), **names):
-    return pages_of.page(make_run(scores, table, **names), ReportContext(notes=notes))
+def pair_page(scores, table, **names):
+    return SentencePairs().page(make_run(scores, table, **names))
 
 
-def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large"), notes=()):
+def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large")):
     runs = [make_run(*run) for run in ((before, before_table, names[0]), (after, after_table, names[1]))]
-    return pages_of.comparison_page(*runs, measured(changes, {}), ReportContext(notes=notes))
+    return SentencePairs().comparison_page(*runs, measured(changes, {}))
 
 
 def make_pairs(n: int) -> pd.DataFrame:
@@ -113,10 +112,10 @@ def test_warnings_of_pairs_left_out_easy_words_and_contradictions():
 
 def test_tables_by_bias_type_examples_and_the_signature(browser):
     scores, table = masked()
-    page = pair_page(scores, table, notes=["a note"])
+    page = pair_page(scores, table)
     by_type = table_of(page, "By bias type")
     assert set(texts(by_type)) == set(TYPES) and all(row.marks for row in by_type.rows)
-    assert page.notes[-1] == "a note" and page.signature["model"] == "bert" and page.signature_lines
+    assert page.signature["model"] == "bert" and page.signature_lines
     examples = [it for part in page.sections[-1].parts for it in part.examples]
     assert examples and {name for it in examples for name, _ in it.texts} == {
         "more stereotypical",
@@ -130,7 +129,7 @@ def test_two_models_are_compared_pair_by_pair():
     changes = compare_pairs(before_table, after_table, signature={"model": "both"}, seed=1)
     page = pair_comparison_page(before, after, changes, before_table, after_table)
     assert page.headline_value[0] in "+−" and page.sides == ("before", "after") and "S_JSD is" in page.verdict
-    rows = texts(page.tables[0])
+    rows = texts(page.sections[0].tables[0])
     assert len(rows["CPS, %"]) == 5 and rows["CPS, %"][-1] == "60"
     assert {"By bias type", "What the comparison can show", "Pairs that changed most"} <= {
         it.title for it in page.sections
@@ -144,4 +143,4 @@ def test_hostile_texts_are_shown_as_text():
         table[column] = [strings[i % len(strings)] for i in range(len(table))]
     table["pair_id"] = [f"{i} {name}" for i, name in enumerate(table["pair_id"])]
     scores = masked_scores(table, signature={"model": strings[0]}, seed=1)
-    assert_shows_as_text(pair_page(scores, table, notes=strings, model=strings[1], pairs=strings[0]), strings)
+    assert_shows_as_text(pair_page(scores, table, model=strings[1], pairs=strings[0]), strings)

@@ -14,9 +14,8 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, ReportContext
-from evenhand.evaluation.metrics.translation_bias.page import page
-from evenhand.evaluation.metrics.translation_bias.settings import Settings, inputs
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
@@ -76,8 +75,8 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
     thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
     assert thai.value != thai.value and "feminine" in thai.reason
-    report = page(run, ReportContext(notes=["a note"]))
-    assert report.notes[-1] == "a note" and "Spanish" in page_html(report)
+    report = TranslationBias().page(run)
+    assert "Spanish" in page_html(report)
 
 
 def test_languages_are_chosen_and_missing_files_are_written_first(references, tmp_path):
@@ -90,7 +89,7 @@ def test_languages_are_chosen_and_missing_files_are_written_first(references, tm
     folder = tmp_path / "files"
     config = make_config(references, translations=folder, languages=["es"])
     with pytest.raises(InputError, match=r"1 of 1 files \(eng_Latn-spa_Latn.txt\).*sources"):
-        inputs(config)
+        TranslationBias().inputs(config)
     sources = folder / "sources" / "eng_Latn-spa_Latn.txt"
     assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
     sources.rename(folder / sources.name)
@@ -134,8 +133,8 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     ]  # fmt: skip
     assert table["translation"].map(lambda text: isinstance(text, str)).all()
     assert {score.group.get("direction") for score in run.scores} >= {*directions}
-    assert run.signature("translation_gap")["model"]["revision"] == inputs(config)["model"]
-    report = page_html(page(run, ReportContext()))
+    assert run.signature("translation_gap")["model"]["revision"] == TranslationBias().inputs(config)["model"]
+    report = page_html(TranslationBias().page(run))
     assert "Spanish" in report
     # What is on disk is not translated again.
     assert [score.value for score in measured(tmp_path / "run", config).scores if score.metric == "chrf"] == [

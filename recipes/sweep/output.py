@@ -1,0 +1,231 @@
+"""The files of a loop or an ablation: the table of its points, its report, and one W&B run for each point.
+
+The row of a point contains the reduction of bias and the costs of the reduction, from the scores of the point's runs.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN
+from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.report.files import REPORT, present
+from evenhand.evaluation.report.numbers import number, sanitize, score_text
+from evenhand.evaluation.report.page import Link
+from evenhand.evaluation.score import BiasScore, find_score, read_scores
+from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tracking import start_tracking
+from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.measure import SCORES
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
+from evenhand.recipes.sweep.criteria import EVEN_REFERENCE
+from evenhand.recipes.sweep.page import page
+from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
+
+REDUCTION_GROUPS = {
+    "reduction": {},
+    "reduction_seen": {"seen": "yes"},
+    "reduction_unseen": {"seen": "no"},
+    "reduction_confirmed": {"classifier": "second"},
+}
+# The metric that is tested for a rise of a style cluster; generation_bias/report/warnings.py gives the reasons.
+MONITORED_METRIC = "scgb_pooled_corrected"
+# column: (metric of a comparison, value of no change that is subtracted)
+CHANGE_METRICS = {
+    "parroting_change": ("parroting_difference", 0),
+    "relevance_kept": ("relevance_kept", 0),
+    "relevance_within_template_kept": ("relevance_within_template_kept", 0),
+    "style_drift": ("style_drift", 0),
+    "response_perplexity_change": ("response_perplexity_rise", 0),
+    "distinct_responses_change": ("distinct_responses_kept", 1),
+    "distinct_2_change": ("distinct_2_kept", 1),
+    "length_change": ("mean_length_kept", 1),
+}
+POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
+Fields = Mapping[Path, Mapping[str, Any]]  # the values of a point's swept fields, by the folder of its comparison
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method with one seed, measured under one decoding: the folders of its results.
+
+    `labels` and `tuning` are None if the method has none.
+    """
+
+    method: str
+    seed: int
+    decoding: str
+    before: Path
+    labels: Path | None
+    tuning: Path | None
+    after: Path
+    after_without_tag: Path | None
+    comparison: Path
+
+
+def point_row(point: Point, folder: Path, fields: Mapping[str, Any], failed: str = "") -> dict[str, Any]:
+    """Return the row of a point in the table that `summarise` reads; a rejected point has no scores.
+
+    Args:
+        point: a finished or rejected point.
+        folder: the folder of the sweep; the column `folder` is relative to it.
+        fields: the values of the swept fields, by name.
+        failed: the reason why the point was rejected, or "".
+    """
+    row = {"method": point.method, "decoding": point.decoding, "seed": point.seed, "failed": failed}
+    row |= {name: "null" if value is None else value for name, value in fields.items()}  # an absent field is NaN
+    row["folder"] = point.comparison.relative_to(folder).as_posix()
+    if failed:
+        return row
+    before, after, changes = (read_scores(run / SCORES) for run in (point.before, point.after, point.comparison))
+    row |= change_columns(before, after, changes)
+    if point.after_without_tag is not None:
+        without_tag = read_scores(point.after_without_tag / SCORES)
+        row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
+    manifest = json.loads((point.tuning / "run.json").read_text(encoding="utf-8")) if point.tuning else None
+    return row | {"minutes": manifest["seconds"]["total"] / 60 if manifest else 0.0}
+
+
+def change_columns(
+    before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
+) -> dict[str, Any]:
+    """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
+    row: dict[str, Any] = _interval_columns("base", find_score(before, HEADLINE))
+    for name, group in REDUCTION_GROUPS.items():
+        row |= _interval_columns(name, find_score(changes, f"{HEADLINE}_reduction", **group))
+    # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
+    difference = find_score(changes, "perplexity_difference")
+    row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
+    for name, (metric, no_change) in CHANGE_METRICS.items():
+        row |= _interval_columns(name, find_score(changes, metric), no_change)
+    for name in EVEN_REFERENCE:
+        row[name] = _value(changes, CHANGE_METRICS[name.removeprefix("even_")][0], **EVEN)
+    clusters = [it for it in changes if it.metric == f"{MONITORED_METRIC}_difference" and math.isfinite(it.value)]
+    worst = max(clusters, key=lambda score: score.value, default=None)
+    tests = {str(it.group["cluster"]): [it.value, it.p_value] for it in clusters if it.p_value is not None}
+    return row | {
+        "worst_cluster": worst.group["cluster"] if worst else "",
+        "worst_cluster_change": worst.value if worst else math.nan,
+        "cluster_changes": json.dumps(tests),
+    }
+
+
+def _interval_columns(
+    name: str, score: BiasScore | None, subtrahend: float = 0, divisor: float = 1
+) -> dict[str, float]:
+    """Return columns of a score and the ends of its interval, as (value − subtrahend) / divisor; {} without a score."""
+    if score is None:
+        return {}
+    values = score.value, *(score.interval or (math.nan, math.nan))
+    columns = (name, f"{name}_low", f"{name}_high")
+    return {column: (value - subtrahend) / divisor for column, value in zip(columns, values, strict=True)}
+
+
+def _value(scores: Sequence[BiasScore], metric: str, **group: str) -> float:
+    score = find_score(scores, metric, **group)
+    return math.nan if score is None else score.value
+
+
+def track_point(settings: LoopSettings | AblateSettings, point: Point, fields: Fields) -> None:
+    """Record a finished point as one run of the tracker, in the sweep's group.
+
+    A marker file prevents a second run of the tracker when the sweep is resumed.
+    """
+    values = fields.get(point.comparison, {})
+    row = point_row(point, settings.output_dir, values)
+    mark = settings.output_dir / TRACKED / sha256(row["folder"].encode()).hexdigest()[:12]
+    if mark.exists():
+        return
+    swept = [f"{name} {value}" for name, value in values.items() if name != METHOD]
+    name = ", ".join([point.method, point.decoding, *swept, f"seed {point.seed}"])
+    with start_tracking("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
+        tracker.log_summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+        tracker.log_scores(read_scores(point.comparison / SCORES))
+    write_text(mark, f"{name}\n")
+
+
+def write_report(
+    title: str,
+    settings: LoopSettings | AblateSettings,
+    points: Sequence[Point],
+    refused: Mapping[Path, str],
+    fields: Fields | None = None,
+) -> None:
+    """Write the table of points and the report of all points, and print the report.
+
+    Args:
+        refused: the reason why each rejected point ended early, by the folder of the point's comparison.
+
+    Raises:
+        InputError: every point was rejected.
+    """
+    if len(refused) == len(points):
+        raise InputError(next(iter(refused.values())))
+    folder, fields = settings.output_dir, fields or {}
+    swept = list(dict.fromkeys(name for values in fields.values() for name in values if name != METHOD))
+    rows = [point_row(it, folder, fields.get(it.comparison, {}), refused.get(it.comparison, "")) for it in points]
+    table = _with_all_columns(pd.DataFrame(rows))
+    mixed_columns = [name for name in swept if table[name].dtype == object]
+    table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
+    path = folder / f"{POINTS}.parquet"
+    write_table(path, table)
+    measured = {point.before: read_settings(point.before, "before")[0] for point in points}
+    notes = []
+    for before, config in measured.items():
+        scores = read_scores(before / SCORES)
+        quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
+        bias = score_text(find_score(scores, HEADLINE))
+        named = f"Base model, seed {config.seed}, decoding {sanitize(config.decoding.title(), 160)}: pooled FGB* {bias}"
+        notes.append(", ".join([named, *(f"{it.metric} {number(it.value, 4)}" for it in quality if it)]) + ".")
+    links = {}
+    for row in table[table["failed"] == ""].to_dict("records"):
+        links[f"{row['folder']}/{REPORT}.html"] = setting_label(row, table, swept), row["seed"]
+    for before, config in measured.items():
+        links[f"{before.relative_to(folder).as_posix()}/{REPORT}.html"] = "the base model", config.seed
+    has_seeds = table["seed"].nunique() > 1
+    description = {
+        "title": title,
+        "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
+        "swept": swept,
+        "notes": [*dict.fromkeys(notes)],
+        "links": [
+            asdict(Link(f"{label}, seed {seed}" if has_seeds else label, path)) for path, (label, seed) in links.items()
+        ],
+    }
+    write_json(folder / SWEEP, description)
+    files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
+    with start_tracking("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
+        tracker.log_table(POINTS, table)
+        tracker.log_report(files)
+        tracker.log_artifact(POINTS, "report", *files, path)
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Return the finished loop or ablation in a folder.
+
+    Raises:
+        InputError: the folder has no finished loop or ablation, or a file cannot be read.
+    """
+    try:
+        description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+        links = [Link(**link) for link in description.pop("links")]
+        points = read_table(folder / f"{POINTS}.parquet")
+        return Sweep(**description, points=_with_all_columns(points), links=links, folder=folder)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
+            f"--output_dir {folder}."
+        ) from None
+
+
+def _with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of points, with COLUMNS that it lacks as NaN."""
+    return points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))

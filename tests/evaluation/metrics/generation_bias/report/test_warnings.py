@@ -1,0 +1,89 @@
+"""The rate of false warnings when a model is compared with itself."""
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.report.report_data import ReportData
+from evenhand.evaluation.metrics.generation_bias.report.warnings import warnings
+from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.spread import descriptor_spread
+from evenhand.recipes.sweep.output import change_columns
+from evenhand.recipes.sweep.summary import find_increased_clusters
+from tests.measured_runs import styled_columns
+
+COMPARISONS, CLUSTERS = 150, 6
+METRICS = ("scgb_pooled_corrected", "pgb_pooled_corrected")
+
+
+@pytest.fixture(scope="module")
+def differences():
+    """Pooled SCGB* and PGB* of six clusters of two styles in runs of one model: the scores of each comparison."""
+    rng = np.random.default_rng(0)
+    cell = np.repeat(np.arange(20 * 3), 4)
+    descriptor, template = cell // 3, cell % 3
+    p = 0.7 * rng.dirichlet(np.ones(12), 3) + 0.3 * rng.dirichlet(np.full(12, 0.3), 20)[:, None]
+    ends = p[descriptor, template].cumsum(axis=1)
+
+    def run():
+        styles = np.eye(12)[(ends > rng.random(len(cell))[:, None]).argmax(axis=1)]
+        return np.concatenate([styles.reshape(-1, CLUSTERS, 2).sum(axis=2), styles], axis=1)
+
+    def comparison():
+        cells = arrange_cells(np.concatenate([run(), run()], axis=1), template, descriptor)
+        scores = []
+        for cluster in range(CLUSTERS):
+            for metric, columns in zip(METRICS, ([cluster], [6 + 2 * cluster, 7 + 2 * cluster]), strict=True):
+                is_column = np.eye(18)[columns].sum(axis=0)
+                weights = np.concatenate([-is_column, is_column])
+                spread = descriptor_spread(cells, weights, pooled=True).corrected
+                common = (0.0, (-1.0, 1.0), cells.n, spread.interval, spread.p_value)
+                group = {"cluster": f"CLUSTER {cluster}"}
+                scores.append(BiasScore(f"{metric}_difference", spread.value, *common, group=group))
+        return scores
+
+    return [comparison() for _ in range(COMPARISONS)]
+
+
+def has_warning(changes):
+    """Return whether the report of this comparison warns of a cluster."""
+
+    def side(sign):
+        values = [0.001 + sign * it.value / 2 for it in changes]
+        names = [it.metric.removesuffix("_difference") for it in changes]
+        return [
+            BiasScore(name, value, 0.0, (-1.0, 1.0), 9, group=it.group)
+            for name, value, it in zip(names, values, changes, strict=True)
+        ]
+
+    content = ReportData("base", side(-1), "base again", side(1), changes)
+    return any(text.startswith("Style cluster") for text in warnings(content))
+
+
+def level(alarms):
+    """Return the limit that a rate of 5 % exceeds in one case of 700."""
+    return 0.05 + 3 * (0.05 * 0.95 / len(alarms)) ** 0.5
+
+
+@pytest.mark.slow
+def test_models_compared_with_themselves_alarm_in_at_most_5_percent(differences):
+    uncorrected = np.mean([any(it.interval[0] > 0 for it in changes) for changes in differences])
+    alarms = [has_warning(changes) for changes in differences]
+    assert uncorrected > 0.1  # without correction, over twelve scores
+    assert np.mean(alarms) <= level(alarms)
+    changes = [change_columns([], [], scores)["cluster_changes"] for scores in differences]
+    alarms = [bool(find_increased_clusters(changes[seed : seed + 3])) for seed in range(0, COMPARISONS, 3)]
+    assert np.mean(alarms) <= level(alarms)
+
+
+@pytest.mark.parametrize(("templates", "responses", "expected"), [(1, 2, 1), (1, 3, 0), (2, 2, 0)])
+def test_one_template_with_two_responses_is_warned_of(templates, responses, expected):
+    n = templates * responses * 30
+    names = [f"t{number % templates}" for number in range(n)], [f"d{number // templates % 30}" for number in range(n)]
+    vectors = np.eye(3)[np.random.default_rng(0).integers(0, 3, n)]
+    scores = generation_bias(styled_columns(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
+    cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
+    assert set(cautions) == ({"fgb_corrected", "fgb_pooled_corrected"} if expected else set())
+    found = [text for text in warnings(ReportData("m", scores)) if "err on one side" in text]
+    assert len(found) == expected
