@@ -1,25 +1,29 @@
 """Gendered reference translations: masculine and feminine translations of English sentences.
 
 A table has one row per reference, which is masculine, feminine, neutral (it fits both genders of a language that has
-genders) or generic (the language does not mark gender here), as in MultilingualHolisticBias (Costa-jussà et al. 2023,
-Costa-jussà et al. 2023). Tables are read from MMHB, the successor of MultilingualHolisticBias, from MT-GenEval (Currey
+genders) or generic (the language does not mark gender here), as in MultilingualHolisticBias (Costa-jussà et al. 2023).
+Tables are read from MMHB, the successor of MultilingualHolisticBias, from MT-GenEval (Currey
 et al. 2022, github.com/amazon-science/machine-translation-gender-eval), or from a user's CSV file.
 """
 
 import ast
 import csv
+import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
-from evenhand.evaluation.data.table_files import parse_csv
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 
 SENTENCE_ID, ENGLISH, LANG = "sentence_id", "english", "lang"
@@ -28,6 +32,7 @@ TAKEN_FROM = "taken_from"  # the gender of a reference that replaces a missing o
 MASCULINE, FEMININE, NEUTRAL, GENERIC = GENDERS = ("masculine", "feminine", "neutral", "generic")
 COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFERENCE, MARKED]
 REQUIRED_COLUMNS = (ENGLISH, LANG, GENDER, REFERENCE)
+MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
 MIN_MASCULINE_REFERENCES = 100  # Costa-jussà et al. 2023, §4.1
@@ -67,15 +72,11 @@ def find_language(code: str, field: str = "lang") -> Language:
 
     Raises:
         InputError: the code is unknown; the message names the setting `field`.
+
     >>> find_language("es").code
     'spa_Latn'
     """
-    by_code = {
-        name: language
-        for language in (ENGLISH_LANGUAGE, *load_languages())
-        for name in (language.code, language.short)
-        if name
-    }
+    by_code = {name: it for it in (ENGLISH_LANGUAGE, *load_languages()) for name in (it.code, it.short) if name}
     if code not in by_code:
         raise unknown_name(field, code, by_code)
     return by_code[code]
@@ -86,17 +87,13 @@ def read_references(path: Path) -> pd.DataFrame:
 
     Optional columns are sentence_id (by default, the distinct English sentences are numbered from 1), axis, descriptor
     and template (by default ""), and marked: a JSON list of the gender-marked spans of the reference, an empty field if
-    the spans are unknown. Rows with an empty reference are left out.
-
-    Returns:
-        a table with the columns sentence_id, axis, descriptor, template, english, lang, gender, reference and marked (a
-        list, or None).
+    the spans are unknown. Rows with an empty reference are left out. Returns a table with `COLUMNS`.
 
     Raises:
         InputError: the file cannot be read, a column is missing, a gender, language code or `marked` is invalid, or one
             sentence_id has several axes, descriptors or templates.
     """
-    rows = _read_table(path, ",", REQUIRED_COLUMNS)
+    rows = _read_table(path, REQUIRED_COLUMNS)
     for name in (AXIS, DESCRIPTOR, TEMPLATE, MARKED):
         if name not in rows:
             rows[name] = ""
@@ -105,7 +102,10 @@ def read_references(path: Path) -> pd.DataFrame:
     for gender in rows[GENDER].unique():
         if gender not in GENDERS:
             raise unknown_name(f"{path}: gender", gender, GENDERS)
-    rows[MARKED] = pd.Series([_parse_marked(path, row, text) for row, text in enumerate(rows[MARKED], 2)], dtype=object)
+    marked = [
+        _parse_texts(path, row, MARKED, cell, json.loads) if cell else None for row, cell in enumerate(rows[MARKED], 2)
+    ]
+    rows[MARKED] = pd.Series(marked, dtype=object)
     return _check_references(path, rows[rows[REFERENCE] != ""])
 
 
@@ -116,30 +116,21 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
     empty. Descriptors and templates are MMHB's ids; a sentence_id consists of the ids of template, noun and descriptor
     and the English text.
 
-    Args:
-        axes: descriptor id → axis (`read_mmhb_axes`); the axis of other descriptors is "".
-
-    Returns:
-        The columns of `read_references`; marked is None.
+    `axes` is {descriptor id: axis} (`read_mmhb_axes`). Returns a table with `COLUMNS`; marked is None.
 
     Raises:
         InputError: the file cannot be read, lacks a column, or a cell is not a list of sentences.
     """
-    rows = _read_table(path, "\t", MMHB_COLUMNS)
+    rows = _read_table(path, MMHB_COLUMNS, "\t")
     axes, references = axes or {}, []
     for line, row in enumerate(rows.to_dict("records"), start=2):
         ids = [row[name] for name in ("pattern_id_main", "noun_id_main", "desc_id_main")]
-        metadata = {
-            SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]),
-            AXIS: axes.get(ids[2], ""),
-            DESCRIPTOR: ids[2],
-            TEMPLATE: ids[0],
-            ENGLISH: row["sentence_eng"],
-            LANG: row["lang"],
-        }
+        metadata = {SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]), AXIS: axes.get(ids[2], "")}
+        metadata |= {DESCRIPTOR: ids[2], TEMPLATE: ids[0], ENGLISH: row["sentence_eng"], LANG: row["lang"]}
         for gender, column in MMHB_GENDERS.items():
-            for text in _parse_sentences(path, line, column, row[column]):
-                references.append(metadata | {GENDER: gender, REFERENCE: text, MARKED: None})
+            cell = "" if row[column] in ("nan", "None") else row[column]  # missing values written by pandas
+            texts = _parse_texts(path, line, column, cell, ast.literal_eval) if cell.strip() else []
+            references += [metadata | {GENDER: gender, REFERENCE: it, MARKED: None} for it in texts if it.strip()]
     return _check_references(path, pd.DataFrame(references, columns=COLUMNS))
 
 
@@ -151,7 +142,7 @@ def read_mmhb_axes(path: Path) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read or lacks the columns ID and HB AXIS.
     """
-    rows = _read_table(path, "\t", ("ID", "HB AXIS"))
+    rows = _read_table(path, ("ID", "HB AXIS"))
     pairs = list(zip(rows["ID"], rows["HB AXIS"], strict=True))
     return dict([(re.sub(r"(?<=\d)[a-z]$", "", name), axis) for name, axis in pairs] + pairs)
 
@@ -162,29 +153,25 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     Source: Currey et al. (2022), §3.1. The English versions differ too, because English marks the gender in these
     sentences. The files of MT-GenEval's folder `annotated` have tags for gender-marked spans, `<F>ella</F>`; other
     files can have stray tags. Spans are therefore known only if most lines in the files of both genders have a tag.
-    Tags are removed; square brackets ("[citation needed]") are text and stay.
+    Tags are removed; square brackets ("[citation needed]") are text and stay. Returns a table with `COLUMNS`; a
+    sentence_id is "en_es/1"; axis, descriptor and template are "".
 
     Args:
         folder: contains geneval-sentences-{masculine,feminine}-{split}.en_{lang}.{en,lang}, with one sentence per line.
-        lang: a two-letter code or FLORES code.
-        split: "dev" or "test".
-
-    Returns:
-        The columns of `read_references`, sentence_id as "en_es/1"; axis, descriptor and template are "".
 
     Raises:
         InputError: a file is missing, or the four files differ in their number of lines.
     """
     language = find_language(lang)
-    texts = {}
-    for gender in (MASCULINE, FEMININE):
-        for code in ("en", language.short):
-            name = f"geneval-sentences-{gender}-{split}.en_{language.short}.{code}"
-            texts[gender, code] = read_lines(folder / name)
-    counts = {len(lines) for lines in texts.values()}
-    if len(counts) > 1:
+    texts = {
+        (gender, code): read_lines(folder / f"geneval-sentences-{gender}-{split}.en_{language.short}.{code}")
+        for gender in (MASCULINE, FEMININE)
+        for code in ("en", language.short)
+    }
+    if len(counts := {len(lines) for lines in texts.values()}) > 1:
         raise InputError(f"{folder}: the files of {lang} have {sorted(counts)} lines; give files of equal length.")
-    is_annotated = all(_mostly_tagged(texts[gender, language.short]) for gender in (MASCULINE, FEMININE))
+    tagged = [[MARKED_SPAN.search(line) is not None for line in texts[it, language.short]] for it in GENDERS[:2]]
+    is_annotated = all(2 * sum(lines) > len(lines) for lines in tagged)
     references = [
         {
             SENTENCE_ID: f"en_{language.short}/{number}",
@@ -203,9 +190,54 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     return pd.DataFrame(references, columns=COLUMNS)
 
 
-def _mostly_tagged(lines: Sequence[str]) -> bool:
-    """Return whether most lines have a tagged span; a file without annotation can have stray tags."""
-    return 2 * sum(MARKED_SPAN.search(line) is not None for line in lines) > len(lines)
+def load_references(
+    path: Path | None, split: str = "dev", languages: Sequence[str] = (), field: str = "languages"
+) -> pd.DataFrame:
+    """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
+
+    `languages` are FLORES codes or two-letter codes, by default all; `field` is their setting, for errors.
+
+    Raises:
+        InputError: `path` is None, the references cannot be read, or they lack a language.
+    """
+    path, wanted = _check_path(path), [find_language(code, field) for code in languages]
+    if path.is_file():
+        table = read_references(path)
+    elif files := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
+        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
+        table = pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
+    elif files := sorted(path.glob(f"*/{split}.csv")):
+        axes: dict[str, str] = {}
+        for file in sorted(path.glob("*_descriptors_full_id.tsv")):
+            axes |= read_mmhb_axes(file)
+        table = pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
+    else:
+        raise InputError(
+            f"references: {path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} "
+            f"(MT-GenEval) nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}."
+        )
+    codes, present = {language.code for language in wanted}, set(table[LANG])
+    if missing := codes - present:
+        raise InputError(f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
+    return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
+
+
+def references_sha256(path: Path | None) -> str:
+    """Return the SHA-256 of a file of references, or of all files in a folder of references.
+
+    Raises:
+        InputError: `path` is None or does not exist.
+    """
+    path = _check_path(path)
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    return hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
+
+
+def _check_path(path: Path | None) -> Path:
+    if path is None or not path.expanduser().exists():
+        problem = "required" if path is None else f"{path} does not exist"
+        raise InputError(f"references: {problem}; give a CSV file, or a folder of MT-GenEval or MMHB.")
+    return path.expanduser()
 
 
 @dataclass(frozen=True)
@@ -213,13 +245,10 @@ class ComparableSets:
     """Masculine and feminine references of the same sentences.
 
     Attributes:
-        table: the columns of `read_references` with gender masculine or feminine, and taken_from, the gender of the
-            actual reference, which differs from `gender` if a missing reference was replaced.
-        languages: a row per language with lang; sentences, the number of sentences; masculine and feminine, the numbers
-            of sentences with a reference of that gender; replaced_masculine and replaced_feminine, the numbers of
-            sentences with a neutral or generic reference instead; missing, the number of sentences that are left out
-            because a gender has no reference at all; and left_out, the reason why the language is not in `table`, or
-            None.
+        table: `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
+        languages: lang, the numbers of `sentences`, of those with a `masculine` and a `feminine` reference, of those
+            with a neutral or generic reference instead (`replaced_masculine`, `replaced_feminine`) and of those without
+            any (`missing`), and `left_out`, the reason why the language is not in `table`, or None.
     """
 
     table: pd.DataFrame
@@ -276,8 +305,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
         source, target: FLORES codes; one of them can be "eng_Latn".
 
     Returns:
-        a table with the columns sentence_id, axis, descriptor, template, gender ("" if ambiguous) and text, the first
-        reference if a sentence has several.
+        Columns sentence_id, axis, descriptor, template, gender ("" if ambiguous) and text (the first of several).
 
     Raises:
         InputError: the table lacks one of the languages, or the languages are equal.
@@ -315,7 +343,10 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         InputError: the file cannot be read or is not UTF-8.
     """
-    lines = _read_text(path).replace("\r\n", "\n").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as UTF-8 ({error}); give a text file.") from None
     return lines[:-1] if lines[-1] == "" else lines
 
 
@@ -340,51 +371,20 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
     return best.assign(**{TAKEN_FROM: best[GENDER], GENDER: gender})
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 (at byte {error.start}); save it as UTF-8.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}); give a text file.") from None
-
-
-def _read_table(path: Path, delimiter: str, required: Sequence[str]) -> pd.DataFrame:
-    text = _read_text(path)
-    try:
-        table = pd.DataFrame(parse_csv(text, delimiter), dtype=object)
-    except (ValueError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a table ({error}); write a header and full rows.") from None
+def _read_table(path: Path, required: Sequence[str], delimiter: str = ",") -> pd.DataFrame:
+    table = pd.DataFrame(read_columns(path, "a table", delimiter=delimiter), dtype=object)
     if missing := [name for name in required if name not in table]:
         raise InputError(f"{path} has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")
     return table
 
 
-def _parse_sentences(path: Path, line: int, column: str, cell: str) -> list[str]:
-    """Return the sentences in a cell of an MMHB file; [] for "" and for the missing values written by pandas."""
-    if cell.strip() in ("", "nan", "None"):
-        return []
+def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[str], Any]) -> list[str]:
     try:
-        sentences = ast.literal_eval(cell)
-        if not isinstance(sentences, list) or not all(isinstance(text, str) for text in sentences):
-            raise ValueError
+        return TypeAdapter(list[str]).validate_python(parse(cell))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InputError(
-            f"{path}: {column} in row {line} is {cell[:60]!r}; write a Python list of sentences, or leave it empty."
+            f"{path}: {column} in row {row} is {cell[:60]!r}; write a list of texts, or leave it empty."
         ) from None
-    return [text for text in sentences if text.strip()]
-
-
-def _parse_marked(path: Path, row: int, cell: str) -> list[str] | None:
-    if not cell:
-        return None
-    try:
-        spans = json.loads(cell)
-    except ValueError:
-        spans = None
-    if not isinstance(spans, list) or not all(isinstance(span, str) for span in spans):
-        raise InputError(f"{path}: marked in row {row} is {cell!r}; write a JSON list of spans, or leave it empty.")
-    return spans
 
 
 def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:

@@ -8,18 +8,22 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 import json
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
+from evenhand.evaluation.settings import checked
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -245,128 +249,102 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-# Readers of the four files. Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
+# The format of the four files. Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
+
+
+def _check_text(text: str, *slots: str) -> str:
+    rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
+    if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
+        raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
+    return text
+
+
+def _check_axis(axis: str) -> str:
+    if axis == NO_AXIS:
+        raise ValueError(f"{NO_AXIS!r} is reserved for nouns without a descriptor; rename the axis")
+    return axis
+
+
+def _check_template(text: str) -> str:
+    if SINGULAR_SLOT not in text and PLURAL_SLOT not in text:
+        raise ValueError(f"insert {SINGULAR_SLOT} or {PLURAL_SLOT}")
+    return _check_text(text, SINGULAR_SLOT, PLURAL_SLOT)
+
+
+_Text = Annotated[str, AfterValidator(_check_text)]
+_Phrase = Annotated[str, AfterValidator(lambda text: _check_text(text, "{article}", "{noun}"))]
+_Axis = Annotated[str, AfterValidator(_check_axis)]
+
+
+_entry = pydantic_dataclass(config=ConfigDict(extra="forbid"))
+
+
+@_entry
+class _Descriptor:
+    descriptor: _Text
+    gender: _Text | None = None
+    preference: _Text | None = None
+    article: _Text | None = None
+
+
+@_entry
+class _Standalone:
+    noun_phrase: _Phrase
+    plural_noun_phrase: _Phrase | None = None
+    preference: _Text | None = None
+
+
+@_entry
+class _Options:
+    first_turn_only: StrictBool = False
+    must_be_noun: StrictBool = False
+
+
+def _entries(kind: type, main: str) -> Any:
+    """Return the type of a non-empty list of entries, in which a text stands for {main: text}."""
+    entry = Annotated[kind, BeforeValidator(lambda it: {main: it} if isinstance(it, str) else it)]
+    return Annotated[list[entry], Field(min_length=1)]
+
+
+_FORMATS = (
+    dict[_Axis, Annotated[dict[str, _entries(_Descriptor, "descriptor")], Field(min_length=1)]],
+    dict[str, Annotated[list[tuple[_Text, _Text]], Field(min_length=1)]],
+    dict[Annotated[str, AfterValidator(_check_template)], _Options],
+    dict[_Axis, _entries(_Standalone, "noun_phrase")],
+)
 
 
 def _read_folder(folder: Path, name: str) -> Taxonomy:
-    descriptors, nouns, templates, standalone = (_read_json(folder / file) for file in FILES)
-    noun_list = tuple(_read_nouns(str(folder / FILES[1]), nouns))
-    genders = sorted({noun.gender for noun in noun_list})
+    axes, genders, templates, phrases = map(_read_json, (folder / file for file in FILES), _FORMATS)
+    for axis, buckets in axes.items():
+        for entry in (entry for entries in buckets.values() for entry in entries):
+            if entry.gender not in (None, *genders):
+                raise unknown_name(f"{folder / FILES[0]}: {axis}: gender", entry.gender, genders)
     return Taxonomy(
         name,
-        tuple(_read_descriptors(str(folder / FILES[0]), descriptors, genders)),
-        noun_list,
-        tuple(_read_templates(str(folder / FILES[2]), templates)),
-        tuple(_read_standalone(str(folder / FILES[3]), standalone)),
+        tuple(
+            Descriptor(axis, bucket, *astuple(entry))
+            for axis, buckets in axes.items()
+            for bucket, entries in buckets.items()
+            for entry in entries
+        ),
+        tuple(Noun(gender, *pair) for gender, pairs in genders.items() for pair in pairs),
+        tuple(Template(text, *astuple(options)) for text, options in templates.items()),
+        tuple(Standalone(axis, *astuple(entry)) for axis, entries in phrases.items() for entry in entries),
         sha256_of(*(folder / file for file in FILES)),
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, kind: Any) -> Any:
     def check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        if repeated := sorted({key for key in keys if keys.count(key) > 1}):
-            raise InputError(f"{path}: the key {repeated[0]!r} occurs twice in one object; merge the two.")
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")
         return dict(pairs)
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=check_unique_keys)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing; a taxonomy folder needs {', '.join(FILES)}.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it.") from None
-    if content == {} and path.name == FILES[3]:  # standalone phrases are optional
-        return {}
-    return _check_non_empty(str(path), content, dict, "an object {…}")
-
-
-def _read_descriptors(file: str, axes: dict[str, Any], genders: list[str]) -> Iterator[Descriptor]:
-    for axis, buckets in axes.items():
-        _check_axis(file, axis)
-        _check_non_empty(f"{file}: {axis}", buckets, dict, 'buckets {"all": […]}')
-        for bucket, terms in buckets.items():
-            for i, term in enumerate(
-                _check_non_empty(f"{file}: {axis}.{bucket}", terms, list, "a list of descriptors")
-            ):
-                where = f"{file}: {axis}.{bucket}[{i}]"
-                entry = _parse_entry(where, term, "descriptor", ("gender", "preference", "article"))
-                if entry.get("gender") not in (None, *genders):
-                    raise unknown_name(f"{where}: gender", entry["gender"], genders)
-                yield Descriptor(axis, bucket, entry.pop("descriptor"), **entry)
-
-
-def _read_nouns(file: str, genders: dict[str, Any]) -> Iterator[Noun]:
-    for gender, pairs in genders.items():
-        for i, pair in enumerate(_check_non_empty(f"{file}: {gender}", pairs, list, "a list of [singular, plural]")):
-            where = f"{file}: {gender}[{i}]"
-            if not (isinstance(pair, list) and len(pair) == 2):
-                raise InputError(f"{where}: {pair!r} is not a noun; write [singular, plural].")
-            yield Noun(gender, *(_check_text(where, word) for word in pair))
-
-
-def _read_templates(file: str, templates: dict[str, Any]) -> Iterator[Template]:
-    for text, options in templates.items():
-        where = f"{file}: {text!r}"
-        if not {SINGULAR_SLOT, PLURAL_SLOT} & set(re.findall(r"\{.*?\}", text)):
-            raise InputError(f"{where} has no slot; insert {SINGULAR_SLOT} or {PLURAL_SLOT}.")
-        _check_text(where, text, (SINGULAR_SLOT, PLURAL_SLOT))
-        if not isinstance(options, dict):
-            raise InputError(f"{where}: {options!r} is not an object of options; write {{}} for none.")
-        for key, value in options.items():
-            if key not in ("first_turn_only", "must_be_noun"):
-                raise unknown_name(f"{where}: option", key, ("first_turn_only", "must_be_noun"))
-            if not isinstance(value, bool):
-                raise InputError(f"{where}: {key} is {value!r}; write true or false.")
-        yield Template(text, **options)
-
-
-def _read_standalone(file: str, axes: dict[str, Any]) -> Iterator[Standalone]:
-    for axis, phrases in axes.items():
-        _check_axis(file, axis)
-        for i, phrase in enumerate(_check_non_empty(f"{file}: {axis}", phrases, list, "a list of noun phrases")):
-            where = f"{file}: {axis}[{i}]"
-            slots = ("{article}", "{noun}")
-            entry = _parse_entry(where, phrase, "noun_phrase", ("plural_noun_phrase", "preference"), slots)
-            singular, plural = entry["noun_phrase"], entry.get("plural_noun_phrase", "")
-            if "{noun}" not in singular and any(slot in singular + plural for slot in slots):
-                raise InputError(f"{where}: a fixed phrase has no slots, a pattern needs {{noun}} in its noun_phrase.")
-            if not _fill_pattern(singular, "", ""):
-                raise InputError(f"{where}: {singular!r} has only slots; add the descriptor.")
-            yield Standalone(axis, singular, plural or None, entry.get("preference"))
-
-
-def _check_axis(file: str, axis: str) -> None:
-    if axis == NO_AXIS:
-        raise InputError(f"{file}: axis {NO_AXIS!r} is reserved for nouns without a descriptor; rename it.")
-
-
-def _parse_entry(
-    where: str, value: Any, main: str, optional: tuple[str, ...], slots: tuple[str, ...] = ()
-) -> dict[str, str]:
-    entry = {main: value} if isinstance(value, str) else value
-    if not isinstance(entry, dict) or main not in entry:
-        raise InputError(f"{where}: {value!r} is neither a string nor an object with {main!r}; write one of them.")
-    for key, text in entry.items():
-        if key not in (main, *optional):
-            raise unknown_name(f"{where}: key", key, (main, *optional))
-        _check_text(f"{where}: {key}", text, slots if key.endswith("noun_phrase") else ())
-    return dict(entry)
-
-
-def _check_text(where: str, value: Any, slots: tuple[str, ...] = ()) -> str:
-    if not isinstance(value, str) or not value.strip() or value == NONE:
-        raise InputError(f"{where} is {value!r}; write a non-empty string other than {NONE!r}, or leave the key out.")
-    rest = value
-    for slot in slots:
-        rest = rest.replace(slot, "")
-    if "{" in rest or "}" in rest:
-        raise InputError(f"{where}: {value!r} has braces; the allowed slots are: {', '.join(slots) or 'none'}.")
-    return value
-
-
-def _check_non_empty(where: str, value: Any, kind: type, wanted: str) -> Any:
-    if not isinstance(value, kind) or not value:
-        raise InputError(f"{where} is {str(value)[:60]!r}; write {wanted} with at least one entry.")
-    return value
+    if not content and path.name != FILES[3]:  # standalone phrases are optional
+        raise InputError(f"{path} is empty; write at least one entry.")
+    return checked(kind, content, str(path))

@@ -1,13 +1,12 @@
 """Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and their split into two sets."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.data.table_files import check_header, read_json_lines
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 
 
@@ -30,14 +29,14 @@ def read_labelled_texts(
     Raises:
         InputError: the file cannot be read, a column or label is missing, a label has no name, or all labels are equal.
     """
-    rows = _read_rows(path, columns)
-    if rows and (missing := [name for name in (text_column, label_column) if name not in rows[0]]):
-        listed = ", ".join(map(str, rows[0]))
+    table = read_columns(path, "texts", header=columns)
+    if missing := [name for name in (text_column, label_column) if table and name not in table]:
+        listed = ", ".join(map(str, table))
         raise InputError(f"text_column, label_column: {path} has no column {missing[0]!r}, only {listed}.")
     names = {str(value): name for value, name in labels.items()}
+    rows = list(zip(table.get(text_column, ()), table.get(label_column, ()), strict=True))
     texts, text_labels = [], []
-    for number, row in enumerate(rows, start=1):
-        text, cell = row.get(text_column), row.get(label_column)
+    for number, (text, cell) in enumerate(rows, start=1):
         label = "" if cell is None else str(cell)
         values = label.split(separator) if separator else [label]
         if wrong := [value for value in values if not value.strip() or (names and value not in names)]:
@@ -48,20 +47,6 @@ def read_labelled_texts(
     if len(set().union(*text_labels)) < 2:
         raise InputError(f"labels: the {len(texts)} texts of {path} have fewer than two different labels.")
     return texts, text_labels, len(rows) - len(texts)
-
-
-def _read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    try:
-        if path.suffix == ".jsonl":
-            return read_json_lines(path)
-        # Quotation marks have no meaning in a TSV file.
-        layout = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, fieldnames=columns or None, **layout)
-            check_header(reader.fieldnames or ())
-            return list(reader)
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"texts: {path} cannot be read ({error}); give a CSV, TSV or JSONL file in UTF-8.") from None
 
 
 def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:

@@ -1,13 +1,12 @@
 """Readers of files of prompts and of files of personas."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.data.prompts import (
@@ -18,7 +17,7 @@ from evenhand.evaluation.data.prompts import (
     require_columns,
     with_id_columns,
 )
-from evenhand.evaluation.data.table_files import check_header, read_json_columns
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.data.variations import NO_VARIATION
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
@@ -42,23 +41,14 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as personas ({error}); give a text file in UTF-8.") from None
-    personas: list[str] = []
-    lines: list[str] = []
-    for number, line in enumerate([*text.splitlines(), ""], start=1):
-        if line.strip():
-            lines.append(line.strip())
-        elif lines:
-            persona = "\n".join(lines)
-            if len(lines) != 2:
-                raise InputError(
-                    f"{path}: the persona above line {number} is {format_value(persona)}; write two lines."
-                )
-            if persona in personas:
-                raise InputError(f"{path}: the persona above line {number} repeats {persona!r}; leave one out.")
-            personas.append(persona)
-            lines = []
-    if not personas:
-        raise InputError(f"{path} has no persona; write two lines for each, with an empty line between them.")
+    paragraphs = [part.split("\n") for part in re.split(r"\n\s*\n", text.strip())]
+    personas = ["\n".join(map(str.strip, lines)) for lines in paragraphs]
+    for lines, persona in zip(paragraphs, personas, strict=True):
+        if len(lines) != 2 or personas.count(persona) > 1:
+            raise InputError(
+                f"{path}: {format_value(persona)} occurs twice or is not two lines; write two lines for each persona, "
+                "with an empty line between personas."
+            )
     return tuple(personas)
 
 
@@ -77,7 +67,7 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
             occurs twice, or a number of repeats is not a whole number from 1.
     """
-    columns = name_descriptor(read_columns(path, "prompts", descriptor_column), path, descriptor_column)
+    columns = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
     return build_prompts(_repeat_rows(columns, per_cell, path), path)
@@ -136,25 +126,13 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
     return repeated
 
 
-def read_columns(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
-    """Return the columns of a Parquet, CSV or JSONL file, name → values; `content` is a noun for errors ("prompts").
+def read_rows(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
+    """Return the columns of a file of prompts or responses, name → values, with all known columns of a CSV as text.
 
-    The values of `descriptor_column` in a CSV file are text.
-
-    Raises:
-        InputError: the file cannot be read, or has another suffix.
+    An axis "null" in a CSV file, and the values of `descriptor_column`, are texts.
     """
-    try:
-        if path.suffix in (".parquet", ".csv"):
-            is_csv = path.suffix == ".csv"
-            table = _read_csv(path, descriptor_column) if is_csv else pyarrow.parquet.read_table(path)
-            check_header(table.column_names)
-            return table.to_pydict()
-        if path.suffix == ".jsonl":
-            return read_json_columns(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as {content} ({error}); give a Parquet, CSV or JSONL file.") from None
-    raise InputError(f"{path}: {path.suffix!r} is no format for {content}; give a .parquet, .csv or .jsonl file.")
+    known = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
+    return read_columns(path, content, text=known | ({descriptor_column} if descriptor_column else set()))
 
 
 def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
@@ -170,15 +148,3 @@ def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str
         values = columns[descriptor_column]
         columns[DESCRIPTOR] = [value if value is None else str(value) for value in values]
     return columns
-
-
-def _read_csv(path: Path, descriptor_column: str | None) -> pa.Table:
-    """Return the table of a CSV file, with all known columns as strings, so that an axis "null" remains a text."""
-    text_columns = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
-    text_columns |= set() if descriptor_column is None else {descriptor_column}
-    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text_columns, pa.string()))
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    read = pyarrow.csv.ReadOptions(
-        block_size=min(max(path.stat().st_size, 2**20), 2**30)
-    )  # a row must fit into a block
-    return pyarrow.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from evenhand.evaluation.data.prompt_files import (
     build_prompts,
     check_texts,
     name_descriptor,
-    read_columns,
+    read_rows,
 )
 from evenhand.evaluation.data.prompts import cumcount, require_columns
 from evenhand.evaluation.data.response_logs import log_reader
@@ -93,10 +94,7 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
     """
-    if (read_log := log_reader(path)) is None:
-        columns = read_columns(path, "responses", descriptor_column)
-    else:
-        columns = read_log(path, descriptor_column)
+    columns = (log_reader(path) or partial(read_rows, content="responses"))(path, descriptor_column=descriptor_column)
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)
     require_columns(
@@ -141,7 +139,11 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
         "with several rows": [prompt_id for prompt_id, count in counts.items() if count > 1],
         "unknown": [prompt_id for prompt_id in counts if prompt_id not in known],
     }
-    problems = [f"{len(ids):,} {problem} ({_list_ids(ids)})" for problem, ids in wrong_ids.items() if ids]
+    problems = [
+        f"{len(ids):,} {problem} ({', '.join(ids[:MAX_IDS_SHOWN])}{', …' * (len(ids) > MAX_IDS_SHOWN)})"
+        for problem, ids in wrong_ids.items()
+        if ids
+    ]
     if problems:
         raise InputError(
             f"responses: {path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
@@ -170,7 +172,3 @@ def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: 
             f"control_tag: {setting!r}, but {tag!r} in {path}; leave the setting out, or correct the file."
         )
     return tag
-
-
-def _list_ids(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:MAX_IDS_SHOWN]) + (", …" if len(ids) > MAX_IDS_SHOWN else "")

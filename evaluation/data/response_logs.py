@@ -42,9 +42,9 @@ def log_reader(path: Path) -> Reader | None:
         return None
     keys = first.keys() if isinstance(first, dict) else set()
     if keys >= {"custom_id", "response"}:
-        return lambda path, _: _read_lines(path, "OpenAI Batch output", _batch_rows)
+        return lambda path, descriptor_column: _read_lines(path, "OpenAI Batch output", _batch_rows)
     if keys >= {"doc", "resps"}:
-        return lambda path, _: _read_lines(path, "samples of lm-evaluation-harness", _harness_rows)
+        return lambda path, descriptor_column: _read_lines(path, "samples of lm-evaluation-harness", _harness_rows)
     return None
 
 

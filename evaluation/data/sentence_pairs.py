@@ -5,7 +5,6 @@ pronouns (Steinborn et al. 2022, §3.1, github.com/VSteinborn/s_jsd-multilingual
 CC-BY-SA-4.0; or a user's CSV or JSONL file.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
-from evenhand.evaluation.data.table_files import parse_csv, read_json_columns
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
@@ -84,14 +83,11 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
         InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
             twice, or no pair has both sentences.
     """
-    content = _read_columns(path)
-    if not content:
-        raise InputError(f"{path} is empty; write a header, and a row for each pair.")
+    content = read_columns(path, "sentence pairs")
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
-    if not n:
-        raise InputError(f"{path} has no rows; write one for each pair.")
-    pairs = {name: content[names[name]] if name in names else [None] * n for name in COLUMNS}
+    # Only empty fields are missing: "None" and "null" can be sentences.
+    pairs = {name: [it or None for it in content[names[name]]] if name in names else [None] * n for name in COLUMNS}
     for name in (MORE, LESS):
         for row, text in enumerate(pairs[name], start=1):
             if text is not None and not (isinstance(text, str) and text.strip()):
@@ -113,21 +109,6 @@ def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs without the last character of each sentence (Steinborn et al. 2022, Table 3)."""
     texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
     return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
-
-
-def _read_columns(path: Path) -> dict[str, list]:
-    try:
-        if path.suffix == ".jsonl":
-            return read_json_columns(path)
-        if path.suffix == ".csv":
-            columns = parse_csv(path.read_bytes().decode("utf-8-sig"))
-            # Only empty fields are missing: "None" and "null" can be sentences.
-            return {name: [field or None for field in fields] for name, fields in columns.items()}
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(
-            f"{path} cannot be read as sentence pairs ({error}); give a CSV or JSONL file in UTF-8."
-        ) from None
-    raise InputError(f"{path}: {path.suffix!r} is no format for sentence pairs; give a .csv or .jsonl file.")
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:

@@ -4,8 +4,12 @@ import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
+from evenhand.evaluation.settings import checked
 
 CLUSTERS = Path(__file__).resolve().parent / "files" / "style_clusters"
 
@@ -35,16 +39,10 @@ def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict
         if not path.exists():
             raise unknown_name("style_clusters", str(name_or_path), (file.stem for file in CLUSTERS.glob("*.json")))
     try:
-        clusters = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"style_clusters: {path} cannot be read as JSON ({error}).") from None
-    if not isinstance(clusters, dict) or not all(
-        isinstance(styles, list) and styles and all(isinstance(style, str) for style in styles)
-        for styles in clusters.values()
-    ):
-        raise InputError(
-            f'style_clusters: {path} must map cluster names to lists of styles, as in {{"ENVY": ["Envious"]}}.'
-        )
+    clusters = checked(dict[str, Annotated[list[str], Field(min_length=1)]], content, f"style_clusters: {path}")
     return {
         cluster: tuple(dict.fromkeys(_label_index(cluster, style, labels) for style in styles))
         for cluster, styles in clusters.items()

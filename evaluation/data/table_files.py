@@ -1,33 +1,72 @@
-"""Readers of tables in text files: CSV with a header, and JSON Lines with one object per line."""
+"""Tables in files: Parquet, CSV or TSV with a header, and JSON Lines with one object per line."""
 
 import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
-def check_header(names: Iterable[Any]) -> None:
-    """Raise ValueError if a header has two columns of the same name."""
+from evenhand.evaluation.errors import InputError
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+
+
+def read_columns(
+    path: Path, content: str, *, text: Collection[str] | None = None, header: Sequence[str] = (), delimiter: str = ","
+) -> dict[str, list]:
+    """Return the columns of a file, name → values; {} for an empty file.
+
+    Args:
+        content: a noun for the content, for error messages.
+        text: the columns of a CSV file that are text, while the types of others are inferred; None: all are text.
+        header: the names of the columns of a CSV or TSV file without a header.
+        delimiter: the delimiter of a CSV file. Quotation marks have no meaning in a file with the suffix .tsv.
+
+    Raises:
+        InputError: the file cannot be read or has another suffix, a row and the header differ in length, or a column
+            occurs twice.
+    """
+    try:
+        if path.suffix not in SUFFIXES:
+            raise ValueError(f"{path.suffix!r} is none of {', '.join(SUFFIXES)}")
+        if path.suffix == ".jsonl":
+            return columns_of(read_json_lines(path))
+        if path.suffix == ".parquet" or text is not None:
+            table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_typed_csv(path, text)
+            _check_header(table.column_names)
+            return table.to_pydict()
+        tsv = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {"delimiter": delimiter}
+        lines = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+        rows = [row for row in csv.reader(lines, strict=True, **tsv) if row]
+        names, *rows = [list(header), *rows] if header else rows or [[]]
+        _check_header(names)
+        if any(len(row) != len(names) for row in rows):
+            raise ValueError("some rows have more or fewer fields than the header")
+        return {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InputError(f"{path} cannot be read as {content} ({reason}); give a table in UTF-8.") from None
+
+
+def _check_header(names: Iterable[Any]) -> None:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
 
-def parse_csv(text: str, delimiter: str = ",") -> dict[str, list[str]]:
-    """Return the columns of a CSV text with a header, name → values; {} for an empty text. Blank lines are skipped.
-
-    Raises:
-        ValueError, csv.Error: the text is not CSV, a row and the header differ in length, or a column occurs twice.
-    """
-    header, *rows = [
-        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row
-    ] or [[]]
-    check_header(header)
-    if any(len(row) != len(header) for row in rows):
-        raise ValueError("some rows have more or fewer fields than the header")
-    return {name: [row[index] for row in rows] for index, name in enumerate(header)}
+def _read_typed_csv(path: Path, text: Iterable[str]) -> pa.Table:
+    size = min(max(path.stat().st_size, 2**20), 2**30)  # a row must fit into a block
+    return pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(block_size=size),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
+    )
 
 
 def read_json_lines(path: Path, replace_surrogates: bool = False) -> list[dict[str, Any]]:
@@ -55,15 +94,6 @@ def read_json_lines(path: Path, replace_surrogates: bool = False) -> list[dict[s
                     rows[-1] = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
                 text.encode("utf-8", "surrogatepass" if replace_surrogates else "strict")
     return rows
-
-
-def read_json_columns(path: Path) -> dict[str, list]:
-    """Return the columns of a JSON Lines file, name → values, with None where an object lacks a key.
-
-    Raises:
-        OSError, ValueError: `read_json_lines` cannot read the file.
-    """
-    return columns_of(read_json_lines(path))
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:

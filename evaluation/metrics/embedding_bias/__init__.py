@@ -68,7 +68,7 @@ class EmbeddingBias(Metric):
         Raises:
             InputError: the references do not exist, cannot be read or lack a language, or the encoder does not exist.
         """
-        from evenhand.evaluation.data.references import load_references, references_sha256
+        from evenhand.evaluation.data.gendered_translations import load_references, references_sha256
         from evenhand.evaluation.models.revisions import model_revision
 
         settings = config.settings
@@ -84,7 +84,7 @@ class EmbeddingBias(Metric):
     def _cosines(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
         import numpy as np
 
-        from evenhand.evaluation.data.references import load_references
+        from evenhand.evaluation.data.gendered_translations import load_references
         from evenhand.evaluation.metrics.embedding_bias.metric import add_cosines, pair_with_references
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 

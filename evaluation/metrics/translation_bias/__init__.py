@@ -149,7 +149,7 @@ class TranslationBias(Metric):
             InputError: there are no references, or neither a model nor translations; a file of translations is missing
                 or has a wrong number of lines; the tokenizer or the toxicity classifier cannot be used.
         """
-        from evenhand.evaluation.data.references import references_sha256
+        from evenhand.evaluation.data.gendered_translations import references_sha256
         from evenhand.evaluation.metrics.translation_bias import metric, sources
         from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
         from evenhand.evaluation.models.revisions import model_revision

@@ -11,10 +11,10 @@ from evenhand.evaluation.data.gendered_translations import (
     LANG,
     ComparableSets,
     build_comparable_sets,
+    load_references,
     read_translations,
     select_source_sentences,
 )
-from evenhand.evaluation.data.references import load_references
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of, write_text
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from evenhand.evaluation.data.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
-from evenhand.evaluation.data.phrase_templates import load_phrase_templates, make_phrase_sentences
+from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES, make_phrase_sentences
 from evenhand.evaluation.metrics.likelihood_bias.rows import select_scored_prompts
 
 SMALL = replace(
@@ -42,10 +42,8 @@ def test_a_phrase_at_the_start_of_a_sentence_is_capitalized():
 
 
 def test_the_papers_templates_and_their_number_of_sentences():
-    templates = load_phrase_templates()
-    assert {"{noun_phrase} is a person.", "{plural_noun_phrase} are people."} <= set(templates)
     rows = select_scored_prompts(make_phrase_sentences(load_taxonomy("paper")))
-    assert len(rows) == (591 * 30 + 73) * len(templates) == 106_818
+    assert len(rows) == (591 * 30 + 73) * len(PHRASE_TEMPLATES) == 106_818
     spans = [text[a:b] for text, a, b in zip(rows["text"], rows["span_start"], rows["span_end"], strict=True)]
     plural = rows["template"].str.contains("plural").to_numpy()
     for span, noun, nouns, is_plural in zip(spans, rows["noun"], rows["plural_noun"], plural, strict=True):
