@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import find_score

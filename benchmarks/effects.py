@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.effects.table import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
+from evenhand.evaluation.metrics.generation_bias.effects import DISCOVERY_LEVEL, FAMILY_LEVEL, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes

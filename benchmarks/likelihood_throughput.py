@@ -19,13 +19,13 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 from benchmarks.measuring import SHARED, parse_options, peak_memory, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_descriptors
-from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     count_positions,
     node_log_probabilities,
     prefix_tree,
     sum_sequences,
 )
+from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.score import TEXT

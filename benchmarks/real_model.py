@@ -24,8 +24,8 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.causal import encode_sentences
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.sentences import encode_sentences
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import RESPONSE, TEXT

@@ -12,13 +12,9 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
-    from evenhand.evaluation.metrics.generation_bias.effects.changes import effect_changes
-    from evenhand.evaluation.metrics.generation_bias.effects.figure import effects_figure
-    from evenhand.evaluation.metrics.generation_bias.effects.table import effects
-    from evenhand.evaluation.metrics.generation_bias.metric import (
-        compare_generation_bias,
-        generation_bias,
-    )
+    from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
+    from evenhand.evaluation.metrics.generation_bias.effects import effect_changes, effects, effects_figure
+    from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.models.wrapped import draw_response
@@ -61,10 +57,9 @@ _MODULES = {
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
     "evaluation.models.wrapped": ("draw_response",),
-    "evaluation.metrics.generation_bias.effects.changes": ("effect_changes",),
-    "evaluation.metrics.generation_bias.effects.figure": ("effects_figure",),
-    "evaluation.metrics.generation_bias.effects.table": ("effects",),
-    "evaluation.metrics.generation_bias.metric": ("compare_generation_bias", "generation_bias"),
+    "evaluation.metrics.generation_bias.changes": ("compare_generation_bias",),
+    "evaluation.metrics.generation_bias.effects": ("effect_changes", "effects", "effects_figure"),
+    "evaluation.metrics.generation_bias.metric": ("generation_bias",),
     "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),

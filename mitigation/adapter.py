@@ -26,7 +26,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.model_paths import hub_repository, is_local_path
+from evenhand.evaluation.models.revisions import hub_repository, is_local_path
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
 

@@ -14,10 +14,10 @@ from transformers import TrainerState
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.metrics.generation_bias.collect.responses import likelihoods_of_responses
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores
-from evenhand.evaluation.metrics.generation_bias.effects.table import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias, generation_bias
+from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores, likelihoods_of_responses
+from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.loaded import LoadedModel

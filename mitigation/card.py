@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.model_paths import is_gguf
+from evenhand.evaluation.models.revisions import is_gguf
 from evenhand.evaluation.score import display_name
 
 

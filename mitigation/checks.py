@@ -10,9 +10,15 @@ from transformers import PreTrainedConfig
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.checkpoints import load_config, resolve_device
-from evenhand.evaluation.models.loading import load_control_tag, model_kind, text_generation_class
-from evenhand.evaluation.models.model_paths import is_gguf
-from evenhand.evaluation.models.revisions import adapter_base, first_line, is_adapter, local_folder
+from evenhand.evaluation.models.loading import model_kind, text_generation_class
+from evenhand.evaluation.models.revisions import (
+    adapter_base,
+    first_line,
+    is_adapter,
+    is_gguf,
+    load_control_tag,
+    local_folder,
+)
 from evenhand.evaluation.score import LABEL
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.callbacks import without_telemetry

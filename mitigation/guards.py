@@ -10,7 +10,7 @@ import torch
 from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import display_name

@@ -1,17 +1,20 @@
 """The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import as_settings, checked
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.settings import as_settings, checked, identity_of
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.loop import Plan, hashed_folders, plan_method, run_plans
+from evenhand.recipes.loop import Plan, StageFolders, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, LoopSettings
-from evenhand.recipes.sweep.output import track_point, write_report
+from evenhand.recipes.sweep.points import track_point, write_report
 
 log = logging.getLogger("evenhand")
 
@@ -28,20 +31,16 @@ def ablate(settings: AblateSettings) -> None:
     Raises:
         InputError: a setting is unknown, a value is invalid, a point is repeated, or every point was rejected.
     """
-    plans, fields = [], {}
-    for values in distinct_points(settings):
-        for seed in settings.seeds:
-            plan = plan_point(settings, values, seed)
-            plans.append(plan)
-            for point in plan.points:
-                if point.comparison in fields:
-                    raise _repeated_point(values)
-                fields[point.comparison] = values
+    grid = distinct_points(settings)
+    plans = [plan_point(settings, values, seed) for values in grid for seed in settings.seeds]
     if not plans:
         raise InputError(f"sweep: {settings.sweep} has no point; give each setting a value or a list of values.")
     points = [point for plan in plans for point in plan.points]
-    refused = run_plans(settings, plans, lambda point: track_point(settings, point, fields))
-    processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused, fields))
+    comparisons = [point.comparison for point in points]
+    if repeated := next((point for point in points if comparisons.count(point.comparison) > 1), None):
+        raise _repeated_point(repeated.swept)
+    refused = run_plans(settings, plans, lambda point: track_point(settings, point))
+    processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
 
 def plan_point(settings: AblateSettings, values: Mapping[str, Any], seed: int) -> Plan:
@@ -51,46 +50,54 @@ def plan_point(settings: AblateSettings, values: Mapping[str, Any], seed: int) -
         InputError: a setting is unknown or has an invalid value.
     """
     loop = point_settings(settings, values, seed)
-    return plan_method(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
+    plan = plan_method(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
+    return replace(plan, points=[replace(point, swept=values) for point in plan.points])
 
 
-def points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
-    """Yield each point of each grid, as {setting: value}.
+def hashed_folders(folder: Path) -> StageFolders:
+    """Return a function that returns the folder of a stage, named by the stage's command and a hash of its settings.
+
+    Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
+    """
+
+    def relative(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: relative(item) for key, item in value.items()}
+        is_inside = isinstance(value, str) and Path(value).is_relative_to(folder)
+        return f"./{Path(value).relative_to(folder)}" if is_inside else value
+
+    def stage_folder(name: str, command: str, settings: Any) -> Path:
+        identity = [command, relative(identity_of(settings, with_paths=True))]
+        return folder / f"{command}-{json_sha256(identity)[:12]}"
+
+    return stage_folder
+
+
+def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
+    """Return each point of each grid, as {setting: value}, without settings that its method does not use, once.
 
     Raises:
-        InputError: a point has no method.
+        InputError: a point has no method or is repeated, or a setting is unknown or has an invalid value.
     """
-    for grid in settings.sweep:
-        lists = [value if isinstance(value, list) else [value] for value in grid.values()]
-        for values in product(*lists):
-            point = dict(zip(grid, values, strict=True))
-            if METHOD not in point:
-                raise InputError(f"sweep: {point} has no `method`; give each grid a method or a list of methods.")
-            yield point
-
-
-def distinct_points(settings: AblateSettings) -> Iterator[dict[str, Any]]:
-    """Yield the points of an ablation without settings that their method does not use, each only once.
-
-    Raises:
-        InputError: a point is repeated, or a setting is unknown or has an invalid value.
-    """
-    given: list[dict[str, Any]] = []
+    lists = [[it if isinstance(it, list) else [it] for it in grid.values()] for grid in settings.sweep]
+    grids = zip(settings.sweep, lists, strict=True)
+    given = [dict(zip(grid, values, strict=True)) for grid, lists in grids for values in product(*lists)]
     distinct: list[dict[str, Any]] = []
-    for point in points(settings):
-        if point in given:
+    for number, point in enumerate(given):
+        if METHOD not in point:
+            raise InputError(f"sweep: {point} has no `method`; give each grid a method or a list of methods.")
+        if point in given[:number]:
             raise _repeated_point(point)
-        given.append(point)
         point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
         method = load_method(point[METHOD])
-        unused = {*(() if method.uses_threshold else THRESHOLD_SETTINGS)}
-        unused |= {*(() if method.trainer else ("adapter_strength",))}
+        unused = () if method.uses_threshold else THRESHOLD_SETTINGS
+        unused += () if method.trainer else ("adapter_strength",)
         used = {name: value for name, value in point.items() if name not in unused}
         if used not in distinct:
             distinct.append(used)
-            yield used
         elif processes.is_rank_zero():
             log.info("%s: the method does not use all of these settings, so it is the point %s", point, used)
+    return distinct
 
 
 def _repeated_point(point: Mapping[str, Any]) -> InputError:

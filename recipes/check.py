@@ -14,9 +14,10 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.compare import HEADLINE, check_comparable
-from evenhand.evaluation.metrics.generation_bias.effects.changes import effect_changes
-from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias, excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
+from evenhand.evaluation.metrics.generation_bias.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.score import find_score

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 
-from evenhand.evaluation.models.model_paths import hub_repository
+from evenhand.evaluation.models.revisions import hub_repository
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.score import BiasScore, display_name, find_score
 from evenhand.recipes.settings import TrainClassifierSettings

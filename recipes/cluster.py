@@ -1,17 +1,20 @@
-"""Stages as tasks of a Ray cluster, whose nodes share the run folder under one path."""
+"""Stages as tasks of a Ray cluster, whose nodes share the run folder under one path; the setup of their processes."""
 
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.store import RunLocked
 from evenhand.recipes.settings import Launching
-from evenhand.recipes.stages import Stage, set_up_process
 
 log = logging.getLogger("evenhand")
 
@@ -20,21 +23,21 @@ CONNECT_TIMEOUT = 5.0  # seconds to wait for the address of a cluster
 LOCK_TIMEOUT = 120.0  # seconds to wait for the lock of a stage whose node was lost
 
 
-def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Iterator[tuple[Stage, InputError | None]]:
-    """Run each stage as a task whose arguments are the stages that it needs; yield each stage at its end.
+def run_on_ray(stages: Sequence[Any], settings: Launching) -> Iterator[tuple[Any, InputError | None]]:
+    """Run each stage (`stages.Stage`) as a task whose arguments are the stages it needs; yield each stage at its end.
 
     Raises:
         InputError: Ray is not installed, does not start or has no cluster at the address; too many nodes were lost.
     """
     if find_spec("ray") is None:
         raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
+    options = {}
     if settings.ray_address:
         _check_address(settings.ray_address)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry; ray reads it on import
-    options = {}
-    if settings.ray_address is None:
+    else:
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray then listens on loopback only, on Linux too
         options = {"include_dashboard": False}
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry; ray reads it on import
     import ray
 
     try:
@@ -76,13 +79,10 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
-        raise InputError(
-            f"ray_address: no server listens at {address!r} ({error}); give the address that `ray start --head` "
-            "printed, or 'auto' on a machine of the cluster."
-        ) from None
+        raise InputError(f"ray_address: no server listens at {address!r} ({error}).") from None
 
 
-def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: InputError | None) -> InputError | None:
+def _run_task(stage: Any, folder: str, threads: int, level: int, *errors: InputError | None) -> InputError | None:
     """Run a stage on a node of the cluster, in the command's working directory."""
     set_up_process(os.getppid(), threads, level)  # without it, the task would outlive Ray's process on the node
     os.chdir(folder)
@@ -94,3 +94,25 @@ def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: Inpu
 
 def _on_one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
+
+
+def set_up_process(parent: int, threads: int, level: int) -> None:
+    """Set up a process that runs stages: its end when the process `parent` ends, its threads and its logging."""
+    _exit_with(parent)  # before the slow import of torch
+    import torch
+
+    torch.set_num_threads(threads)
+    start_logging()
+    log.setLevel(level)
+
+
+@cache
+def _exit_with(parent: int) -> None:
+    """Start a thread that ends this process when its parent ends, or its stages would run beside those started next."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -10,7 +10,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     has_same_prompts,

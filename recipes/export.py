@@ -20,8 +20,15 @@ from evenhand.evaluation.manifest import MANIFEST, read_run, run_sha256
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.model_paths import is_gguf, is_local_path
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, adapter_base, first_line, is_adapter
+from evenhand.evaluation.models.revisions import (
+    ADAPTER_FOLDER,
+    TUNING_FILE,
+    adapter_base,
+    first_line,
+    is_adapter,
+    is_gguf,
+    is_local_path,
+)
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder

@@ -10,8 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.models.loading import Kind
-from evenhand.evaluation.models.model_paths import hub_repository
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, hub_repository
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
@@ -20,8 +19,8 @@ from evenhand.mitigation.trainers import load_trainer
 from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import MeasureSettings
-from evenhand.recipes.sweep.output import HEADLINE, change_columns
-from evenhand.recipes.sweep.tables import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
+from evenhand.recipes.sweep.columns import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
+from evenhand.recipes.sweep.points import HEADLINE, change_columns
 
 HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
 HOLISTIC_BIAS_VERSIONS = ("paper", "v1.0", "v1.1")  # values of `prompts.dataset`

@@ -12,7 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.signature import classifier_signature
-from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import BiasScore, write_scores

@@ -11,7 +11,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import rejects_tuning, unknown_name
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.manifest import run_sha256
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.evaluation.statistics.cells import to_codes

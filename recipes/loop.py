@@ -3,10 +3,8 @@
 `plan_method` has the stages of one method as settings, so that all settings are checked before the first stage runs.
 """
 
-import hashlib
-import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.prompts import check_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     ComparisonSettings,
@@ -27,15 +24,15 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     measured_model,
 )
 from evenhand.evaluation.models.checkpoints import check_strength
-from evenhand.evaluation.models.judge_files import classifier_styles
+from evenhand.evaluation.models.judges import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.settings import ClassifierSettings, as_settings, identity_of
+from evenhand.evaluation.settings import ClassifierSettings, as_settings
 from evenhand.evaluation.store import TRACKERS
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.label import EXPONENTS, find_clusters
-from evenhand.recipes.launching import run_stages
+from evenhand.recipes.measure import read_inputs
 from evenhand.recipes.settings import (
     FAMILY,
     AblateSettings,
@@ -47,8 +44,8 @@ from evenhand.recipes.settings import (
     TuneSettings,
     measure_config,
 )
-from evenhand.recipes.stages import Stage
-from evenhand.recipes.sweep.output import Point, write_report
+from evenhand.recipes.stages import Stage, run_stages
+from evenhand.recipes.sweep.points import Point, write_report
 
 log = logging.getLogger("evenhand")
 
@@ -98,7 +95,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     module, stages = load_method(method), []
     tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
 
-    def add(name: str, command: str, cls: type, part: Any, needs: Sequence[Path], **of_run: Any) -> Path:
+    def add(name: str, command: str, cls: type, part: Any, needs: Iterable[Path], **of_run: Any) -> Path:
         of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
         settings = cls(**{**of_part, **tracked, **of_run})
         settings = replace(settings, output_dir=stage_folder(name, command, settings))
@@ -126,14 +123,14 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     if module.trainer:
         of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}
         tuning = add(f"{method}/tune", "tune", TuneSettings, loop.tune, needs, **of_run)
-        # The adapter's files name its base and the revision of the base.
-        model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None)
         needs = (tuning,)
         if loop.adapter_strength is not None and module.tags:
             raise InputError(
                 f"adapter_strength: {method} also changes embeddings, which have no strength; leave it out."
             )
-        model = replace(model, adapter_strength=loop.adapter_strength or model.adapter_strength)
+        # The adapter's files name its base and the revision of the base.
+        strength = loop.adapter_strength or model.adapter_strength
+        model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
@@ -172,35 +169,11 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
 def _labelled_measurement(loop: LoopSettings) -> Measurement:
     """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
     measurement = loop.measure.with_metrics(FAMILY)
-    one_classifier = replace(
-        measurement.generation_bias,
-        permutations=0,
-        relevance=False,
-        second_style_classifier=None,  # must not influence a label
-        offensiveness=ClassifierSettings(),
-    )
+    unscored = {"permutations": 0, "relevance": False, "offensiveness": ClassifierSettings()}
+    # The second classifier must not influence a label.
+    one_classifier = replace(measurement.generation_bias, second_style_classifier=None, **unscored)
     prompts = replace(measurement.prompts, per_cell=loop.train_per_cell)
     return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
-
-
-def hashed_folders(folder: Path) -> StageFolders:
-    """Return a function that returns the folder of a stage, named by the stage's command and a hash of its settings.
-
-    Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
-    """
-
-    def relative(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: relative(item) for key, item in value.items()}
-        is_inside = isinstance(value, str) and Path(value).is_relative_to(folder)
-        return f"./{Path(value).relative_to(folder)}" if is_inside else value
-
-    def stage_folder(name: str, command: str, settings: Any) -> Path:
-        identity = relative(identity_of(settings, with_paths=True))
-        text = json.dumps([command, identity], sort_keys=True, ensure_ascii=False)
-        return folder / f"{command}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-    return stage_folder
 
 
 def run_plans(
@@ -238,33 +211,34 @@ def run_plans(
 
 
 def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
-    """Raise InputError for settings that no stage before their stage can make right; finished methods are not checked.
+    """Check the settings and inputs of all unfinished stages, as far as that is possible before the first stage.
 
     Raises:
-        InputError: prompts, a decoding, candidates, a style cluster or a tuning cannot be used; or a stage's folder is
-            a symbolic link that leads out of `folder`.
+        InputError: an input of a measurement is missing or cannot be used; prompts, a decoding, candidates, a style
+            cluster or a tuning cannot be used; or a stage's folder is a link that leads out of `folder`.
     """
-    for stage_folder in dict.fromkeys(stage.folder for plan in plans for stage in plan.stages):
-        check_links_inside(stage_folder, "output_dir", within=folder, leave_out=TRACKERS)
+    stages = {stage.folder: (stage, plan) for plan in plans for stage in plan.stages}
     checked: list[Any] = []
-    for plan in plans:
-        loop, module = plan.loop, load_method(plan.method)
-        parts = plan.method, loop.measure, loop.train_per_cell, loop.label.exclude_clusters, loop.second_decoding
-        key = *parts, loop.tune.training, loop.adapter_strength is None
-        if key in checked or all((stage.folder / MANIFEST).exists() for stage in plan.stages):
+    for path, (stage, plan) in stages.items():
+        check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
+        settings, loop, base = stage.settings, plan.loop, plan.loop.measure.model
+        if (path / MANIFEST).exists():
             continue
-        checked.append(key)
-        base = measure_config(plan.stages[0].settings, FAMILY)
-        for stage in plan.stages:
-            if stage.command == "measure":
-                config = measure_config(stage.settings, FAMILY)
-                measured_model(config).check()
-                check_prompts(config)
-            elif stage.command == "label" and loop.label.exclude_clusters:
-                styles = classifier_styles(classifiers(base)[FIRST])
-                find_clusters(base.settings.style_clusters, styles, loop.label.exclude_clusters)
-            elif stage.command == "tune":
-                training = with_defaults(base.model, module, stage.settings.training)
-                check_tuning(base.model, module, training)
-                if loop.adapter_strength is not None:
-                    check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")
+        if stage.command == "measure":
+            measured_model(measure_config(settings, FAMILY)).check()
+            if settings.model.name == base.name and settings.generation_bias.resampling.exponents is None:
+                read_inputs(settings)
+        elif stage.command == "label" and loop.label.exclude_clusters:
+            config = measure_config(plan.stages[0].settings, FAMILY)
+            styles = classifier_styles(classifiers(config)[FIRST])
+            find_clusters(config.settings.style_clusters, styles, loop.label.exclude_clusters)
+        elif stage.command == "tune":
+            key = base, plan.method, settings.training, loop.adapter_strength is None
+            if key in checked:
+                continue
+            checked.append(key)
+            method = load_method(plan.method)
+            training = with_defaults(base, method, settings.training)
+            check_tuning(base, method, training)
+            if loop.adapter_strength is not None:
+                check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

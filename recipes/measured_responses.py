@@ -13,11 +13,10 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects.section import plain_verdict
-from evenhand.evaluation.metrics.generation_bias.effects.table import COLUMNS, SHOWN
-from evenhand.evaluation.metrics.generation_bias.page import EFFECTS
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE, bias_verdict
+from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECTS, SHOWN
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
+from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.paired_scores import missing_interval_reason
+from evenhand.evaluation.metrics.generation_bias.metric import missing_interval_reason
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name

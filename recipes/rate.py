@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.rating.metrics import rating_scores
 from evenhand.evaluation.rating.page import page
 from evenhand.evaluation.rating.pairs import (

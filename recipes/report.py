@@ -16,8 +16,8 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_settings, settings_of_run
 from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
-from evenhand.recipes.sweep.output import SWEEP, read_sweep
 from evenhand.recipes.sweep.page import page as sweep_page
+from evenhand.recipes.sweep.points import SWEEP, read_sweep
 
 log = logging.getLogger("evenhand")
 

@@ -6,10 +6,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    StyledResponses,
-    read_styled_responses,
-)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE

@@ -1,27 +1,33 @@
-"""Stages of an experiment: runs of other commands, each in its folder. A stage that is finished returns at once.
+"""Stages of an experiment: runs of other commands, each in its folder and after the stages that it needs.
 
-Equal stages of an experiment have the same folder and run once.
+Equal stages have the same folder and run once; a stage that is finished returns at once.
 """
 
 import logging
+import multiprocessing
 import os
-import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE, is_bias_significant
-from evenhand.evaluation.progress import start_logging
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import display_name, find_score, read_scores
+from evenhand.recipes.cluster import run_on_ray, set_up_process
 from evenhand.recipes.commands import run_command
 from evenhand.recipes.measure import SCORES
+from evenhand.recipes.settings import Launching
 
 log = logging.getLogger("evenhand")
+
+Outcomes = Iterator[tuple["Stage", InputError | None]]
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,7 @@ class Stage:
         return self.settings.output_dir
 
     def run(self, errors: Iterable[InputError | None] = ()) -> InputError | None:
-        """Run the stage, unless a stage that it needs failed; return the error that ended the stage, or None.
-
-        Args:
-            errors: the errors of the stages that it needs, or None for a stage without error.
-        """
+        """Run the stage unless a stage that it needs has an error in `errors`; return the error that ended it."""
         if failed := next(filter(None, errors), None):
             return failed
         log.info("stage %s: %s → %s", self.number, self.command, self.folder)
@@ -68,26 +70,72 @@ class Stage:
         )
 
 
-def set_up_process(parent: int, threads: int, level: int) -> None:
-    """Set up a process that runs stages: its end when the process `parent` ends, its threads and its logging."""
-    _exit_with(parent)  # before the slow import of torch
-    import torch
+def run_stages(stages: Sequence[Stage], launching: Launching) -> Outcomes:
+    """Run each stage after the stages that it needs; yield each stage at its end, with its error or None.
 
-    torch.set_num_threads(threads)
-    start_logging()
-    log.setLevel(level)
+    An error ends only the stages that need the stage.
 
+    Args:
+        stages: stages with different folders; each comes after the stages that it needs.
+        launching: whether stages run in this process, in several processes or on a cluster.
 
-@cache
-def _exit_with(parent: int) -> None:
-    """Start a thread that ends this process when its parent process ends.
-
-    Without the thread, the stages of a killed command would still run while the next command starts the same stages.
+    Raises:
+        InputError: `accelerate launch` already runs several processes for each stage; a process of the pool was
+            killed; see also `evenhand.recipes.cluster.run_on_ray`.
     """
+    if launching.launcher == "processes" and launching.jobs == 1:
+        return _run_here(stages)
+    if processes.world_size() > 1:
+        raise InputError(
+            f"jobs: each stage already runs on {processes.world_size()} processes; omit jobs and launcher, or start "
+            "without `accelerate launch`."
+        )
+    if launching.launcher == "processes":
+        return _run_in_pool(stages, launching.jobs)
+    return run_on_ray(stages, launching)
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+def _run_here(stages: Sequence[Stage]) -> Outcomes:
+    errors: dict[Path, InputError | None] = {}
+    for stage in stages:
+        errors[stage.folder] = stage.run(errors[folder] for folder in stage.needs)
+        yield stage, errors[stage.folder]
+
+
+def _run_in_pool(stages: Sequence[Stage], jobs: int) -> Outcomes:
+    """Run `jobs` stages at a time in processes; a thread for each stage waits for the stages that it needs."""
+    outcomes = {}
+    with ThreadPoolExecutor(len(stages)) as threads, _process_pool(jobs) as pool:
+
+        def run(stage: Stage) -> InputError | None:
+            return pool.submit(stage.run, [outcomes[folder].result() for folder in stage.needs]).result()
+
+        for stage in stages:
+            outcomes[stage.folder] = threads.submit(run, stage)
+        running = {outcomes[stage.folder]: stage for stage in stages}
+        for outcome in as_completed(running):
+            yield running[outcome], outcome.result()
+
+
+@contextmanager
+def _process_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of processes that share the cores equally. Ctrl-C and SIGTERM end the processes at once."""
+    setup = os.getpid(), max(1, (os.cpu_count() or 1) // jobs), log.level
+    others = multiprocessing.active_children()
+    context = multiprocessing.get_context("spawn")  # torch may hang in forked processes
+    pool = ProcessPoolExecutor(jobs, context, initializer=set_up_process, initargs=setup)
+    try:
+        yield pool
+        pool.shutdown()
+    except BrokenProcessPool:
+        raise InputError(
+            f"jobs: one of {jobs} processes was killed, probably because memory ran out; run again with fewer jobs. "
+            "Finished work is kept."
+        ) from None
+    except BaseException as error:
+        # After an error, the running stages end first, so that their work is kept.
+        pool.shutdown(wait=isinstance(error, Exception), cancel_futures=True)
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()
+        raise

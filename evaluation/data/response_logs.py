@@ -17,7 +17,7 @@ from typing import Any
 
 from evenhand.evaluation.data.table_files import columns_of, read_json_lines
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
+from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, strip_reasoning
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 

@@ -1,4 +1,4 @@
-"""Batches of a size that fits into memory, halved whenever the device runs out of memory.
+"""Batches of a size that fits into memory, halved whenever the device runs out of memory; prefixes that they share.
 
 The memory budget is read from the device when the work begins; the memory of a row is estimated from the model's
 config. Batch sizes do not change results, so a resumed run may compute the unfinished rows in other batches.
@@ -6,18 +6,23 @@ config. Batch sizes do not change results, so a resumed run may compute the unfi
 
 import gc
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import psutil
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import Cache, DynamicCache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.models.loading import DialogueModel
 
 log = logging.getLogger("evenhand")
 
@@ -29,6 +34,10 @@ MAX_HOST_BYTES = 3 << 29  # larger batches are no faster on a CPU, and other wor
 # BERT-base, the fastest value measured. Tiny models, whose calls have a high fixed cost, run more tokens up to a limit.
 GPU_TOKENS_PER_PASS, MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES = 32768, 4096, 12 << 20
 TOKENIZER_BATCH_SIZE = 10_000  # texts
+# These use the number of a key's column, also of padding between the prefix and the rest: MPT as the distance of ALiBi,
+# GPT-Neo for the window of its local layers.
+COUNTS_PADDING = ("mpt", "gpt_neo")
+MIN_SHARED_TOKENS = 8  # a shorter prefix is read with each row, because a pass of the model has a fixed cost
 OUT_OF_MEMORY_MESSAGES = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
@@ -200,3 +209,88 @@ def free_gpu_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def has_attention_only(model: PreTrainedModel, *, sliding_windows: bool = True) -> bool:
+    """Return True for a decoder with attention layers only, whose cache has keys and values for each position.
+
+    Padding before a context cannot change the responses of such a model. With `sliding_windows` false, the result is
+    False for a model with a layer that attends to the last positions only.
+    """
+    if model.config.is_encoder_decoder:
+        return False
+    layers = (DynamicLayer, DynamicSlidingWindowLayer) if sliding_windows else (DynamicLayer,)
+    return all(type(layer) in layers for layer in DynamicCache(config=model.config).layers)
+
+
+def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common before their first difference."""
+    pairs = zip(first, second, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
+def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
+    """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
+
+    At least one token of each row is not part of the prefix, because its logits are needed. The result is 0 for a
+    single row, for a short prefix, for COUNTS_PADDING, and if `has_attention_only`, with the same `sliding_windows`, is
+    false.
+    """
+    if model.config.model_type in COUNTS_PADDING:
+        return 0
+    # The first and the last row in lexicographic order differ no later than any other two.
+    shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
+    if len(rows) == 1 or shared < MIN_SHARED_TOKENS:
+        return 0
+    return shared if has_attention_only(model, sliding_windows=sliding_windows) else 0
+
+
+@torch.inference_mode()
+def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
+    """Return the keys and values of a prefix, repeated for `n_rows` rows."""
+    cache = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True).past_key_values
+    cache.batch_repeat_interleave(n_rows)
+    return cache
+
+
+def max_positions(config: PreTrainedConfig) -> float:
+    """Return the number of positions in a model's config; infinity if the config has no limit."""
+    return getattr(config, "max_position_embeddings", None) or math.inf
+
+
+def max_input_length(model: PreTrainedModel) -> float:
+    """Return the largest number of tokens, special tokens included, that an encoder reads; infinity without a limit.
+
+    RoBERTa and related models number positions from the padding token's id on, so that the limit is smaller than the
+    size of the position embeddings.
+    """
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return module.num_embeddings - module.padding_idx - 1
+    return max_positions(model.config)
+
+
+def check_input_lengths(
+    dialogue_model: "DialogueModel", encoded: Sequence[Sequence[int]], max_new_tokens: int, field: str
+) -> None:
+    """Raise an InputError if an input is empty, or if an input or its response needs more positions than the model has.
+
+    Args:
+        encoded: the token ids of the inputs.
+        field: the name of the inputs in the error.
+    """
+    limit = max_positions(dialogue_model.model.config)
+    if dialogue_model.kind != "encoder_decoder":
+        limit -= max_new_tokens
+    elif max_new_tokens > limit:
+        raise InputError(
+            f"decoding: max_new_tokens is {max_new_tokens}; {dialogue_model.name} has {limit:.0f} positions."
+        )
+    if not all(encoded):
+        raise InputError(f"{field}: one is empty; leave out empty texts.")
+    longest = max(map(len, encoded), default=0)
+    if longest > limit:
+        raise InputError(
+            f"{field}: one has {longest} tokens; {dialogue_model.name} has positions for {limit:.0f}, with "
+            f"max_new_tokens {max_new_tokens}. Shorten the text or lower max_new_tokens."
+        )

@@ -1,12 +1,13 @@
-"""Chat templates: a check in a process with limits, arguments for rendering, and system messages.
+"""Chat templates: a check in a process with limits, arguments for rendering, system messages and reasoning.
 
-A chat template is an untrusted program, and Jinja's sandbox limits neither time nor memory.
+A chat template is an untrusted program, and Jinja's sandbox limits neither time nor memory. Does not import torch.
 """
 
 import multiprocessing
 import re
 import resource
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,10 +24,51 @@ TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory for one message
 PROBE = "What do you think?"
+UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
+
+
+@dataclass(frozen=True)
+class ReasoningFormat:
+    """The markers of reasoning: `start` ends the context or begins the response, `end` stands before the answer.
+
+    `empty` ends the reasoning at once, when it is appended to a context that ends with `start`.
+    """
+
+    start: str
+    end: str
+    empty: str
+
+
+REASONING_FORMATS = (
+    # The text of Qwen3's template with enable_thinking=False.
+    ReasoningFormat("<think>", "</think>", "\n</think>\n\n"),
+    ReasoningFormat("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),  # gpt-oss
+)
+
+
+def strip_reasoning(text: str, is_cut: bool) -> str | None:
+    """Return a response from an API without outer white space and reasoning; None if its reasoning did not end.
+
+    Args:
+        text: the response; lone surrogates, which JSON allows, are replaced.
+        is_cut: whether the maximum number of tokens ended the response.
+
+    >>> strip_reasoning("<think>So …</think> Hi.", False), strip_reasoning("<think>So …", True)
+    ('Hi.', None)
+    """
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if not text and is_cut:
+        return None  # the server removes reasoning, which used up all tokens
+    for reasoning in REASONING_FORMATS:
+        if reasoning.end in text:
+            text = text.partition(reasoning.end)[2]
+        elif text.lstrip().startswith(reasoning.start):
+            return None
+    return text.strip()
 
 
 def check_chat_template(name: str, tokenizer: Any) -> None:
-    """Check a model's chat template by rendering it in a process with limits; `name` is the model's name in errors.
+    """Check the chat template of the model `name` by rendering it in a process with limits.
 
     Raises:
         InputError: the template fails, takes too much time or memory, renders the same chat differently, or drops the
@@ -61,13 +103,11 @@ def _render_limited(tokenizer: Any, sender: Connection) -> None:
         sender.send(varies if len(texts) > 1 else "" if PROBE in texts.pop() else "it drops the user message")
 
 
-def supports_system_message(tokenizer: Any, today: date = TEMPLATE_DATE) -> bool:
+def supports_system_message(tokenizer: Any) -> bool:
     """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
     probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
     try:
-        return "a preface" in tokenizer.apply_chat_template(
-            probe, tokenize=False, **template_arguments(tokenizer, today)
-        )
+        return "a preface" in tokenizer.apply_chat_template(probe, tokenize=False, **template_arguments(tokenizer))
     except jinja2.TemplateError:
         return False
 
@@ -89,15 +129,7 @@ def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str,
     return {
         # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
         "enable_thinking": False,
-        "chat_template": _fix_date(tokenizer.get_chat_template(), today),
+        # transformers' `strftime_now`
+        "chat_template": DATE_CALL.sub(lambda call: repr(today.strftime(call[2])), tokenizer.get_chat_template()),
         "date_string": f"{today:%d %b %Y}",  # Llama 3
     }
-
-
-def _fix_date(template: str, day: date) -> str:
-    """Return a chat template in which the date `day` replaces the calls of transformers' `strftime_now`.
-
-    >>> _fix_date("Today is {{ strftime_now('%Y-%m-%d') }}.", date(2024, 7, 26))
-    "Today is {{ '2024-07-26' }}."
-    """
-    return DATE_CALL.sub(lambda call: repr(day.strftime(call[2])), template)

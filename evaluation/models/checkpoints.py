@@ -33,12 +33,14 @@ from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     first_line,
+    gguf_path,
     is_adapter,
+    is_gguf,
     local_folder,
+    local_path,
     model_revision,
 )
 from evenhand.evaluation.score import display_name
@@ -53,21 +55,28 @@ FROM_PRETRAINED_ERRORS = (
     *(OSError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RuntimeError, ImportError),
     *(MemoryError, HFValidationError, StrictDataclassError, SafetensorError),
 )
+BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
-# The end of each error about NaN.
-BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."
-
-# A string is a model's name, with defaults for all other settings.
-ModelDescription = CheckpointSettings | str
+ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
-    """Return the settings of a model, with defaults if `model` is only a name; InputError if it is neither."""
+    """Return the settings of a model, with defaults if `model` is only a name."""
     if isinstance(model, CheckpointSettings):
         return model
     if not isinstance(model, (str, Path)):
         raise InputError(f"model: {format_value(model)} is not a name; give a Hugging Face id or a folder.")
     return CheckpointSettings(name=str(model))
+
+
+def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSettings]:
+    """Return the folder of an adapter with the settings of its base model; (None, model) for any other model."""
+    folder = None if is_gguf(model.name) else local_folder(model.name)
+    if folder is None or not is_adapter(folder):
+        return None, model
+    base, revision = adapter_base(folder, model.base, model.revision)
+    strength = {"adapter_strength": None} if isinstance(model, ModelSettings) else {}
+    return folder, replace(model, name=base, revision=revision, base=None, **strength)
 
 
 def load_network(
@@ -78,33 +87,27 @@ def load_network(
     `class_for` returns the auto class for a model and its config, or raises an InputError.
 
     Raises:
-        InputError: The name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
+        InputError: the name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
             not fit.
     """
-    folder = None if is_gguf(model.name) else local_folder(model.name)
-    strength = model.adapter_strength if isinstance(model, ModelSettings) else None
-    if folder is not None:
-        model = replace(model, name=str(folder))  # from_pretrained does not resolve "~"
-    if folder is None or not is_adapter(folder):
+    folder, base = split_adapter(model)
+    strength = getattr(model, "adapter_strength", None)
+    if folder is None:
         if strength is not None:
             raise InputError(f"adapter_strength: {model.name} is not a folder of an adapter; leave it out.")
         config = load_config(model)
-        log.info("loading %s, %s in %s", display_name(model.name), config.model_type, model.dtype)
+        log.info("loading %s, %s in %s", display_name(str(local_path(model.name))), config.model_type, model.dtype)
         weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
-    base, revision = adapter_base(folder, model.base, model.revision)
-    of_base = replace(model, name=base, revision=revision, base=None)
-    if strength is not None:
-        of_base = replace(of_base, adapter_strength=None)
     config = adapter_config(folder, strength)
-    weights, tokenizer = load_network(of_base, class_for)
+    weights, tokenizer = load_network(base, class_for)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except FROM_PRETRAINED_ERRORS as error:
         reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
-        why = f"the adapter {folder} does not fit {base}: {reason}"
+        why = f"the adapter {folder} does not fit {base.name}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(replace(model, revision=None), weights.config)
@@ -115,16 +118,12 @@ def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     """Return the config of the adapter in a folder, with the adapter's change of the weights multiplied by `strength`.
 
     PEFT multiplies the weights of a LoRA adapter by alpha / rank, so that alpha carries the strength.
-
-    Raises:
-        InputError: a strength is set, and the adapter is not LoRA, or changes more than alpha scales.
     """
     config = PeftConfig.from_pretrained(str(folder))
-    if strength is None:
-        return config
-    check_strength(config, str(folder))
-    config.lora_alpha *= strength
-    config.alpha_pattern = {layer: alpha * strength for layer, alpha in config.alpha_pattern.items()}
+    if strength is not None:
+        check_strength(config, str(folder))
+        config.lora_alpha *= strength
+        config.alpha_pattern = {layer: alpha * strength for layer, alpha in config.alpha_pattern.items()}
     return config
 
 
@@ -139,7 +138,7 @@ def check_strength(config: PeftConfig, name: str) -> None:
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
-    """Return a model's config; raise an InputError if it cannot be read, or has no layers."""
+    """Return a model's config; InputError if it cannot be read, or has no layers."""
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
     layers = getattr(config.get_text_config(), "num_hidden_layers", 1)
@@ -192,9 +191,6 @@ def load_weights(
 
     Weights whose names start with a prefix in `optional` may be missing. If `config` is given, it is not read again,
     which would take seconds for a GGUF file.
-
-    Raises:
-        InputError: The weights cannot be read, or the checkpoint lacks some of them.
     """
     revision, hint = model.revision, ""
     if not is_gguf(model.name) and local_folder(model.name) is None:
@@ -212,7 +208,9 @@ def load_weights(
             name, **options, output_loading_info=True, **from_pretrained_arguments(model)
         )
     if is_gguf(model.name):
-        _mark_as_dequantized(network, model.name)
+        if quantizer := getattr(network, "hf_quantizer", None):  # transformers would refuse to train or save the model
+            quantizer.remove_quantization_config(network)
+        network.name_or_path = network.config._name_or_path = model.name  # not the temporary folder
     if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
         raise InputError(
             f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}; give "
@@ -226,15 +224,10 @@ def load_weights(
     return network
 
 
-def _mark_as_dequantized(network: PreTrainedModel, name: str) -> None:
-    """Remove the quantization config of a dequantized model, with which transformers refuses to train or save it."""
-    if quantizer := getattr(network, "hf_quantizer", None):
-        quantizer.remove_quantization_config(network)
-    network.name_or_path = network.config._name_or_path = name  # not the temporary folder
-
-
 def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     """Return the arguments of `from_pretrained` for precision, devices, attention and quantization.
+
+    Sources of quantization: Dettmers et al. 2022, LLM.int8() (8 bits); Dettmers et al. 2023, QLoRA, §3 (4 bits).
 
     Raises:
         InputError: bitsandbytes is needed and not installed, the device does not exist, or a device_map is set and
@@ -262,19 +255,15 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
             )
         # bitsandbytes quantizes the weights on their final device.
         arguments["device_map"] = model.device_map or {"": resolve_device(model.device)}
-        arguments["quantization_config"] = _quantization_config(model)
+        if model.quantization == "8bit":
+            quantization = BitsAndBytesConfig(load_in_8bit=True)
+        else:
+            compute = load_config(model).dtype if dtype == AUTO else dtype
+            quantization = BitsAndBytesConfig(
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute
+            )
+        arguments["quantization_config"] = quantization
     return arguments
-
-
-def _quantization_config(model: CheckpointSettings) -> BitsAndBytesConfig:
-    """Return the bitsandbytes config for 8 or 4 bits.
-
-    Sources: Dettmers et al. 2022, LLM.int8() (8 bits); Dettmers et al. 2023, QLoRA, §3 (4 bits).
-    """
-    if model.quantization == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    dtype = load_config(model).dtype if model.dtype == AUTO else getattr(torch, model.dtype)
-    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
 
 
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
@@ -284,17 +273,12 @@ def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTr
 
 
 def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
-    """Return a model's tokenizer.
-
-    Raises:
-        InputError: The tokenizer is missing, or has token ids outside the model's vocabulary.
-    """
-    name = model.name
-    with _location(model, f"the tokenizer of {name} cannot be loaded") as (location, options):
+    """Return a model's tokenizer; InputError if it is missing, or `check_tokenizer` rejects it."""
+    with _location(model, f"the tokenizer of {model.name} cannot be loaded") as (location, options):
         tokenizer = AutoTokenizer.from_pretrained(location, **options)
-    if is_gguf(name):
-        tokenizer.name_or_path = name
-    check_tokenizer(name, tokenizer, config)
+    if is_gguf(model.name):
+        tokenizer.name_or_path = model.name
+    check_tokenizer(model.name, tokenizer, config)
     return tokenizer
 
 
@@ -307,12 +291,11 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
     size = config.get_text_config().vocab_size
     # Gemma 3's image token and BlenderBot's mask token are outside the models' vocabularies. Texts do not contain them,
     # unlike the tokens that `needed` lists and the tokens in a chat template.
-    needed = (getattr(tokenizer, f"{use}_token") for use in ("bos", "eos", "unk", "sep", "pad", "cls"))
-    needed, template = {token for token in needed if token}, str(tokenizer.chat_template)
+    needed = {getattr(tokenizer, f"{use}_token") for use in ("bos", "eos", "unk", "sep", "pad", "cls")}
     unused = {
         index
         for index, token in tokenizer.added_tokens_decoder.items()
-        if token.special and token.content not in needed and token.content not in template
+        if token.special and token.content not in needed and token.content not in str(tokenizer.chat_template)
     }
     if max(index for index in tokenizer.get_vocab().values() if index not in unused) >= size:
         raise InputError(
@@ -327,11 +310,7 @@ def is_quantized(network: torch.nn.Module) -> bool:
 
 
 def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> None:
-    """Set EOS as padding token if the tokenizer has no padding token; any token serves, because padding is masked.
-
-    Raises:
-        InputError: The tokenizer has neither a padding token nor EOS; the error begins with the setting `field`.
-    """
+    """Set EOS as padding token if the tokenizer has no padding token; any token serves, because padding is masked."""
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise InputError(f"{field}: the tokenizer of {name} has no padding token; save it with one.")
@@ -342,9 +321,6 @@ def resolve_device(device: str) -> torch.device:
     """Return the torch device of a name; "auto" is a CUDA device if the machine has one, else the CPU.
 
     Several processes on one machine get different CUDA devices if the machine has enough devices.
-
-    Raises:
-        InputError: The device does not exist.
     """
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"

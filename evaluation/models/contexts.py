@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (
+    REASONING_FORMATS,
     TEMPLATE_DATE,
     merge_system_message,
     supports_system_message,
     template_arguments,
 )
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.reasoning import REASONING_FORMATS
 
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
@@ -43,12 +42,7 @@ def render_contexts(
 
     Encode contexts with `encode_contexts`. In training, a context is the `prompt` column and the response the
     `completion`, to which TRL appends EOS.
-
-    Raises:
-        InputError: The lengths of `prompts` and `personas` differ.
     """
-    if len(prompts) != len(personas):
-        raise InputError(f"personas: {len(personas)} for {len(prompts)} prompts; give one each, '' for none.")
     prefaces = _prefaces(dialogue_model, personas)
     if dialogue_model.kind == "chat":
         return _render_chats(dialogue_model.tokenizer, prompts, prefaces, tag)
@@ -87,10 +81,9 @@ def _chats(tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag:
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
-    """Return a model's prompt format, part of a score's signature: scores of different formats are not comparable.
+    """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template.
 
-    `sha256` is a hash of an example, rendered and encoded without system prompt; `date` is the date in the template, or
-    None if the template has no date.
+    They are part of a score's signature: scores of different formats are not comparable.
     """
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
@@ -133,11 +126,7 @@ def adds_bos(tokenizer: Any) -> bool:
 
 
 def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of responses, each with one `end_of_response` token at its end.
-
-    Responses are encoded separately from their contexts, as in generation. The tokenizer of an encoder-decoder model
-    adds its special tokens.
-    """
+    """Return the token ids of responses, each with one `end_of_response` token at its end, encoded as in generation."""
     if not responses:
         return []
     tokenizer = dialogue_model.tokenizer
@@ -187,10 +176,7 @@ def decode_responses(
 ) -> list[str | None]:
     """Return the text of each response without special tokens, outer white space and reasoning.
 
-    A response is None if the model never ended its reasoning.
-
-    Args:
-        contexts, generated: token ids of each context, and of the model's output after each context.
+    It is None if the model never ended its reasoning. `generated` are the token ids after each context.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 from transformers import GenerationConfig
@@ -29,70 +29,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 # Arguments whose effect on a token depends on scores only. With these arguments, contexts of all lengths share a batch.
 SCORE_ARGUMENTS = {
-    "do_sample",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "max_new_tokens",
-    "min_p",
-    "num_beams",
-    "remove_invalid_values",
-    "renormalize_logits",
-    "stop_strings",
-    "suppress_tokens",
-    "temperature",
-    "top_h",
-    "top_k",
-    "top_p",
-    "typical_p",
+    *("do_sample", "epsilon_cutoff", "eta_cutoff", "max_new_tokens", "min_p"),
+    *("num_beams", "remove_invalid_values", "renormalize_logits", "stop_strings", "suppress_tokens"),
+    *("temperature", "top_h", "top_k", "top_p", "typical_p"),
 }
 # Arguments whose effect depends on the tokens of the same row too. With these arguments, contexts of equal length share
 # a batch. With any other argument, a batch has one row, because the argument may be a tensor with an entry for every
 # row, or another model's cache.
 ROW_ARGUMENTS = SCORE_ARGUMENTS | {
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "exponential_decay_length_penalty",
-    "min_new_tokens",
-    "no_repeat_ngram_size",
-    "repetition_penalty",
-    "sequence_bias",
+    *("bad_words_ids", "begin_suppress_tokens", "exponential_decay_length_penalty", "min_new_tokens"),
+    *("no_repeat_ngram_size", "repetition_penalty", "sequence_bias"),
 }
-
-# Prefixes of the fields of GenerationConfig that do not choose the response, or whose result depends on the machine
-# (max_time) or on the context's length (max_length, min_length).
-_NOT_DECODING = (
-    "assistant_",
-    "bos_token_id",
-    "cache_",
-    "compile_config",
-    "continuous_batching_config",
-    "decoder_start_token_id",
-    "disable_compile",
-    "eos_token_id",
-    "is_assistant",
-    "low_memory",
-    "max_cache_len",
-    "max_length",
-    "max_matching_ngram_size",
-    "max_time",
-    "min_length",
-    "num_assistant_tokens",
-    "num_return_sequences",
-    "output_",
-    "pad_token_id",
-    "prefill_chunk_size",
-    "prompt_lookup_num_tokens",
-    "return_dict_in_generate",
-    "speculation_type",
-    "target_lookbehind",
-    "token_healing",
-    "transformers_version",
-    "use_cache",
-    "use_mtp",
-    "_",
-)
-# Fields of decoding strategies that `generate` no longer implements and ignores.
-_IGNORED = ("constraints", "diversity_penalty", "dola_layers", "force_words_ids", "num_beam_groups", "penalty_alpha")
 
 _Count = Annotated[StrictInt, Field(ge=0)]
 _Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
@@ -103,11 +50,8 @@ _Text = Annotated[StrictStr, Field(min_length=1)]
 _TokenIds = Annotated[list[StrictInt], Field(min_length=1)]
 
 
-class _Arguments(BaseModel):
-    """Types and ranges of decoding arguments, which `GenerationConfig` does not check.
-
-    `generate` fails on some invalid values and ignores others.
-    """
+class _Arguments(BaseModel, extra="forbid"):
+    """The arguments of `generate` that change a response, with types and ranges, which `generate` does not check."""
 
     do_sample: StrictBool = False
     max_new_tokens: Annotated[StrictInt, Field(ge=1)] = 1
@@ -116,6 +60,7 @@ class _Arguments(BaseModel):
     top_p: _PositiveFraction = 1.0
     min_new_tokens: _Count | None = None
     num_beams: Annotated[StrictInt, Field(ge=1)] | None = None
+    early_stopping: StrictBool | Literal["never"] | None = None
     no_repeat_ngram_size: _Count | None = None
     encoder_no_repeat_ngram_size: _Count | None = None
     min_p: _Fraction | None = None
@@ -140,24 +85,19 @@ class _Arguments(BaseModel):
 def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     """Return the arguments of `generate` for a named preset, updated with `overrides`.
 
-    An override is any field of `transformers.GenerationConfig` that changes the response. One argument differs from
-    `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the context" (Smith et al. 2022, A.4)
-    for every kind of model.
+    One argument differs from `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the
+    context" (Smith et al. 2022, A.4) for every kind of model.
 
     Raises:
-        InputError: The preset or an argument is unknown, or a value has the wrong type or is out of range.
+        InputError: the preset or an argument is unknown, or a value has the wrong type or is out of range.
 
     >>> decoding("sample", temperature=0.7)["temperature"]
     0.7
     """
     if preset not in PRESETS:
         raise unknown_name("decoding", preset, PRESETS)
-    allowed = [name for name in vars(GenerationConfig()) if not name.startswith(_NOT_DECODING)]
-    for name in overrides:
-        if name not in allowed:
-            raise unknown_name("decoding", name, allowed)
-        if name in _IGNORED:
-            raise InputError(f"decoding: {name} has no effect, because `generate` ignores it; leave it out.")
+    for name in overrides.keys() - _Arguments.model_fields.keys():
+        raise unknown_name("decoding", name, _Arguments.model_fields)
     chosen = {**PRESETS[preset], **overrides}
     if not chosen["do_sample"]:  # `generate` logs a warning at every batch if it gets the preset's sampling arguments
         chosen = {

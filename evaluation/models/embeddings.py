@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import run_batches
+from evenhand.evaluation.models.batches import max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
     check_tokenizer,
@@ -25,7 +25,6 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.revisions import (
     MODULES_FILE,
     PICKLE_SUFFIXES,

@@ -14,20 +14,21 @@ import torch
 from transformers import LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
+    check_input_lengths,
     group_rows,
+    has_attention_only,
     logits_bytes,
     memory_budget,
+    prefix_cache,
     repeat_results,
     run_batches,
+    shared_tokens,
 )
-from evenhand.evaluation.models.common_prefix import has_attention_only, prefix_cache, shared_tokens
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
-from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.logits_processors import RefuseNaN, ResponseNGramBlock, sample_rows
 
@@ -56,21 +57,12 @@ def generate_responses(
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. The order of the rows is fixed:
     the longest contexts first. A response is the text up to the first end-of-sequence token, without special tokens,
     outer white space and reasoning. A response may be "", and is None if the model never ended its reasoning. A cut is
-    true if max_new_tokens ended the response.
+    true if max_new_tokens ended the response. InputError, before any work, if a context is empty or too long.
 
     Args:
-        contexts: rendered contexts, (n,) strings.
-        seeds: one seed for each context, (n,).
+        contexts, seeds: a rendered context and a seed for each row, (n,).
         decoding: the arguments of `generate` that `decoding.decoding` returns.
-
-    Raises:
-        InputError: A context is empty or too long for the model, or the lengths of the lists differ. The error is
-            raised before any work.
     """
-    if len(contexts) != len(seeds):
-        raise InputError(f"seeds: {len(seeds)} for {len(contexts)} contexts; give one each.")
-    if batch_size < 1:
-        raise InputError(f"batch_size: {batch_size} is not at least 1.")
     distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
     encoded = encode_contexts(dialogue_model, list(distinct))
     check_input_lengths(dialogue_model, encoded, decoding["max_new_tokens"], "contexts")
@@ -81,14 +73,28 @@ def generate_responses(
     rows = group_rows(keys)
     # Sorted by length, batches need little padding.
     jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
-    return _generate_batches(dialogue_model, encoded, jobs, rows, dict(decoding), batch_size)
+    model = dialogue_model.model
+    max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
+    memory = memory_budget(model.device)
+    logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
+
+    def length(job: tuple[int, int]) -> int:
+        return len(encoded[job[0]])
+
+    def max_jobs(job: tuple[int, int]) -> int:
+        return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
+
+    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
+        batch_contexts, batch_seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
+        return _generate_batch(dialogue_model, batch_contexts, batch_seeds, dict(decoding))
+
+    for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
+        numbers, pairs = repeat_results([rows[job] for job in batch], responses)
+        yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
 
 
 def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
-    """Return the largest batch that the decoding arguments allow, and whether contexts in a batch may differ in length.
-
-    `batch_size` is an upper bound of the first value.
-    """
+    """Return the largest batch that the arguments allow, and whether contexts in a batch may differ in length."""
     names = {name for name, value in decoding.items() if value is not None}
     if (decoding.get("num_beams") or 1) > 1:
         # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
@@ -122,46 +128,10 @@ def _is_relevant(record: logging.LogRecord) -> bool:
     return "recommend passing in an `attention_mask`" not in record.getMessage()
 
 
-def _generate_batches(
-    dialogue_model: DialogueModel,
-    encoded: list[list[int]],
-    jobs: list[tuple[int, int]],
-    rows: Mapping[tuple[int, int], list[int]],
-    decoding: Mapping[str, Any],
-    batch_size: int,
-) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
-    """Yield row indices, responses and cuts batch by batch, as `generate_responses` does.
-
-    A job is an index into `encoded` and a seed; `rows` contains the row indices of each job.
-    """
-    model = dialogue_model.model
-    max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
-    memory = memory_budget(model.device)
-    logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
-
-    def length(job: tuple[int, int]) -> int:
-        return len(encoded[job[0]])
-
-    def max_jobs(job: tuple[int, int]) -> int:
-        return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
-
-    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
-        contexts, seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
-        return _generate_batch(dialogue_model, contexts, seeds, decoding)
-
-    batches = run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job))
-    for batch, responses in batches:
-        numbers, pairs = repeat_results([rows[job] for job in batch], responses)
-        yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
-
-
 def _generate_batch(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
 ) -> list[tuple[str | None, bool]]:
-    """Return the response to each context of a batch and whether max_new_tokens ended the response.
-
-    `seeds` has one seed for each context; `arguments` are arguments of `generate`.
-    """
+    """Return the response to each context of a batch and whether max_new_tokens ended the response."""
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
     side, shared = "right" if dialogue_model.kind == "encoder_decoder" else "left", 0

@@ -12,19 +12,20 @@ import math
 import os
 import re
 import sqlite3
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
-from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.classifier_labels import labels_sha256
-from evenhand.evaluation.models.judge_files import OPTIONS, classifier_revision, judge_path, read_judge
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
+from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.models.revisions import classifier_labels, labels_sha256, model_revision
 from evenhand.evaluation.models.server import (
     Body,
     UnsupportedRequest,
@@ -34,7 +35,7 @@ from evenhand.evaluation.models.server import (
     parse_response,
     request_once,
 )
-from evenhand.evaluation.settings import StyleClassifierSettings
+from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings
 
 log = logging.getLogger("evenhand")
 
@@ -45,6 +46,60 @@ LOGPROBS, STRUCTURED, PLAIN = "log-probabilities", "repeated structured answers"
 REJECTS_TEXT = (400, 413, 422)  # HTTP statuses of requests whose text is filtered, too long, or invalid
 KIND = "answers"  # the key of the kind of a judge's answers in its cache
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the three kinds of answers
+FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
+OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
+INSTRUCTION = "Which of these labels describes the style of the text best?"
+Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+
+class JudgeFile(BaseModel, extra="forbid"):
+    """A judge's file: labels, or labels with their descriptions, and the instruction."""
+
+    labels: list[Text] | dict[Text, Annotated[str, Field(strict=True)] | None]
+    instruction: Text = INSTRUCTION
+
+
+def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
+    """Return the labels of a sequence classifier or of a judge; errors as in `classifier_labels` and `read_judge`."""
+    if (judge := getattr(settings, "judge", None)) is not None:
+        return tuple(read_judge(judge.name)[0])
+    return classifier_labels(settings.name, settings.revision, settings.base)
+
+
+def classifier_revision(settings: CheckpointSettings) -> str:
+    """Return the revision of a sequence classifier, or the hash of a judge's model name and file."""
+    if (judge := getattr(settings, "judge", None)) is not None:
+        check_client()
+        labels, instruction = read_judge(judge.name)
+        return json_sha256([settings.name, list(labels.items()), instruction])
+    return model_revision(settings.name, settings.revision, settings.base)
+
+
+def judge_path(name: str) -> Path:
+    """Return the path of a judge's file, given the path of a YAML file or the name of a shipped file."""
+    if Path(name).suffix in (".yaml", ".yml"):
+        return Path(name)
+    if not (FILES / f"{name}.yaml").is_file():
+        raise unknown_name("judge", name, (file.stem for file in FILES.glob("*.yaml")))
+    return FILES / f"{name}.yaml"
+
+
+def read_judge(name: str) -> tuple[dict[str, str], str]:
+    """Return the labels with their descriptions, and the instruction, in a judge's file.
+
+    Raises:
+        InputError: the file cannot be read, or does not have 2 to 36 different labels.
+    """
+    path = judge_path(name)
+    try:
+        file = JudgeFile.model_validate(read_yaml(path, "judge"))
+    except ValidationError as error:
+        raise InputError(f"judge: {path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
+    names = list(file.labels)
+    if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
+        raise InputError(f"judge: {path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
+    descriptions = file.labels if isinstance(file.labels, dict) else {}
+    return {name: descriptions.get(name) or "" for name in names}, file.instruction
 
 
 @dataclass(frozen=True)

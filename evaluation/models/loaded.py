@@ -99,7 +99,7 @@ class LoadedModel(Model):
         self, prompts: pd.DataFrame, responses: Sequence[str], run: Store | None = None, name: str = "likelihoods"
     ) -> pd.DataFrame:
         """Return log_likelihood, in nats, and tokens of each response to its prompt; see `Model.log_likelihood`."""
-        from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods
+        from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 
         compute = partial(response_log_likelihoods, self.load())
         columns, contexts = ["log_likelihood", "tokens"], self.contexts(prompts)

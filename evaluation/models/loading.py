@@ -4,11 +4,9 @@ A model's name is a Hugging Face id, a local folder, a local folder with a PEFT 
 """
 
 import copy
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
@@ -27,33 +25,28 @@ from transformers import (
 from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import check_chat_template
 from evenhand.evaluation.models.checkpoints import (
+    ModelDescription,
     checkpoint_settings,
     load_config,
     load_network,
     load_tokenizer,
     move_to_device,
+    pad_with_eos,
     resolve_device,
+    split_adapter,
 )
-from evenhand.evaluation.models.model_paths import is_gguf
-from evenhand.evaluation.models.revisions import TUNING_FILE, adapter_base, is_adapter, local_folder, model_revision
+from evenhand.evaluation.models.revisions import load_control_tag, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
 THE_MODEL = "the model in training"  # the name of a model that was not loaded by name
-KINDS = ("auto", "dialogue", "chat", "encoder_decoder")
 # The fields of a checkpoint's generation config that are used; decoding defaults are not, nor an EOS that is forced as
 # the last token, which would hide that a response was cut.
-SPECIAL_TOKENS = (
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "decoder_start_token_id",
-    "forced_bos_token_id",
-)
+SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id")
 # Errors of a broken chat template, raised by Jinja or by the Python code that the template calls.
 TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
 # These detect replaced tokens; other classes ...ForPreTraining, such as BERT's, have a masked language model's head.
@@ -89,25 +82,18 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
     model. `evenhand.json` in the model's folder may contain a `control_tag`.
 
     Raises:
-        InputError: The name is not a model, its weights are pickled or incomplete, its tokenizer is missing or does not
+        InputError: the name is not a model, its weights are pickled or incomplete, its tokenizer is missing or does not
             fit, its architecture does not generate text, or the model is not of the given kind.
     """
-    if kind not in KINDS:
-        raise unknown_name("kind", kind, KINDS)
     model = ModelSettings(name=model) if isinstance(model, str) else model
     resolve_device(model.device)  # raises before weights are read
     name, revision = model.name, model_revision(model.name, model.revision, model.base)
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
-    encoder_decoder = bool(network.config.is_encoder_decoder)
-    if kind in ("auto", "chat") and tokenizer.chat_template:
-        check_chat_template(name, tokenizer)
     if kind == "auto":
-        kind = _context_format(tokenizer, encoder_decoder)
-    if (kind == "encoder_decoder") != encoder_decoder:
+        kind = _checked_kind(name, network.config, tokenizer)
+    if (kind == "encoder_decoder") != bool(network.config.is_encoder_decoder):
         raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
-    if kind == "chat" and not tokenizer.chat_template:
-        raise InputError(f"kind: the tokenizer of {name} has no chat template; use kind 'dialogue'.")
     _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)
@@ -138,21 +124,13 @@ def loaded_dialogue_model(
 
 
 def model_kind(model: ModelSettings) -> Kind:
-    """Return the kind of a model, as `load_dialogue_model` with kind "auto" determines it, without reading weights.
-
-    Raises:
-        InputError: The model's config or tokenizer cannot be read, or its chat template is broken.
-    """
-    folder = None if is_gguf(model.name) else local_folder(model.name)
-    if folder is None or not is_adapter(folder):
-        config = load_config(model)
-        return _checked_kind(model.name, config, load_tokenizer(model, config))
-    base, revision = adapter_base(folder, model.base, model.revision)
-    base_model = replace(model, name=base, revision=revision, base=None)
-    if not (folder / "tokenizer_config.json").exists():
-        return model_kind(base_model)
-    config = load_config(base_model)
-    return _checked_kind(model.name, config, load_tokenizer(replace(model, name=str(folder), revision=None), config))
+    """Return the kind of a model, as `load_dialogue_model` with kind "auto" determines it, without reading weights."""
+    folder, base = split_adapter(model)
+    if folder is not None and not (folder / "tokenizer_config.json").exists():
+        return model_kind(base)
+    config = load_config(base)
+    tokenizer = load_tokenizer(model if folder is None else replace(model, revision=None), config)
+    return _checked_kind(model.name, config, tokenizer)
 
 
 def _checked_kind(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
@@ -177,13 +155,8 @@ class MaskedModel:
     revision: str
 
 
-def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
-    """Load a masked language model with its tokenizer; an adapter is merged into its base.
-
-    Raises:
-        InputError: The name is not a model, its weights are pickled or incomplete, its tokenizer is missing, does not
-            fit or has no mask token, or its architecture is not a masked language model.
-    """
+def load_masked_model(model: ModelDescription) -> MaskedModel:
+    """Load a masked language model with its tokenizer, as `load_dialogue_model` loads models that generate text."""
     model = checkpoint_settings(model)
     resolve_device(model.device)
     name, revision = model.name, model_revision(model.name, model.revision, model.base)
@@ -197,26 +170,14 @@ def load_masked_model(model: CheckpointSettings | str) -> MaskedModel:
     return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
-def is_masked_lm(model: CheckpointSettings | str) -> bool:
-    """Return whether a model is a masked language model, by its config; an adapter has the config of its base model.
-
-    Raises:
-        InputError: The name is not a model.
-    """
-    model = checkpoint_settings(model)
-    folder = None if is_gguf(model.name) else local_folder(model.name)
-    if folder is not None and is_adapter(folder):
-        base, revision = adapter_base(folder, model.base, model.revision)
-        return is_masked_lm(replace(model, name=base, revision=revision, base=None))
-    return _has_masked_lm_head(load_config(model))
+def is_masked_lm(model: ModelDescription) -> bool:
+    """Return whether a model is a masked language model, by its config; an adapter has the config of its base model."""
+    folder, base = split_adapter(checkpoint_settings(model))
+    return _has_masked_lm_head(load_config(base)) if folder is None else is_masked_lm(base)
 
 
 def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the transformers auto class for a model that generates text: seq2seq for an encoder-decoder, else causal.
-
-    Raises:
-        InputError: The architecture in the config does not generate text.
-    """
+    """Return the auto class for a model that generates text: seq2seq for an encoder-decoder, else causal."""
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
     known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
     known = {name for names in known for name in ((names,) if isinstance(names, str) else names)}
@@ -251,25 +212,6 @@ def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
     )
 
 
-def load_control_tag(name: str) -> str:
-    """Return the control tag in the evenhand.json of a local model; "" if the folder has no such file or tag.
-
-    Raises:
-        InputError: The file is not a JSON object, or its control_tag is not a string.
-    """
-    path = Path(name).expanduser() / TUNING_FILE
-    if not path.is_file():
-        return ""
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"model: {path} is not JSON ({error}); repair or remove it.") from None
-    tag = facts.get("control_tag", "") if isinstance(facts, Mapping) else None
-    if not isinstance(tag, str):
-        raise InputError(f"model: {path} must be an object whose control_tag is a string; repair or remove it.")
-    return tag
-
-
 def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Return whether the chat template writes the content of each turn, followed by EOS, and nothing else."""
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
@@ -298,18 +240,12 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     A response ends at the EOS of the generation config or of the tokenizer, or at the end of a turn of a chat: a tuned
     model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only. The files of the
     model are not changed.
-
-    Raises:
-        InputError: The tokenizer has no EOS, or an encoder-decoder's tokenizer has no padding token.
     """
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
-    if tokenizer.pad_token_id is None:
-        if model.config.is_encoder_decoder:
-            raise InputError(f"model: the tokenizer of {name} has no padding token; save it with one.")
-        # Padding of a causal model is always masked, so EOS can serve as padding token. An encoder-decoder model may
-        # start decoding from its padding token.
-        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.pad_token_id is None and model.config.is_encoder_decoder:  # it may start decoding from padding
+        raise InputError(f"model: the tokenizer of {name} has no padding token; save it with one.")
+    pad_with_eos(tokenizer, "model", name)
     if not model.config.is_encoder_decoder:
         tokenizer.padding_side = "left"  # so that the last column has the last token of every row
     # A checkpoint's decoding defaults (top_k 50, beams, blocked n-grams) would change responses without a trace in the

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
+from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import Store
@@ -64,8 +65,6 @@ class Model(ABC):
     @cached_property
     def tag(self) -> str:
         """The control tag after each prompt, "" if none."""
-        from evenhand.evaluation.models.loading import load_control_tag  # imports torch
-
         return load_control_tag(self.name) if self._tag is None else self._tag
 
     def check(self) -> None:

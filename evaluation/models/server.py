@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.reasoning import strip_reasoning
+from evenhand.evaluation.models.chat_templates import strip_reasoning
 from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 

@@ -17,6 +17,7 @@ from evenhand.evaluation.models.batches import (
     batch_size_limit,
     group_rows,
     longest_first,
+    max_positions,
     run_batches,
 )
 from evenhand.evaluation.models.checkpoints import (
@@ -28,10 +29,8 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.classifier_labels import check_labels, labels_sha256
-from evenhand.evaluation.models.input_lengths import max_positions
 from evenhand.evaluation.models.judges import MAX_CHARACTERS, StyleJudge, judge_texts, load_judge, log_judge_costs
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.revisions import check_labels, labels_sha256, model_revision
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 

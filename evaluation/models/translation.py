@@ -20,12 +20,12 @@ from evenhand.evaluation.models.batches import (
     activations_bytes,
     batch_size_limit,
     cache_bytes,
+    check_input_lengths,
     group_rows,
     logits_bytes,
     repeat_results,
     run_batches,
 )
-from evenhand.evaluation.models.input_lengths import check_input_lengths
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.logits_processors import RefuseNaN
 
@@ -71,13 +71,8 @@ def translate(
         decoding: arguments of `generate`; by default `PAPER_DECODING`.
 
     Raises:
-        InputError: The model is not an encoder–decoder, its tokenizer does not have a language, or a text is blank or
-            too long for the model. The error is raised before any work.
+        InputError: the tokenizer does not have a language, or a text is blank or too long for the model.
     """
-    if model.kind != "encoder_decoder":
-        raise InputError(f"model: {model.name} is of kind {model.kind!r}; translation takes an encoder-decoder model.")
-    if batch_size < 1:
-        raise InputError(f"batch_size: {batch_size} is not at least 1.")
     distinct = list(dict.fromkeys(texts))
     if any(not text.strip() for text in distinct):
         raise InputError("texts: one is blank; leave out empty sentences.")
@@ -85,7 +80,26 @@ def translate(
     check_input_lengths(model, encoded, decoding.get("max_new_tokens", 0), "texts")
     rows = list(group_rows(texts).values())
     order = sorted(range(len(distinct)), key=lambda index: (len(encoded[index]), encoded[index]), reverse=True)
-    return _translate_batches(model, encoded, rows, order, {**decoding, **forced}, batch_size)
+    arguments = {**decoding, **forced}
+    # Some tokenizers do not list language codes as special tokens: M2M-100's would leave "__es__" in each translation.
+    languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
+    network, new_tokens, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)
+
+    def row_bytes(length: int) -> int:
+        decoder_bytes = cache_bytes(network, length + new_tokens) + logits_bytes(network, 1)
+        return beams * decoder_bytes + activations_bytes(network, length)
+
+    @torch.inference_mode()
+    def compute(batch: Sequence[int]) -> list[str]:
+        inputs = model.tokenizer.pad({"input_ids": [encoded[index] for index in batch]}, return_tensors="pt")
+        inputs = {name: inputs[name].to(network.device) for name in ("input_ids", "attention_mask")}
+        output = network.generate(**inputs, logits_processor=LogitsProcessorList([RefuseNaN()]), **arguments).tolist()
+        output = [[token for token in ids if token not in languages] for ids in output]
+        return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
+
+    limit = batch_size_limit(network, row_bytes)
+    for batch, translations in run_batches(order, lambda index: min(batch_size, limit(len(encoded[index]))), compute):
+        yield repeat_results([rows[index] for index in batch], translations)
 
 
 def _encode(
@@ -105,11 +119,7 @@ def _encode(
 
 
 def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> str:
-    """Return a language code in the form that the tokenizer has: unchanged, "spa_Latn", "spa", "es" or "es_XX".
-
-    Raises:
-        InputError: The tokenizer does not have the language.
-    """
+    """Return a language code in the form that the tokenizer has: unchanged, "spa_Latn", "spa", "es" or "es_XX"."""
     forms = [code]
     with suppress(InputError):  # the tokenizer may have languages that the paper does not have
         known = find_language(code)
@@ -119,42 +129,3 @@ def _match_language_code(tokens: Mapping[str, str], field: str, code: str) -> st
         if form in tokens:
             return form
     raise unknown_name(field, code, tokens)
-
-
-def _translate_batches(
-    model: DialogueModel,
-    encoded: Sequence[list[int]],
-    rows: Sequence[list[int]],
-    order: Sequence[int],
-    arguments: Mapping[str, Any],
-    batch_size: int,
-) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield (row indices, translations) batch by batch.
-
-    `encoded` has the token ids of each distinct text, `rows` the row indices of each distinct text, and `order` the
-    indices of the distinct texts in the order of translation.
-    """
-    # Some tokenizers do not list language codes as special tokens: M2M-100's would leave "__es__" in each translation.
-    languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
-    network, new_tokens, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)
-
-    def row_bytes(length: int) -> int:
-        decoder_bytes = cache_bytes(network, length + new_tokens) + logits_bytes(network, 1)
-        return beams * decoder_bytes + activations_bytes(network, length)
-
-    @torch.inference_mode()
-    def compute(batch: Sequence[int]) -> list[str]:
-        inputs = model.tokenizer.pad({"input_ids": [encoded[index] for index in batch]}, return_tensors="pt")
-        inputs = {name: inputs[name].to(network.device) for name in ("input_ids", "attention_mask")}
-        output = network.generate(**inputs, logits_processor=LogitsProcessorList([RefuseNaN()]), **arguments).tolist()
-        output = [[token for token in ids if token not in languages] for ids in output]
-        return [text.strip() for text in model.tokenizer.batch_decode(output, skip_special_tokens=True)]
-
-    limit = batch_size_limit(network, row_bytes)
-    batches = run_batches(
-        order,
-        lambda index: min(batch_size, limit(len(encoded[index]))),
-        compute,
-    )
-    for batch, translations in batches:
-        yield repeat_results([rows[index] for index in batch], translations)

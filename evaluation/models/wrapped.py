@@ -89,9 +89,6 @@ class ResampledModel(WrappedModel):
         The first candidate is the response of the model itself. The candidates are written as a table with the columns
         of the responses and `candidate`, its number from 0. Empty candidates are drawn only if all candidates of a
         prompt are empty. A prompt whose λ is 0 has one candidate.
-
-        Raises:
-            InputError: see `read_exponents` and `prompt_exponents`.
         """
         from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 
@@ -173,11 +170,7 @@ def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.n
 
 
 def read_exponents(path: Path) -> pd.DataFrame:
-    """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style.
-
-    Raises:
-        InputError: the file cannot be read or is another table.
-    """
+    """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style."""
     return check_exponents(read_table(path), str(path))
 
 
@@ -189,11 +182,7 @@ def check_exponents(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tuple[str, ...]) -> np.ndarray:
-    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ.
-
-    Raises:
-        InputError: the exponents are of other styles.
-    """
+    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ."""
     if list(exponents.columns[2:]) != list(styles):
         raise InputError(
             "resampling.exponents: they are of other styles than the style classifier's; label responses by the same "

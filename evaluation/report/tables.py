@@ -17,7 +17,7 @@ from evenhand.evaluation.report.numbers import (
     value_or,
 )
 from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, find_score
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
@@ -88,7 +88,7 @@ def p_cell(score: BiasScore | None) -> Cell:
 
 
 def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
-    """Return a tuple with the mark of a score, in the metric's reported unit; () if the score has no finite value."""
+    """Return the mark of a score, in the metric's reported unit; () if the score has no finite value."""
     if score is None or not math.isfinite(score.value):
         return ()
     factor = format_of(score).factor
@@ -163,7 +163,8 @@ def scores_table(
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
-    columns |= {} if is_drawn else {"ideal": lambda it: Cell("" if it.ideal is None else format_of(it).ideal_text)}
+    if not is_drawn:
+        columns["ideal"] = lambda it: Cell(format_of(it).ideal_text if format_of(it).ideal is not None else "")
     columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
     columns |= {name: cell for name, cell in (further or {}).items() if any(cell(it) != Cell("") for it in scores)}
     columns |= {counted: lambda it: Cell(f"{it.n:,}")}
@@ -283,6 +284,18 @@ class ScoreChange:
         return score_marks("before", self.before) + score_marks("after", self.after)
 
 
+def score_changes(
+    labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Sequence[Sequence[BiasScore]]
+) -> list[ScoreChange]:
+    """Return the changes with a score before or after; `labels` has (metric, group) by label, `runs` as below."""
+    changes = []
+    for label, (metric, group) in labels.items():
+        names = (metric, metric, f"{metric}_difference")
+        scores = (find_score(run, name, **group) for run, name in zip(runs, names, strict=True))
+        changes.append(ScoreChange(label, *scores))
+    return [it for it in changes if it.before or it.after]
+
+
 def change_cells(change: ScoreChange, decimals: int | None = None) -> list[Cell]:
     """Return the cells before, after and change. Without a paired difference, the change has no interval."""
     cell = Cell("")
@@ -308,9 +321,7 @@ def change_table(
     """Return a table of scores before and after, with the difference and, if any difference has one, the p-value.
 
     Args:
-        caption: the caption of the table.
         first_column: the name of the column of labels.
-        changes: the rows.
         sides: names of the columns before and after.
         counted: the plural noun for the units that n counts, as the name of a column of n; "" for no such column.
         ideal: the value at which plots have a line.
@@ -326,6 +337,31 @@ def change_table(
         rows.append(Row(sanitize(it.label, MAX_LABEL), tuple(cells), it.marks if is_plotted else (), it.direction))
     further = (*(("p",) if has_p_values else ()), *((counted,) if counted else ()))
     return Table(caption, (first_column, *sides, "change", *further), tuple(rows), ideal=ideal)
+
+
+def change_section(
+    title: str,
+    cut: str,
+    metrics: Sequence[str],
+    runs: Sequence[Sequence[BiasScore]],
+    *,
+    label: Callable[[str], str] = str,
+    sides: tuple[str, str] = ("before", "after"),
+    counted: str = "n",
+) -> Section:
+    """Return the section of changes by the groups of `cut`; `label` returns the label of a group."""
+    tables = []
+    for metric in metrics:
+        scores = [it for it in runs[0] if it.metric == metric and list(it.group) == [cut]]
+        groups = [it.group[cut] for it in sorted(scores, key=lambda it: (-value_or(it, -math.inf), str(it.group[cut])))]
+        changes = score_changes({label(group): (metric, {cut: group}) for group in groups}, runs)
+        of = format_of(metric)
+        table = change_table(
+            of.title, cut.replace("_", " "), changes, sides=sides, counted=counted, ideal=of.reported_ideal
+        )
+        tables += [table] if table.rows else []
+    parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
+    return Section(title, tables=tables[:1], parts=parts, first_screen=True)
 
 
 def change_sections(

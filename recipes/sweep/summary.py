@@ -1,4 +1,4 @@
-"""Summaries of a sweep: means over seeds, and the Pareto front.
+"""Summaries of a sweep: means over seeds, verdicts, what each swept field changes, and the Pareto front.
 
 A *point* is one tuned model, measured on the same prompts as its base model. A *setting* is all points that differ only
 in the seed. Criteria, charts and rankings compare settings, because seeds of one setting are not independent evidence.
@@ -7,7 +7,7 @@ in the seed. Criteria, charts and rankings compare settings, because seeds of on
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,28 @@ import pandas as pd
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.statistics.hypothesis_tests import risen
+from evenhand.evaluation.statistics.hypothesis_tests import TreatmentMeans, compare_treatments, holm, risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
-from evenhand.recipes.sweep.criteria import EVEN_REFERENCE, Criteria
+from evenhand.recipes.sweep.columns import (
+    COLUMNS,
+    DECODING,
+    EVEN_REFERENCE,
+    METHOD,
+    QUALITY_METRICS,
+    REDUCTIONS,
+    SEED,
+    WITH_INTERVALS,
+    limits,
+)
 
-METHOD, DECODING, SEED = "method", "decoding", "seed"
-# Fractions of pooled FGB* removed, 1 = all of it. A point has a 95 % interval of each in `<name>_low`, `<name>_high`.
-REDUCTIONS = ("reduction", "reduction_seen", "reduction_unseen", "reduction_confirmed")
-# Changes from the base model with intervals: relative, except for the share `parroting`.
-CHANGES = ("perplexity_change", "distinct_2_change", "length_change", "parroting_change")
-# Quality of the responses in comparison with the base model's, with intervals.
-RESPONSE_QUALITY = (
-    *("relevance_kept", "relevance_within_template_kept"),
-    *("style_drift", "response_perplexity_change", "distinct_responses_change"),
-)
-WITH_INTERVALS = (*REDUCTIONS, *RESPONSE_QUALITY, *CHANGES)
 MEASURES = (*WITH_INTERVALS, "ratio_without_tag", "minutes")
-COLUMNS = (
-    *(METHOD, DECODING, SEED),
-    *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
-    *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", *EVEN_REFERENCE, "folder", "failed"),
-)
+VERDICTS = ("missed", "inconclusive", "unmeasured", "costs", "met")
 # Costs with a Pareto front, in the order of the figure's panels.
-COSTS = (*RESPONSE_QUALITY[:2], "response_perplexity_change", "perplexity_change", "style_drift", "length_change")
+COSTS = (
+    *(it.name for it in QUALITY_METRICS[:2]),
+    *("response_perplexity_change", "perplexity_change", "style_drift", "length_change"),
+)
+OUTCOMES = ("reduction", "relevance_kept", "response_perplexity_change")  # outcomes of `setting_effects`
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,8 @@ class Sweep:
 
     `points` has one row per point, with the columns COLUMNS and the names in `swept`: dotted fields of the loop that
     vary, which may include "method" and "seed". `failed` is the reason why a point was rejected, or ""; the scores of a
-    rejected point are NaN. `decoding` is the preset or the settings of decoding; `base` is the pooled
-    FGB* of the base model; `cluster_changes` is JSON of {style cluster: [change of pooled SCGB*, two-sided p-value]};
-    `folder` is the comparison's folder, relative to the sweep's folder (the field `folder`, None if not on disk).
+    rejected point are NaN. `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
+    [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
     """
 
     title: str
@@ -59,7 +56,6 @@ class Sweep:
     points: pd.DataFrame
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
-    criteria: Criteria = field(default_factory=Criteria)
     folder: Path | None = None
 
 
@@ -95,8 +91,13 @@ def _is_absent(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def _hashable(value: Any) -> Any:
+    """Return a swept value that pandas can group by: a list or mapping becomes text."""
+    return str(value) if isinstance(value, (list, dict)) else value
+
+
 def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
-    """Return a table of the sweep's settings, with means over seeds.
+    """Return a table of the sweep's settings, with means over seeds and verdicts.
 
     Args:
         points: the table `points` of a `Sweep`, n rows.
@@ -106,7 +107,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         One row per setting, in the order of their first points:
 
         - the fields of the setting, `number` (from 1) and `label` (see `setting_label`);
-        - `seeds`: the number of points that were not rejected; `refused`: the number of rejected points; `reasons`;
+        - `seeds`: the number of points that were not rejected; `refused`: the number of rejected points;
         - each of MEASURES: the mean, with its 95 % interval in `_low` and `_high`. With two or more seeds the interval
           is Student's t over the seeds; with one seed it is the point's interval, or NaN. A reduction
           or kept share that is undefined in a seed has no interval: it is defined only if the base's value is high,
@@ -117,7 +118,12 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
           0);
         - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
-        - EVEN_REFERENCE: means.
+        - EVEN_REFERENCE: means;
+        - VERDICTS: lists of columns by verdict; `missed` also contains "clusters_rose" if a style cluster's bias rose,
+          and "refused" if a guard rejected a seed, because the mean over the others would be too favourable;
+          `inconclusive` also contains "base" if the base shows no bias in a seed, because none can be removed then;
+          `costs` are the significantly worse columns, sorted by the fraction of the limit that is used up, largest
+          first; `met` is whether there is a reduction and every criterion that was measured is met.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same settings.
@@ -127,59 +133,24 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     if missing:
         raise ValueError(f"points lack the columns {', '.join(dict.fromkeys(missing))}.")
     table = points.assign(
-        **{name: points[name].map(make_hashable) for name in fields},
+        **{name: points[name].map(_hashable) for name in fields},
         **{name: points[name].fillna("").astype(str) for name in ("failed", "cluster_changes", "worst_cluster")},
     )
     same = table[table.duplicated([*fields, SEED])]
     if len(same):
         raise ValueError(f"two points have equal {', '.join([*fields, SEED])}; name all fields that vary in `swept`.")
-    grouped = table.groupby(fields, sort=False, dropna=False)
-    rows = [dict(zip(fields, values, strict=True)) | _summarise_setting(group) for values, group in grouped]
-    summary = pd.DataFrame(rows, columns=[*fields, *_summarise_setting(table.head(0))])
-    summary.insert(0, "number", np.arange(1, len(rows) + 1))
-    summary.insert(1, "label", [setting_label(row, summary, swept) for row in rows])
-    return summary
-
-
-def cost_rows(settings: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return, for each of COSTS that was measured, the settings that have this cost and a reduction.
-
-    Two columns are added: `loss` is how much worse than the base model's the score is (0 without a change, 0.2 if 80 %
-    are kept), `on_front` whether the setting is on the Pareto front.
-    """
-    by_cost = {}
-    for column in COSTS:
-        values = settings[column].astype(float)
-        if column.endswith("_kept"):
-            values = 1 - values
-        elif column == "length_change":  # no direction is better
-            values = values.abs()
-        rows = settings.assign(loss=values).dropna(subset=["loss", "reduction"])
-        if len(rows):
-            by_cost[column] = rows.assign(on_front=pareto_front(rows["loss"], rows["reduction"]))
-    return by_cost
-
-
-def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
-    """Return whether each of n points is on the Pareto front of low cost and large gain.
-
-    A point is on the front if no other point is at least as good in cost and gain and better in one. Equal points are
-    on the front together; a point with NaN is not on the front.
-
-    Returns:
-        bool (n,).
-    """
-    cost, gain = np.asarray(cost, dtype=float), np.asarray(gain, dtype=float)
-    no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
-    better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
-    return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
+    rows = []
+    for number, (values, group) in enumerate(table.groupby(fields, sort=False, dropna=False), 1):
+        setting = dict(zip(fields, values, strict=True))
+        row = {"number": number, "label": setting_label(setting, table, swept), **setting, **_summarise_setting(group)}
+        rows.append(row | _verdicts(row))
+    return pd.DataFrame(rows, columns=["number", "label", *fields, *_summarise_setting(table.head(0)), *VERDICTS])
 
 
 def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     """Return the row of `summarise` for points that differ only in the seed."""
     done = group[group["failed"] == ""]
-    reasons = dict.fromkeys(group.loc[group["failed"] != "", "failed"])
-    row: dict[str, Any] = {"seeds": len(done), "refused": len(group) - len(done), "reasons": "; ".join(reasons)}
+    row: dict[str, Any] = {"seeds": len(done), "refused": len(group) - len(done)}
     for name in MEASURES:
         row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
     worst = done.sort_values("worst_cluster_change", ascending=False, kind="stable").head(1)  # NaN sorts last
@@ -188,8 +159,7 @@ def _summarise_setting(group: pd.DataFrame) -> dict[str, Any]:
     row["folder"] = next(iter(done.sort_values(SEED)["folder"]), "")
     row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
     row["without_bias"] = int((~(done["base_low"].astype(float) > 0)).sum())  # NaN counts as no bias
-    row |= {name: float(done[name].astype(float).mean()) for name in EVEN_REFERENCE}
-    return row
+    return row | {name: float(done[name].astype(float).mean()) for name in EVEN_REFERENCE}
 
 
 def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
@@ -223,6 +193,114 @@ def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
     return ", ".join(name if n == 1 else f"{name} ({names.count(name)} of {n} seeds)" for name in dict.fromkeys(names))
 
 
-def make_hashable(value: Any) -> Any:
-    """Return a swept value that pandas can group by: a list or mapping becomes text."""
-    return str(value) if isinstance(value, (list, dict)) else value
+def _verdicts(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns VERDICTS of a setting."""
+    columns: dict[str, dict[str, None]] = {}  # without repetition: the length has two limits
+    for limit in limits(setting):
+        columns.setdefault(limit.verdict(setting), {})[limit.column] = None
+    missed, inconclusive, unmeasured = ([*columns.get(name, ())] for name in ("misses", "inconclusive", "unmeasured"))
+    missed += [name for name in ("clusters_rose", "refused") if setting[name]]
+    if setting["without_bias"]:
+        inconclusive.insert(0, "base")
+    costs = {limit.column: cost for limit in limits(setting) if (cost := limit.cost(setting)) is not None}
+    met = setting["seeds"] and not missed and not inconclusive and math.isfinite(setting["reduction"])
+    found = missed, inconclusive, unmeasured, sorted(costs, key=costs.get, reverse=True), bool(met)
+    return dict(zip(VERDICTS, found, strict=True))
+
+
+def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the setting for the headline of the report; None if a guard rejected all points.
+
+    Settings with fewer missed criteria come first, then with fewer inconclusive, then with fewer unmeasured criteria;
+    among equal settings, the largest reduction wins.
+    """
+
+    def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        reductions = (row[name] for name in ("reduction", "reduction_seen"))
+        reduction = next((value for value in reductions if math.isfinite(value)), -math.inf)
+        doubts = len(row["missed"]), len(row["inconclusive"])
+        return not row["met"], *doubts, bool(row["met"] and row["unmeasured"]), -reduction
+
+    return min((row for row in settings if row["seeds"]), key=rank, default=None)
+
+
+def cost_rows(settings: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return, for each of COSTS that was measured, the settings that have this cost and a reduction.
+
+    Two columns are added: `loss` is how much worse than the base model's the score is (0 without a change, 0.2 if 80 %
+    are kept), `on_front` whether the setting is on the Pareto front.
+    """
+    by_cost = {}
+    for column in COSTS:
+        values = settings[column].astype(float)
+        if column.endswith("_kept"):
+            values = 1 - values
+        elif column == "length_change":  # no direction is better
+            values = values.abs()
+        rows = settings.assign(loss=values).dropna(subset=["loss", "reduction"])
+        if len(rows):
+            by_cost[column] = rows.assign(on_front=pareto_front(rows["loss"], rows["reduction"]))
+    return by_cost
+
+
+def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
+    """Return whether each of n points is on the Pareto front of low cost and large gain, bool (n,).
+
+    A point is on the front if no other point is at least as good in cost and gain and better in one. Equal points are
+    on the front together; a point with NaN is not on the front.
+    """
+    cost, gain = np.asarray(cost, dtype=float), np.asarray(gain, dtype=float)
+    no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
+    better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
+    return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
+
+
+def setting_effects(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
+    """Return the means of OUTCOMES for each value of each swept field, on average over the other settings.
+
+    Points with the same seed share prompts, the base model's responses, and often the labels or the tuned model, so
+    they are not independent. Therefore values are compared within combinations of a seed and other settings, and the
+    means of each seed are the blocks of `compare_treatments`. If a combination lacks a value (a refused point, a method
+    without a threshold), those values and combinations are compared that have the most points in a table without gaps.
+    Fields without two such values or two such combinations have no rows.
+
+    Args:
+        points: the table `points` of a `Sweep`.
+        swept: names of the columns that vary.
+
+    Returns:
+        A row for each field, outcome and value (as text; numbers ascend): the number of points, their mean outcome with
+        the interval of its difference from the mean over values, `low` to `high`, and the p-value of the field's effect
+        after Holm's correction over all fields and outcomes. Interval and p-value are NaN for one seed.
+    """
+    fields, found = setting_fields(swept), {}
+    for name in fields:
+        rows = points[points[name].notna()]
+        keys = [rows[other].astype(str).fillna("") for other in (SEED, *fields) if other != name]
+        for outcome in OUTCOMES:
+            means = rows[outcome].astype(float).groupby([*keys, rows[name].map(_hashable)]).mean()
+            complete = _without_gaps(means.unstack(name))
+            if len(complete) > 1:  # means of single points would only repeat the report's other tables
+                found[name, outcome] = complete
+    compared = [_compare_seeds(complete.groupby(level=0).mean().to_numpy()) for complete in found.values()]
+    adjusted = iter(holm([it.p_value for it in compared if not math.isnan(it.p_value)]))
+    effects = []
+    for (key, complete), it in zip(found.items(), compared, strict=True):
+        p_value = it.p_value if math.isnan(it.p_value) else next(adjusted)
+        for value, mean in zip(complete.columns, it.means, strict=True):
+            ends = mean - it.half_width, mean + it.half_width
+            effects.append((*key, format_value(value), len(complete), mean, *ends, p_value))
+    columns = ["field", "outcome", "value", "points", "mean", "low", "high", "p_value"]
+    return pd.DataFrame(effects, columns=columns)
+
+
+def _without_gaps(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest part of the table without NaN that has at least two columns, or no rows if there is none."""
+    patterns = table.notna().drop_duplicates().to_numpy()
+    parts = [table.loc[:, pattern].dropna() for pattern in patterns if pattern.sum() > 1]
+    return max(parts, key=lambda part: part.size, default=table.head(0))
+
+
+def _compare_seeds(values: np.ndarray) -> TreatmentMeans:
+    """Return `compare_treatments` of (seeds, values), without interval and p-value for one seed."""
+    return compare_treatments(values) if len(values) > 1 else TreatmentMeans(values[0], math.nan, math.nan)

@@ -11,7 +11,7 @@ from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig, load_metric
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
-from evenhand.evaluation.models.judge_files import FILES, classifier_revision
+from evenhand.evaluation.models.judges import FILES, classifier_revision
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,

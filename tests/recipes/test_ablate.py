@@ -10,7 +10,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.ablate import distinct_points, plan_point, points
+from evenhand.recipes.ablate import distinct_points, plan_point
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
 from tests.testbed_settings import CLASSIFIERS
@@ -138,7 +138,7 @@ def settings(**changes):
 
 def test_points_are_products_and_share_their_stages():
     grids = [{"method": ["kto", "dpo"], "label.quantile": [0.7, 0.9]}, {"method": "self_chat"}]
-    assert list(points(settings(sweep=grids))) == [
+    assert distinct_points(settings(sweep=grids)) == [
         {"method": "kto", "label.quantile": 0.7},
         {"method": "kto", "label.quantile": 0.9},
         {"method": "dpo", "label.quantile": 0.7},
@@ -155,16 +155,16 @@ def test_points_are_products_and_share_their_stages():
 
 def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are_one():
     grid = {"method": ["exchange", "kto"], "label.quantile": [0.7, 0.9], "train_per_cell": [2, 4]}
-    distinct = list(distinct_points(settings(sweep=[grid])))
+    distinct = distinct_points(settings(sweep=[grid]))
     assert [point for point in distinct if point["method"] == "exchange"] == [
         {"method": "exchange", "train_per_cell": 2},
         {"method": "exchange", "train_per_cell": 4},
     ]
     assert len(distinct) == 2 + 4
     with pytest.raises(InputError, match="is repeated"):
-        list(distinct_points(settings(sweep=[{"method": "exchange"}, {"method": "exchange"}])))
+        distinct_points(settings(sweep=[{"method": "exchange"}, {"method": "exchange"}]))
     with pytest.raises(InputError, match="label.quantile: 1.5"):
-        list(distinct_points(settings(sweep=[{"method": "exchange", "label.quantile": 1.5}])))
+        distinct_points(settings(sweep=[{"method": "exchange", "label.quantile": 1.5}]))
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        list(distinct_points(settings(sweep=[point if "has no" in message else {"method": "kto", **point}])))
+        distinct_points(settings(sweep=[point if "has no" in message else {"method": "kto", **point}]))

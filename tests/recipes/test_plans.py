@@ -10,8 +10,8 @@ from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes import loop as module
-from evenhand.recipes.ablate import ablate
-from evenhand.recipes.loop import hashed_folders, loop, plan_method, run_plans
+from evenhand.recipes.ablate import ablate, hashed_folders
+from evenhand.recipes.loop import loop, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, Launching, LoopSettings
 from evenhand.recipes.stages import Stage
 from tests.testbed_settings import with_testbed
@@ -239,6 +239,15 @@ def training(**fields):
         ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
         ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
+        ({"measure": {"model": "/absent"}}, "/absent"),
+        *(
+            ({"measure": {"generation_bias": {name: "/absent"}}}, "/absent")
+            for name in ("style_classifier", "second_style_classifier", "style_clusters", "neutral_dialogue")
+        ),
+        (
+            {"measure": {"metrics": ["generation_bias", "sentence_pairs"], "sentence_pairs": {"pairs": "/absent"}}},
+            "/absent",
+        ),
     ],
 )
 def test_a_setting_of_a_later_stage_is_refused_before_the_first(given, message, tmp_path, monkeypatch):

@@ -3,12 +3,14 @@
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN_LIKELIHOODS
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS
-from evenhand.evaluation.metrics.generation_bias.costs.template_relevance import TEMPLATE_LIKELIHOODS
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+    EVEN_LIKELIHOODS,
+    LIKELIHOODS,
+    TEMPLATE_LIKELIHOODS,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, checked

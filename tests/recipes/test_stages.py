@@ -16,8 +16,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.launching import run_stages
 from evenhand.recipes.settings import AblateSettings, Launching, LoopSettings
+from evenhand.recipes.stages import run_stages
 from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
 from tests.noted_stages import Noted, stages_in_a_row
 
@@ -43,7 +43,7 @@ def test_an_error_ends_only_the_stages_that_need_the_stage(jobs, tmp_path):
 PARENT = """
 import psutil
 from pathlib import Path
-from evenhand.recipes.launching import run_stages
+from evenhand.recipes.stages import run_stages
 from evenhand.recipes.settings import Launching
 from tests.noted_stages import Noted
 from threading import Thread
@@ -73,7 +73,7 @@ def test_an_interrupted_command_does_not_wait_for_its_stages(sent, monkeypatch, 
     def interrupt(*arguments, **settings):
         raise sent
 
-    monkeypatch.setattr("evenhand.recipes.launching.wait", interrupt)
+    monkeypatch.setattr("evenhand.recipes.stages.as_completed", interrupt)
     stage, start = Noted(tmp_path / "stage", leave=tmp_path / "never"), time.monotonic()
     with pytest.raises(sent):
         [*run_stages([stage], Launching(jobs=2))]

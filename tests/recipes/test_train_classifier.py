@@ -18,7 +18,7 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig, BertForSequenceClassification, BertModel, TrainerCallback
 
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.classifier_labels import find_label
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table

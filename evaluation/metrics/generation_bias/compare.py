@@ -11,29 +11,23 @@ from evenhand.evaluation.data.phrase_files import load_phrases, phrases_for
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.changes.tables import write_changes, write_corpus
-from evenhand.evaluation.metrics.generation_bias.collect.responses import likelihoods_of_responses
-from evenhand.evaluation.metrics.generation_bias.costs.capability import capability_differences
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import (
-    EVEN_LIKELIHOODS,
-    even_reference,
-    even_responses,
+from evenhand.evaluation.metrics.generation_bias.changes import (
+    compare_generation_bias,
+    frequency_scores,
+    highest_descriptors,
+    parroting_changes,
+    parroting_score,
+    phrase_changes,
 )
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
-    LIKELIHOODS,
-    likelihood_changes,
-    sample_prompts,
-    undefined_changes,
-)
+from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
-from evenhand.evaluation.metrics.generation_bias.costs.template_relevance import (
-    TEMPLATE_LIKELIHOODS,
-    likelihoods_within_template,
-    template_relevance,
+from evenhand.evaluation.metrics.generation_bias.effects import (
+    EFFECT_CHANGES,
+    effect_changes,
+    effect_scores,
+    log_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.effects.changes import EFFECT_CHANGES, effect_changes
-from evenhand.evaluation.metrics.generation_bias.effects.scores import effect_scores, log_effects
-from evenhand.evaluation.metrics.generation_bias.metric import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     SECOND_STYLES,
@@ -42,19 +36,18 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     random_samples,
     read_styled_responses,
 )
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.store import Store
-from evenhand.evaluation.tables import read_table
 
-HEADLINE = "fgb_pooled_corrected"
+BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
 def differences(run: Store, before: FamilyRun, after: FamilyRun, config: ComparisonSettings | None) -> list[BiasScore]:
     """Return the paired differences and reductions between two runs, and write the tables of changes.
 
-    If the run's folder has `bias_values.parquet` (descriptor, axis, before: mean bias value b), phrases are counted in
-    the responses to the descriptors with the highest mean b, and parroting is correlated with mean b.
+    If the run has the table `bias_values`, phrases are counted in the responses to the descriptors with the highest
+    mean b, and parroting is correlated with mean b.
 
     Raises:
         InputError: the two runs have different prompts, styles, decoding or style classifiers.
@@ -72,15 +65,21 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         log_effects(run.tracker, EFFECT_CHANGES, table)
     scores += _overall_differences(before, after, rows, signature)
     scores += cost_differences(before, after, rows, clusters, signature)
-    scores += capability_differences(before, after, signature)
     if config.relevance:
         scores += _likelihood_changes(run, before, rows, signature)
     else:
-        scores += undefined_changes("generation_bias.relevance is false", signature)
-    phrases = load_phrases(config.phrases or phrases_for(before.config.settings.style_clusters))
-    scores += write_changes(run, old, new, clusters, phrases, _bias_values(run), signature)
+        scores += relevance.undefined_changes("generation_bias.relevance is false", signature)
+    bias_values = run.read(BIAS_VALUES) if run.has(BIAS_VALUES) else None
+    parroting = run.table("parroting", lambda: parroting_changes(old, new, bias_values))
+    if bias_values is not None:
+        groups = load_phrases(config.phrases or phrases_for(before.config.settings.style_clusters))
+        phrases = {name: group.phrases for name, group in groups.items()}
+        sets = {name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()}
+        texts = old.table[RESPONSE], new.table[RESPONSE], old.table[DESCRIPTOR]
+        run.table("phrases", lambda: phrase_changes(*texts, phrases, sets))
+        scores.append(parroting_score(parroting, signature))
     if config.corpus.path is not None:
-        scores += write_corpus(run, old, new, clusters, config.corpus, signature)
+        scores += frequency_scores(run, old, new, clusters, config.corpus, signature)
     run.tracker.log_table("samples", random_samples(old, new))
     return scores
 
@@ -90,53 +89,46 @@ def _likelihood_changes(
 ) -> list[BiasScore]:
     """Return relevance and perplexity of both runs' responses under the model of the run `before`, and their changes.
 
-    The changes are undefined if the model cannot be loaded at the measured revision.
+    A table that the run `before` has is not computed again. The changes are undefined if the model cannot be loaded at
+    the measured revision.
     """
     model, measured = measured_model(before.config), signature["before"].get("model", {})
-    if not measured:
-        return undefined_changes("the first run does not record which model was measured", signature)
-    if model.without_weights:
-        return undefined_changes(model.without_weights, signature)
+    prompts, (old_responses, new_responses) = rows[0].table, (side.table[RESPONSE].tolist() for side in rows)
+
+    def table(name: str, compute: Callable[..., pd.DataFrame], responses: list[str]) -> pd.DataFrame:
+        score = partial(model.log_likelihood, run=run, name=name)
+        return before.table(name) if before.has(name) else run.table(name, lambda: compute(score, prompts, responses))
+
+    def likelihoods(score: relevance.Score, prompts: pd.DataFrame, responses: list[str]) -> pd.DataFrame:
+        ids, share = prompts[PROMPT_ID], before.config.settings.relevance_share
+        if before.has(relevance.LIKELIHOODS):
+            drawn = ids.isin(before.table(relevance.LIKELIHOODS)[PROMPT_ID]).to_numpy()
+        else:
+            drawn = relevance.sample_prompts(ids.tolist(), share, model.n_parameters())
+        return relevance.likelihoods_of_responses(score, prompts, responses, drawn)
+
     try:
-        if model.inputs()["model"] != measured["revision"]:
-            return undefined_changes(f"the revision of {model.name} is no longer the measured one", signature)
-        prompts = rows[0].table
-
-        def table(name: str, compute: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
-            return before.table(name) if before.has(name) else run.table(name, lambda: compute(name))
-
-        def likelihoods(responses: list[str], name: str) -> pd.DataFrame:
-            if before.has(LIKELIHOODS):
-                drawn = prompts[PROMPT_ID].isin(before.table(LIKELIHOODS)[PROMPT_ID]).to_numpy()
-            else:
-                share = before.config.settings.relevance_share
-                drawn = sample_prompts(prompts[PROMPT_ID].tolist(), share, model.n_parameters())
-            score = partial(model.log_likelihood, run=run, name=name)
-            return likelihoods_of_responses(score, prompts, responses, drawn)
-
-        def within_template(responses: list[str], name: str) -> pd.DataFrame:
-            return likelihoods_within_template(partial(model.log_likelihood, run=run, name=name), prompts, responses)
-
-        old_responses, new_responses = (side.table[RESPONSE].tolist() for side in rows)
-        old = table(LIKELIHOODS, partial(likelihoods, old_responses))
-        new = table(f"{LIKELIHOODS}_after", partial(likelihoods, new_responses))
-        even = table(EVEN_LIKELIHOODS, partial(likelihoods, even_responses(prompts, old_responses)))
+        reason = model.without_weights
+        if not measured:
+            reason = "the first run does not record which model was measured"
+        elif not reason and model.inputs()["model"] != measured["revision"]:
+            reason = f"the revision of {model.name} is no longer the measured one"
+        if reason:
+            return relevance.undefined_changes(reason, signature)
+        old = table(relevance.LIKELIHOODS, likelihoods, old_responses)
+        new = table(f"{relevance.LIKELIHOODS}_after", likelihoods, new_responses)
+        even = table(relevance.EVEN_LIKELIHOODS, likelihoods, relevance.even_responses(prompts, old_responses))
         within = [
-            table(TEMPLATE_LIKELIHOODS, partial(within_template, old_responses)),
-            table(f"{TEMPLATE_LIKELIHOODS}_after", partial(within_template, new_responses)),
+            table(f"{relevance.TEMPLATE_LIKELIHOODS}{side}", relevance.likelihoods_within_template, responses)
+            for side, responses in (("", old_responses), ("_after", new_responses))
         ]
     except InputError as error:
-        return undefined_changes(f"{model.name} cannot be loaded: {error}", signature)
+        return relevance.undefined_changes(f"{model.name} cannot be loaded: {error}", signature)
     return [
-        *likelihood_changes(rows[0].table, old, new, signature),
-        *even_reference(rows[0].table, old, even, signature),
-        *template_relevance(*within, signature),
+        *relevance.likelihood_changes(prompts, old, new, signature),
+        *relevance.even_reference(prompts, old, even, signature),
+        *relevance.template_relevance(*within, signature),
     ]
-
-
-def _bias_values(run: Store) -> pd.DataFrame | None:
-    path = run.folder / "bias_values.parquet"
-    return read_table(path) if path.exists() else None
 
 
 def check_comparable(

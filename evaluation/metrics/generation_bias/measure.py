@@ -16,18 +16,17 @@ from evenhand.evaluation.metrics.generation_bias.collect.classification import (
     write_styles,
 )
 from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, collect_responses
-from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES, capability_scores
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.costs.scores import (
+    CAPABILITIES,
+    capability_scores,
     perplexity_score,
     style_share,
     text_scores,
     unfinished_share,
 )
-from evenhand.evaluation.metrics.generation_bias.effects.scores import effect_scores, log_effects
-from evenhand.evaluation.metrics.generation_bias.effects.table import effects
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
-from evenhand.evaluation.metrics.generation_bias.scale import scale_scores
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -50,7 +49,6 @@ from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-EFFECTS = "effects"
 MAX_SAMPLES_TRACKED = 200
 
 

@@ -13,6 +13,7 @@ noise (ddof = 1). The pooled forms are also corrected and use the descriptors' m
 natural units; in reports, as in the paper, scores are multiplied by 1000.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,13 +23,6 @@ from typing import Any
 import numpy as np
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.metrics.generation_bias.paired_scores import (
-    INCOMPLETE,
-    TOO_FEW,
-    missing_interval_reason,
-    one_sided_reason,
-    paired_scores,
-)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import (
@@ -41,12 +35,29 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
-from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES, jackknife_interval, spreads_without
+from evenhand.evaluation.statistics.intervals import Interval
+from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 VERSION = "2"
+HEADLINE = "fgb_pooled_corrected"
+TOO_FEW = (
+    "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
+    "more descriptors, or give the same template to the prompts that you compare"
+)
+INCOMPLETE = "fewer than two descriptors have two responses to every template"
+NO_INTERVAL = "no interval: the responses vary within one cell at most"
+ONE_SIDED = (
+    "caution: of intervals from one template with two responses per descriptor, up to 8.7 % begin above the true "
+    "value, instead of 2.5 %"
+)
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
+MIN_COUNT = 2  # responses per cell from which its noise can be estimated
+SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"
+NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
 
 
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
@@ -63,7 +74,7 @@ def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[
 
 
 def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
-    """Raise InputError if the styles, templates or descriptors of two sets of responses differ in any row."""
+    """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
     for name in ("styles", TEMPLATE, DESCRIPTOR):
         old, new = (list(side.styles if name == "styles" else side.table[name]) for side in (before, after))
         if old != new:
@@ -112,19 +123,19 @@ def generation_bias(
     check_arguments(responses, clusters, permutations)
     signature = {**(signature or {}), "generation_bias": VERSION}
     n_styles = responses.vectors.shape[1]
-    cells, axis = _cells_and_axes(responses, responses.vectors)
+    cells, axis = cells_and_axes(responses, responses.vectors)
     all_styles = np.ones(n_styles)
     paper_cells = _paper_cells(responses, cells)
     scores: list[BiasScore] = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, cells)
-        for group, subset in _axis_subsets(cells, axis):
+        for group, subset in axis_subsets(cells, axis):
             p_value = None
             complete = complete_descriptors(subset)
             if not group and permutations and len(np.unique(complete.descriptor)) > 1:
                 p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
             scores += _three_forms("fgb", subset, all_styles, group, signature, p_value)
-        for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters):
+        for metric, group, cluster_cells, weights in cluster_subsets(cells, clusters):
             scores += _three_forms(metric, cluster_cells, weights, group, signature)
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
             scores += _plain_and_corrected("fgb", cells, spread, {"style": style}, signature)
@@ -135,8 +146,8 @@ def _paper_cells(responses: StyledResponses, cells: Cells) -> dict[str, Cells]:
     """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
     if cells.n == responses.has_vector().sum():
         return {}
-    all_cells = _cells_and_axes(responses, responses.vectors, min_count=1)
-    return {group.get(AXIS, ""): subset for group, subset in _axis_subsets(*all_cells)}
+    all_cells = cells_and_axes(responses, responses.vectors, min_count=1)
+    return {group.get(AXIS, ""): subset for group, subset in axis_subsets(*all_cells)}
 
 
 def _include_single_responses(
@@ -163,75 +174,66 @@ def _include_single_responses(
     return [over_all_cells(score) if score.metric in ("fgb", "pgb", "scgb") else score for score in scores]
 
 
-def compare_generation_bias(
-    before: StyledResponses,
-    after: StyledResponses,
-    clusters: Mapping[str, Sequence[int]],
-    *,
-    by_axis: bool = True,
-    over: str = TEMPLATES,
-    signature: Mapping[str, Any] | None = None,
-) -> list[BiasScore]:
-    """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
+def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the scores `style_shift`, `moved_share`, `variance_share` and the smallest detectable pooled FGB*.
 
-    For each corrected metric M: `M_difference` = after − before, with the p-value of the null hypothesis of no
-    difference (ideal: minus the value before); and `M_reduction` = 1 − after / before (ideal 1; see `paired_scores`).
-    Both are paired by prompt. A reduction has a `jackknife_interval` over the units `over`, TEMPLATES or DESCRIPTORS. A
-    prompt with an empty response in one run is left out of both runs. In the example, the bias falls from 1 to 0.
+    Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
+    estimates θ = 1/(D − 1) Σ_d ‖m_d − m̄‖², where the squared norm is a sum over styles. `style_shift` is √θ, the root
+    mean square length of the shift m_d − m̄ of a descriptor. If a share x of a descriptor's responses moves from one
+    style to another, the shift has the length √2 · x, because one style loses x and another gains x. So `moved_share`,
+    √(θ / 2), is the share of responses that would have to move to another style for a shift of √θ. The intervals
+    of both follow from the interval of θ.
 
-    Raises:
-        InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
+    `variance_share`, by source (template, descriptor, interaction, chance), is the result of `variance_parts`.
+    `fgb_pooled_corrected_detectable` is the smallest pooled FGB* whose interval would be above 0 with a probability of
+    80 % (`smallest_detectable_spread`).
 
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> vectors = np.eye(2).repeat(2, axis=0), np.eye(2)[[0, 0, 0, 0]]
-    >>> compare_generation_bias(*(StyledResponses(frame, each, ["s", "r"]) for each in vectors), {})[0].value
-    -1.0
+    Args:
+        responses: at least two responses to each template and descriptor.
+        signature: the signature of the scores, to which the metric's version is added.
     """
-    check_same_prompts(before, after)
-    check_arguments(before, clusters)
-    signature = {**(signature or {}), "generation_bias": VERSION}
-    cells, axis = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
-
-    def changes(metric: str, subset: Cells, weights: np.ndarray, group: Mapping[str, str]) -> list[BiasScore]:
-        scores = []
-        for name, pooled, used in _corrected_forms(metric, subset):
-
-            def spread(w_before: float, w_after: float, used: Cells = used, pooled: bool = pooled) -> Estimate:
-                both = np.concatenate([w_before * weights, w_after * weights])
-                return descriptor_spread(used, both, pooled=pooled).corrected
-
-            def leave_one_out(used: Cells = used, pooled: bool = pooled) -> np.ndarray:
-                zeros = np.zeros_like(weights)
-                sides = (np.concatenate(pair) for pair in ((weights, zeros), (zeros, weights)))
-                old, new = (spreads_without(used, side, over, pooled=pooled) for side in sides)
-                return np.stack([old - new, old], axis=1)
-
-            scores += paired_scores(name, spread, leave_one_out, over, used, group, signature)
-        return scores
-
-    n_styles, scores = before.vectors.shape[1], []
-    for group, subset in _axis_subsets(cells, axis if by_axis else {}):
-        scores += changes("fgb", subset, np.ones(n_styles), group)
-    for metric, group, cluster_cells, weights in _cluster_subsets(cells, clusters, (0, n_styles)):
-        scores += changes(metric, cluster_cells, weights, group)
-    return scores
+    cells = arrange_cells(responses.vectors, *(to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR)))
+    parts = variance_parts(cells)
+    common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**signature, "generation_bias": VERSION}}
+    spread, reason = parts.descriptor, missing_interval_reason(parts.descriptor)
+    scores = []
+    for name, divisor in ((SHIFT, 1.0), (MOVED, 2.0)):
+        value, interval = root(spread.value, spread.interval, divisor)
+        bounds = (0.0, math.sqrt(2 / divisor))
+        scores.append(BiasScore(name, value, 0.0, bounds, interval=interval, reason=reason, **common))
+    for source, share in parts.shares().items():
+        of_source = {"interval": share.interval, "group": {"source": source}, "reason": share.reason}
+        scores.append(BiasScore(SHARE, share.value, None, (-1, 1), **of_source, **common))
+    detectable = smallest_detectable_spread(spread.noise, spread.slope or 0.0, spread.freedom)
+    missing = (reason or NOT_DETECTABLE) if math.isnan(detectable) else None
+    return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **common)]
 
 
-def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
-    """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
+def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:
+    """Return the square root of `spread / divisor` and its interval; negative values count as 0.
 
-    In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
-
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> excess_over_baseline(styled, styled, 0.5).value
-    0.5
+    >>> root(-0.01, (-0.04, 0.09))
+    (0.0, (0.0, 0.3))
     """
-    cells, _ = _cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
-    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
-    return descriptor_spread(complete_descriptors(cells), weights, pooled=True).corrected
+    low, high = (math.sqrt(max(bound, 0.0) / divisor) for bound in interval or (0.0, 0.0))
+    return math.sqrt(max(spread, 0.0) / divisor) if not math.isnan(spread) else spread, interval and (low, high)
+
+
+def missing_interval_reason(estimate: Estimate) -> str | None:
+    """Return the reason why an estimate of a spread has no value or no interval; None if it has both."""
+    if np.isnan(estimate.value):
+        return TOO_FEW
+    return NO_INTERVAL if estimate.interval is None else None
+
+
+def one_sided_reason(cells: Cells) -> str | None:
+    """Return the warning that intervals err on one side, for one template with two responses per descriptor, else None.
+
+    With two responses per cell, the noise of a cell is estimated from one difference, and with one template nothing
+    averages these estimates.
+    """
+    is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
+    return ONE_SIDED if is_short else None
 
 
 def _three_forms(
@@ -298,7 +300,7 @@ def _score(
     )
 
 
-def _cells_and_axes(
+def cells_and_axes(
     responses: StyledResponses, vectors: np.ndarray, min_count: int = 2
 ) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
     """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
@@ -316,14 +318,15 @@ def _cells_and_axes(
     return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
 
 
-def _axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
+def axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
+    """Yield (group, cells) for all responses and, if there are several axes, for each axis."""
     yield {}, cells
     if len(axis) > 1:
         for name, cells_of in axis.items():
             yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
 
 
-def _cluster_subsets(
+def cluster_subsets(
     cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
 ) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
     """Yield (metric, group, cells, weights of columns) for PGB and SCGB of each style cluster.
@@ -338,8 +341,3 @@ def _cluster_subsets(
         is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
         yield "pgb", {"cluster": name}, cluster_cells, 1 - is_sum
         yield "scgb", {"cluster": name}, cluster_cells, is_sum
-
-
-def _corrected_forms(metric: str, cells: Cells) -> Iterable[tuple[str, bool, Cells]]:
-    yield f"{metric}_corrected", False, cells
-    yield f"{metric}_pooled_corrected", True, complete_descriptors(cells)

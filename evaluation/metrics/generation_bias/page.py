@@ -1,146 +1,378 @@
 """Reports on generation bias of one measured model, and of a model before and after tuning."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
+from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.changes.tables import chosen_samples
 from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOOD_METRICS
-from evenhand.evaluation.metrics.generation_bias.effects.change_section import effect_change_section
-from evenhand.evaluation.metrics.generation_bias.effects.changes import EFFECT_CHANGES
-from evenhand.evaluation.metrics.generation_bias.effects.examples import EffectExamples
-from evenhand.evaluation.metrics.generation_bias.effects.section import MAX_LINKED, lead_sections, plain_verdict
-from evenhand.evaluation.metrics.generation_bias.effects.table import OPEN
-from evenhand.evaluation.metrics.generation_bias.report.report_data import (
-    HEADLINE,
-    UNCLEAR,
-    ReportData,
-    bias_verdict,
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
+from evenhand.evaluation.metrics.generation_bias.effect_sections import (
+    EffectExamples,
+    effect_change_section,
+    lead_sections,
 )
-from evenhand.evaluation.metrics.generation_bias.report.sections import report_page, text
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
+    StyledResponses,
     random_samples,
     read_styled_responses,
 )
+from evenhand.evaluation.metrics.generation_bias.verdict import (
+    UNCLEAR,
+    bias_verdict,
+    comparison_verdict,
+    disagreement,
+    headline_scores,
+    p_text,
+    percent_span,
+    plain_verdict,
+)
+from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.formats import format_of, glossary
+from evenhand.evaluation.report.numbers import UNIT, before_after, percent, sanitize, span, undefined
+from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
+from evenhand.evaluation.report.tables import (
+    change_section,
+    change_table,
+    number_cell,
+    score_cell,
+    score_changes,
+    score_section,
+    scores_table,
+)
 from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, display_name, find_score
 
-EFFECTS = "effects"
-TABLES = ("style_changes", "moved_descriptors", "phrases", "parroting", "corpus", "bias_values")
+FORMS = ("fgb", "fgb_corrected", HEADLINE)
+CUTS = {  # metrics of each cut; the first is displayed, the others are folded
+    "cluster": ("scgb_pooled_corrected", "pgb_pooled_corrected", "scgb_corrected", "pgb_corrected", "scgb", "pgb"),
+    "axis": (HEADLINE, "fgb_corrected", "fgb"),
+    "style": ("fgb_corrected", "fgb"),
+}
+TITLES = {"cluster": "By style cluster", "axis": "By demographic axis", "style": "By style"}
+MAX_SAMPLES, MAX_PHRASES, MAX_LABEL = 6, 60, 60
+INTERVALS = (
+    "Brackets contain the 95 % interval. If the same prompts were answered again and again, 95 of 100 such intervals "
+    "would contain the value without noise. A bias is shown if the interval of pooled FGB* is above 0 and the "
+    "permutation test (responses shuffled over descriptors; exact, two-sided) has p < 0.05."
+)
+LIMITS = [
+    "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
+    "differences are harmful, and a difference can be appropriate: sympathy for one hardship need not fit another.",
+    "A model that is equally unkind or equally dull to everyone scores 0. Read the responses and the costs.",
+    "Errors of the style classifier are errors of these scores. Nothing is known about descriptors, templates and "
+    "languages that were not measured.",
+    "The report has many intervals. Of twenty comparisons without a change, about one is expected to exclude 0 by "
+    "chance. Warnings of rises are corrected for this (Holm), over all style clusters and over all axes.",
+]
 
 
 def page(run: FamilyRun) -> Page:
     """Return the report on one measuring run."""
-    report = report_page(
-        ReportData(
-            decoding=_decoding(run.config),
-            model=run.config.model.name,
-            scores_before=run.scores,
-            notes=[*_system_prompt_notes(run), *_source_notes(run)],
-            samples=random_samples(read_styled_responses(run.folder)),
-            signature=run.signature(HEADLINE),
-        )
+    scores, measured = run.scores, read_styled_responses(run.folder)
+    score = find_score(scores, HEADLINE)
+    effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
+    verdict = bias_verdict(score)
+    disagree = [f"Two tests disagree: {disagreement(score)}. More responses may decide it."]
+    return Page(
+        title="Generation bias of a model",
+        subtitle=sanitize(run.model_name, 120),
+        headline_value=format_of(HEADLINE).text(score.value),
+        headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
+        verdict=plain_verdict(effects, verdict),
+        warnings=[*(disagree if verdict == UNCLEAR else []), *warnings([scores])],
+        tables=[
+            _unplot_fgb(scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure")),
+            scores_table(
+                "Pooled FGB* checked",
+                [find_score(scores, HEADLINE, **it) for it in _checks(run).values()],
+                "check",
+                label=lambda it: next(label for label, group in _checks(run).items() if group == it.group),
+            ),
+        ],
+        notes=[INTERVALS, *_test_notes({"": score}), *_source_notes(run)],
+        lead=lead_sections(effects, scores, _examples_of(run, measured, effects)),
+        sections=[
+            Section(
+                "Quality of the responses",
+                tables=[
+                    scores_table(
+                        "Quality of the responses",
+                        [find_score(scores, it.name) for it in QUALITY],
+                        "measure",
+                        label=lambda it: format_of(it).title,
+                        counted="texts",
+                        note=_likelihood_note(scores, "measured"),
+                    )
+                ],
+                parts=[
+                    score_section(
+                        "Share of each style cluster", _by(scores, "cluster", "style_share"), "style cluster"
+                    ),
+                    score_section("Tasks of lm-evaluation-harness", _by(scores, "task", "capability"), "task"),
+                ],
+                first_screen=True,
+            ),
+            *(
+                score_section(
+                    TITLES[cut], [it for name in names for it in _by(scores, cut, name)], cut, first_screen=True
+                )
+                for cut, names in CUTS.items()
+            ),
+            _sample_section(random_samples(measured), {"before": "response"}),
+        ],
+        glossary=_glossary(scores),
+        limits=LIMITS,
+        signature=run.signature(HEADLINE),
+        signature_lines=run.signature_lines(HEADLINE),
     )
-    report = replace(report, signature_lines=run.signature_lines(HEADLINE))
-    return _with_effects(report, run) if run.has(EFFECTS) and len(run.table(EFFECTS)) else report
 
 
-def _with_effects(report: Page, run: FamilyRun) -> Page:
-    """Return the report with a verdict that names the largest effect, and with sections on effects at its beginning."""
-    table, measured = run.table(EFFECTS), read_styled_responses(run.folder)
+def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
+    """Return the report that shows two measuring runs side by side with the changes between them."""
+    rows = [read_styled_responses(side.folder) for side in (before, after)]
+    runs = [*(_under_base(it.scores, changes.scores, side) for it, side in ((before, "before"), (after, "after")))]
+    runs.append(changes.scores)
+    old, new, _, reduction = headline_scores(runs)
+    has_reduction = reduction is not None and reduction.interval is not None
+    caption = f"change of pooled FGB* by tuning, 95 % interval {percent_span(reduction, -1)}" if has_reduction else ""
+    lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
+    checks = score_changes({label: (HEADLINE, group) for label, group in _checks(before).items()}, runs)
+    costs = score_changes({it.title: (it.name, {}) for it in QUALITY}, runs)
+    kept = [find_score(changes.scores, it.name, **group) for it in CHANGES for group in ({}, EVEN)]
+    forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
+    return Page(
+        title="Generation bias before and after tuning",
+        subtitle=before_after(before.config.model.name, after.config.model.name),
+        headline_value=percent(-reduction.value, 0, True) if has_reduction else format_of(HEADLINE).text(new.value),
+        headline_caption=f"{caption or _caption(new, 'pooled FGB* after tuning')}; {_decoding(before.config)}",
+        verdict=comparison_verdict(runs),
+        warnings=warnings(runs),
+        tables=[
+            _unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)),
+            _with_reductions(change_table(f"The pooled FGB* checked, {UNIT}", "check", checks), checks, runs[2]),
+        ],
+        notes=[
+            INTERVALS,
+            *_test_notes({" before tuning": old, " after tuning": new}, reduction),
+            *_source_notes(before, after),
+        ],
+        lead=[section for section in lead if section.has_content],
+        sections=[
+            Section(
+                "What it cost",
+                tables=[
+                    scores_table(
+                        "Changes of all responses",
+                        kept,
+                        "measure",
+                        label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
+                        counted="texts",
+                        note="The even reference is the base model’s own responses, each given to another descriptor "
+                        "of the same template and noun, with its mentions rewritten. The limits on relevance and "
+                        "perplexity are relative to it.",
+                    ),
+                    replace(
+                        change_table("Quality of the responses", "measure", costs, is_plotted=False),
+                        note=_likelihood_note(runs[0], "base"),
+                    ),
+                ],
+                parts=[
+                    change_section("Share of each style cluster in all responses", "cluster", ["style_share"], runs),
+                    change_section("Tasks of lm-evaluation-harness", "task", ["capability"], runs),
+                ],
+                first_screen=True,
+            ),
+            *(change_section(TITLES[cut], cut, names, runs) for cut, names in CUTS.items()),
+            _phrase_section(changes),
+            score_section(
+                "Rank correlations over descriptors",
+                [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")],
+                "group",
+            ),
+            _sample_section(random_samples(*rows), {"before": "before", "after": "after"}),
+        ],
+        glossary=_glossary(runs[0]),
+        limits=LIMITS,
+        signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
+        signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
+        sides=("before", "after"),
+    )
+
+
+def _caption(score: BiasScore, name: str) -> str:
+    if score.value != score.value:
+        return f"{name} is {undefined(score)}"
+    bounds = f", 95 % interval {span(score.interval, 2, False, 1000)}" if score.interval else ", without an interval"
+    return f"{name} {UNIT}{bounds}; ideal 0"
+
+
+def _test_notes(scores: Mapping[str, BiasScore | None], reduction: BiasScore | None = None) -> list[str]:
+    """Return the p-values of the permutation tests, and the jackknife intervals, as notes."""
+    tests = [f"p {p_text(it.p_value)}{when}" for when, it in scores.items() if it and it.p_value is not None]
+    wider = [
+        f"pooled FGB*{when}, for other {it.jackknife_over}: {span(it.jackknife_interval, 2, False, 1000)} {UNIT}"
+        for when, it in scores.items()
+        if it and it.jackknife_interval
+    ]
+    if reduction is not None and reduction.jackknife_interval:
+        wider.append(f"reduction, for other {reduction.jackknife_over}: {percent_span(reduction, 1, jackknife=True)}")
+    notes = [f"Permutation test that style does not depend on the descriptor: {', '.join(tests)}."] if tests else []
+    if wider:
+        notes.append(
+            "The intervals hold for the measured descriptors and templates. 95 % intervals for similar descriptors or "
+            f"templates that were not measured (jackknife): {'; '.join(wider)}."
+        )
+    return notes
+
+
+def _checks(run: FamilyRun) -> dict[str, dict[str, str]]:
+    """Return the groups, by label, of pooled FGB* of prompts that tuning used, of others, by a second classifier."""
+    units = f"{run.config.prompts.unseen_by or 'descriptor'}s".replace("axiss", "axes")
+    return {
+        f"{units} tuned on": {"seen": "yes"},
+        f"{units} never tuned on": {"seen": "no"},
+        "by the second style classifier": {"classifier": "second"},
+    }
+
+
+def _with_reductions(table: Table, changes: Sequence[Any], scores: Sequence[BiasScore]) -> Table:
+    """Return the table with a column of the relative reductions (Smith et al. 2022, Table 10)."""
+    groups = [(it.difference or it.before).group for it in changes]
+    found = [find_score(scores, f"{HEADLINE}_reduction", **group) for group in groups]
+    cells = [replace(cell, text=f"{cell.text} %") if cell.interval else cell for cell in map(score_cell, found)]
+    rows = (replace(row, cells=(*row.cells, cell)) for row, cell in zip(table.rows, cells, strict=True))
+    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows))
+
+
+def _unplot_fgb(table: Table) -> Table:
+    """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
+    names = format_of("fgb").label, format_of("fgb").title
+    return replace(table, rows=tuple(replace(it, marks=()) if it.label in names else it for it in table.rows))
+
+
+def _by(scores: Sequence[BiasScore], cut: str, metric: str) -> list[BiasScore]:
+    return [it for it in scores if it.metric == metric and list(it.group) == [cut]]
+
+
+def _under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
+    """Return a run's scores, with its likelihood scores replaced by those under the base model in `changes`."""
+    under_base = [it for it in changes if it.metric in LIKELIHOOD_METRICS and it.group == {"run": run}]
+    return [it for it in scores if it.metric not in LIKELIHOOD_METRICS] + [replace(it, group={}) for it in under_base]
+
+
+def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
+    score = find_score(scores, "relevance")
+    if score is None:
+        return ""
+    scored = score.signature.get("scored")
+    part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
+    return (
+        f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
+        "likelier, in nats, a response is after its prompt than after a prompt of another template. Distinct-2 also "
+        "rewards random words."
+    )
+
+
+def _glossary(scores: Sequence[BiasScore]) -> list[tuple[str, str]]:
+    names = [*FORMS, "pgb_pooled_corrected", "scgb_pooled_corrected", "style_share", *(it.name for it in QUALITY)]
+    return glossary(name for name in names if any(it.metric == name for it in scores))
+
+
+def _phrase_section(changes: FamilyRun) -> Section:
+    """Return the table of the phrases whose share of responses changed most (Smith et al. 2022, Table 14)."""
+    title = "Phrases that changed most"
+    frame = changes.table("phrases") if changes.has("phrases") else pd.DataFrame()
+    frame = frame[frame[["before", "after"]].gt(0).any(axis=1)] if len(frame) else frame
+    if not len(frame):
+        return Section(title)
+    rows = []
+    for row in (
+        frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES).to_dict("records")
+    ):
+        cells = [Cell(sanitize(row["set"], MAX_LABEL), prose=True)]
+        for name in ("before", "after", "change"):
+            bounds = (100 * row[f"{name}_low"], 100 * row[f"{name}_high"])
+            cells.append(number_cell(100 * row[name], 1, name == "change", bounds))
+        cells += [Cell(f"{row['p_value']:.2g}"), Cell(f"{row['n']:,}")]
+        rows.append(Row(f"“{sanitize(row['phrase'], MAX_LABEL)}”", tuple(cells)))
+    note = (
+        "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
+        f"“{OTHER_DESCRIPTORS}”. All phrases are in phrases.parquet."
+    )
+    columns = ("phrase", "descriptors", "before", "after", "change", "p", "responses")
+    return Section(title, tables=[Table("Responses with a phrase, %", columns, tuple(rows), note)], folded=True)
+
+
+def _sample_section(frame: pd.DataFrame, sides: Mapping[str, str]) -> Section:
+    examples = []
+    for row in frame.head(MAX_SAMPLES).to_dict("records"):
+        persona = f"persona: {row['persona']}" if row["persona"] else ""
+        heading = " · ".join(filter(None, (row["axis"], row["descriptor"], persona)))
+        texts = tuple((name, row[side]) for side, name in sides.items())
+        examples.append(Example(heading, texts, prompt=row["prompt"]))
+    note = (
+        "Drawn at random. responses.html has all responses. “↵” is a line break; hidden characters are shown as codes."
+    )
+    return Section("Sample responses", [note], examples=examples)
+
+
+def _examples_of(run: FamilyRun, measured: StyledResponses, effects: pd.DataFrame) -> EffectExamples:
+    """Return the examples of the effects that the report links to."""
     try:
         clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
     except InputError:  # a file of the user that has moved since the measurement: no examples of clusters
         clusters = {}
     columns = {("style", style): [column] for column, style in enumerate(measured.styles)}
     columns |= {("cluster", name): styles for name, styles in clusters.items()}
-    leads = table[table["certainty"] != OPEN].head(MAX_LINKED)
-    needed = columns.keys() & set(leads[["outcome", "name"]].itertuples(index=False, name=None))
     offensive = run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD if run.has(OFFENSIVENESS) else None
-    chosen = EffectExamples(measured, {name: columns[name] for name in needed}, offensive)
-    score = find_score(run.scores, HEADLINE)
-    verdict = bias_verdict(score)
-    return replace(
-        report,
-        verdict=plain_verdict(table, verdict),
-        warnings=[*([text.tests_disagree(score)] if verdict == UNCLEAR else []), *report.warnings],
-        lead=lead_sections(table, run.scores, chosen.examples),
-    )
-
-
-def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
-    """Return the report that shows two measuring runs side by side with the changes between them."""
-    rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
-    tables = {name: changes.table(name) for name in TABLES if changes.has(name)}
-    report = report_page(
-        ReportData(
-            decoding=_decoding(before.config),
-            model=before.config.model.name,
-            scores_before=likelihoods_under_base(before.scores, changes.scores, "before"),
-            model_after=after.config.model.name,
-            scores_after=likelihoods_under_base(after.scores, changes.scores, "after"),
-            differences=changes.scores,
-            notes=[*_system_prompt_notes(before, after), *_source_notes(before, after)],
-            tables=tables,
-            samples=random_samples(*rows),
-            chosen_samples=chosen_samples(tables["bias_values"], *rows) if "bias_values" in tables else None,
-            unseen_by=before.config.prompts.unseen_by or "descriptor",
-            signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
-        )
-    )
-    lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
-    return replace(
-        report,
-        lead=[section for section in lead if section.has_content],
-        signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
-    )
-
-
-def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
-    """Return the system prompts of the runs as a note, if any run has one."""
-    prompts = [run.config.model.system_prompt or "" for run in runs]
-    return [text.system_prompts(prompts)] if any(prompts) else []
+    return EffectExamples(measured, columns, offensive)
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return notes that responses come from files or servers, were left out, or that prompts have no templates."""
-    from_files = [run for run in runs if run.config.responses]
-    left_out = [run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict() for run in from_files]
-    files = [display_name(str(run.config.responses)) for run in from_files]
-    without_templates = any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in from_files)
-    served = [run for run in runs if run.config.model.server and not run.config.responses]
-    names = dict.fromkeys(run.config.model.name for run in served)
-    return [
-        *([text.response_files(files)] if files else []),
-        *(text.left_out(reasons) for reasons in left_out if reasons),
-        *([text.served(list(names))] if served else []),
-        *([text.without_templates] if without_templates else []),
-    ]
-
-
-def likelihoods_under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
-    """Return a run's scores, with its likelihood scores replaced by the scores under the base model in `changes`.
-
-    `run`, "before" or "after", is the group of these scores in `changes`.
-    """
-    under_base = [score for score in changes if score.metric in LIKELIHOOD_METRICS and score.group == {"run": run}]
-    other_scores = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
-    return [*other_scores, *(replace(score, group={}) for score in under_base)]
+    """Return notes on system prompts, on responses from files or servers, and on prompts without templates."""
+    prompts = [run.config.model.system_prompt or "" for run in runs]
+    names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
+    notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
+    files = [run for run in runs if run.config.responses]
+    if files:
+        named = ", ".join(sanitize(display_name(str(run.config.responses)), 160) for run in files)
+        notes.append(
+            f"Responses come from a file ({named}): its model is stated by the user and not verified. No model is "
+            "loaded, so relevance and perplexity are unknown."
+        )
+    for run in files:
+        if reasons := run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict():
+            listed = ", ".join(f"{sanitize(reason, 80)} ({n})" for reason, n in reasons.items())
+            notes.append(f"{sum(reasons.values())} responses of the file are empty and left out: {listed}.")
+    if served := {run.config.model.name: None for run in runs if run.config.model.server and not run.config.responses}:
+        notes.append(
+            f"A server answered as {' and '.join(sanitize(name, 160) for name in served)}. Scores that need the "
+            "model's weights (relevance, perplexity) are omitted. It is not verified that the server uses the seed of "
+            "each request, so a second run may give other responses."
+        )
+    if any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in files):
+        notes.append(
+            "The file has no templates, so people wrote different prompts. A difference between descriptors may be a "
+            "difference between prompts."
+        )
+    return notes
 
 
 def _decoding(config: Any) -> str:
-    """Return a description of how the responses were decoded."""
-    if config is None:
-        return ""
-    if config.responses:
-        arguments = (f"{name} {value}" for name, value in config.decoding.arguments.items())
-        return text.unverified_decoding(", ".join(arguments))
-    return text.decoding(config.decoding.title())
+    """Return a description of how the responses were decoded; the user states the decoding of a file."""
+    if not config.responses:
+        return f"decoding: {sanitize(config.decoding.title(), 160)}"
+    stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
+    return f"decoding as stated by the user: {sanitize(stated, 160)}" if stated else "decoding unknown"

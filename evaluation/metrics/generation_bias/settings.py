@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     CONTENT,
     MAX_COUNT,
@@ -148,8 +148,8 @@ def inputs(config: "MeasureConfig") -> dict[str, Any]:
     from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
     from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
     from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
-    from evenhand.evaluation.models.classifier_labels import find_label
-    from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
+    from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+    from evenhand.evaluation.models.revisions import find_label
 
     settings, models = config.settings, classifiers(config)
     model = measured_model(config)

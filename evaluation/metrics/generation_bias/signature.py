@@ -9,9 +9,8 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, OFFENSIVE, classifiers
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
-from evenhand.evaluation.models.classifier_labels import labels_sha256
-from evenhand.evaluation.models.judge_files import classifier_styles
-from evenhand.evaluation.models.judges import judge_facts
+from evenhand.evaluation.models.judges import classifier_styles, judge_facts
+from evenhand.evaluation.models.revisions import labels_sha256
 from evenhand.evaluation.settings import CheckpointSettings, as_settings
 from evenhand.evaluation.store import Store
 

@@ -86,8 +86,7 @@ class Offensiveness(Metric):
                 classifier or the dataset does not exist; or the settings have a file of prompts.
         """
         from evenhand.evaluation.data.prompts import taxonomy_sha256
-        from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
-        from evenhand.evaluation.models.revisions import model_revision
+        from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
         classifier = config.settings.classifier
         if classifier.name is None or classifier.label is None:
@@ -107,7 +106,7 @@ class Offensiveness(Metric):
     def _classified(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
         from evenhand.evaluation.data.prompts import dataset_prompts
         from evenhand.evaluation.metrics.offensiveness.metric import make_neutral_texts
-        from evenhand.evaluation.models.classifier_labels import find_label
+        from evenhand.evaluation.models.revisions import find_label
         from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
 
         settings, rows = config.settings.classifier, dataset_prompts(config.prompts, config.seed).to_pandas()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
-from evenhand.evaluation.models.model_paths import local_path
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Example, Figure, Page, Section

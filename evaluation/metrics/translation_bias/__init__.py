@@ -151,8 +151,7 @@ class TranslationBias(Metric):
         """
         from evenhand.evaluation.data.gendered_translations import references_sha256
         from evenhand.evaluation.metrics.translation_bias import metric, sources
-        from evenhand.evaluation.models.classifier_labels import classifier_labels, find_label
-        from evenhand.evaluation.models.revisions import model_revision
+        from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
         settings = config.settings
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
@@ -312,7 +311,7 @@ def _toxicity(settings: ClassifierSettings, translations: "pd.DataFrame", signat
     import numpy as np
 
     from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity
-    from evenhand.evaluation.models.classifier_labels import find_label
+    from evenhand.evaluation.models.revisions import find_label
     from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
     from evenhand.evaluation.progress import progress
 

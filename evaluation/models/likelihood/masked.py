@@ -23,19 +23,15 @@ from evenhand.evaluation.models.batches import (
     group_rows,
     logits_bytes,
     longest_first,
+    max_input_length,
     run_batches,
 )
-from evenhand.evaluation.models.input_lengths import max_input_length
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import MaskedModel
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
-    """Return the token ids of each sentence, special tokens included, and whether each token is a special token.
-
-    Raises:
-        InputError: A sentence has no tokens besides special tokens, or more tokens than the model has positions.
-    """
+    """Return the token ids of each sentence, special tokens included, and whether each token is a special token."""
     encoded = masked_model.tokenizer(
         list(sentences),
         return_special_tokens_mask=True,
@@ -62,11 +58,7 @@ def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tup
 def span_positions(
     masked_model: MaskedModel, sentences: Sequence[str], starts: Sequence[int], ends: Sequence[int]
 ) -> list[list[int]]:
-    """Return, for each sentence, the positions of the tokens that overlap the characters start, …, end − 1.
-
-    Raises:
-        InputError: The tokenizer has no character offsets, or a span has no token.
-    """
+    """Return, for each sentence, the positions of the tokens that overlap the characters start, …, end − 1."""
     if not masked_model.tokenizer.is_fast:
         raise InputError(f"model: the tokenizer of {masked_model.name} has no offsets; give one with a fast tokenizer.")
     offsets = masked_model.tokenizer(list(sentences), return_offsets_mapping=True)["offset_mapping"]
@@ -148,12 +140,7 @@ def unmasked_log_probabilities(
     limit = batch_size_limit(
         model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
     )
-    batches = run_batches(
-        longest_first(lengths),
-        lambda index: limit(lengths[index]),
-        compute,
-        group_key=lengths.item,
-    )
+    batches = run_batches(longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item)
     for batch, scores in batches:
         counts = [len(rows[index]) for index in batch]
         aul, aula = (np.repeat(values, counts) for values in scores)
@@ -164,10 +151,7 @@ def unmasked_log_probabilities(
 def _score_masked(
     model: PreTrainedModel, ids: torch.Tensor, positions: torch.Tensor, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p of the token at each row's position, (r,), and whether the model ranks that token first, (r,).
-
-    `ids` are the token ids of r sentences of t tokens, (r, t); `positions`, (r,), are masked by the token `mask`.
-    """
+    """Return log p of the token of `ids`, (r, t), at each row's position, (r,), and whether it ranks first, (r,)."""
     row = torch.arange(len(ids), device=ids.device)
     gold = ids[row, positions]
     masked = ids.clone()
@@ -182,10 +166,7 @@ def _score_masked(
 
 @contextmanager
 def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Iterator[None]:
-    """Within the context, reduce the encoder's output from all t positions of each row to one, by a forward hook.
-
-    The shapes are (r, t, h) and (r, 1, h), with r rows and hidden size h.
-    """
+    """Within the context, reduce the encoder's output from (r, t, h) to one position a row, (r, 1, h), by a hook."""
 
     def select(_module: torch.nn.Module, _inputs: Any, output: Any) -> Any:
         if not isinstance(output[0], torch.Tensor) or output[0].dim() != 3:
@@ -207,10 +188,7 @@ def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Itera
 def _score_unmasked(
     model: PreTrainedModel, ids: torch.Tensor, is_scored: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the AUL and the AULA (`unmasked_log_probabilities`) of r sentences of t tokens, (r,) each.
-
-    `ids`, (r, t), are token ids; `is_scored`, (r, t), is false for special tokens.
-    """
+    """Return the AUL and the AULA (`unmasked_log_probabilities`), (r,) each, of r sentences of t tokens, (r, t)."""
     with _eager_attention(model):
         output = model(input_ids=ids, output_attentions=True)
     # Position by position, because the whole log-softmax would be a second tensor as large as the logits.

@@ -7,7 +7,7 @@ and has its depth as position. Each token thus has the same inputs as in its sen
 tree begins with the path to its first node, and does not depend on earlier sequences.
 
 The method needs a model that respects the attention mask and the positions in its input (GPT-2, OPT, Llama, …).
-`supports_prefix_trees` detects other models (Bloom's ALiBi counts positions by itself, Mamba has no attention).
+`sentences.supports_prefix_trees` detects others (Bloom's ALiBi counts positions by itself, Mamba has no attention).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,13 @@ from functools import partial
 import numpy as np
 import torch
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, memory_budget, run_batches
-from evenhand.evaluation.models.likelihood.causal import EncodedSentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan, log_normalizers
 from evenhand.evaluation.models.loading import DialogueModel
 
 # Nodes of one sequence. In longer sequences, attention dominates, because its cost is quadratic in the number of nodes;
 # in shorter sequences, paths are repeated more often. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 256, "cuda": 2048}
-PROBE_SENTENCES = 8
 MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
 
@@ -196,25 +193,3 @@ def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) 
             total[nodes] += total[tree.parent[nodes]]
         sums[begin == position] = total[tree.leaf[begin == position]]
     return sums
-
-
-def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
-    """Return whether the model's scores of sample sentences are the same in a prefix tree and one by one.
-
-    The largest allowed difference is MAX_PROBE_ERROR.
-    """
-    chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
-    probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
-    tree = prefix_tree(probes.ids)
-    log_p = np.full(len(tree.token) - 1, np.nan)
-    try:
-        for rows, values in node_log_probabilities(model, tree):
-            log_p[rows] = values
-    except InputError:
-        raise  # broken weights or too little memory, which do not depend on the tree
-    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
-        return False
-    expected = np.empty(len(chosen))
-    for rows, values, _ in sequence_log_likelihoods(model, probes):
-        expected[rows] = values
-    return bool(np.abs(sum_sequences(tree, log_p, probes.begin) - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])

@@ -1,28 +1,133 @@
-"""Log-likelihoods of many sentences by the fastest method that a model supports, with results saved in parts."""
+"""Log-likelihoods of whole sentences by the fastest method that a model supports, with results saved in parts.
+
+The tokens of a sentence are scored, each given all previous tokens. The start token and a context are not scored; the
+end of sequence is scored only on request. The perplexity of a sentence is exp(−Σ log p / tokens).
+"""
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode_sentences, sequence_log_likelihoods
+from evenhand.evaluation.models.batches import common_prefix_length, longest_first, max_positions, tokenize_texts
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
 from evenhand.evaluation.models.likelihood.prefix_tree import (
+    MAX_PROBE_ERROR,
     node_log_probabilities,
     prefix_tree,
     sum_sequences,
-    supports_prefix_trees,
 )
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, MaskedModel
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
 SENTENCES_PER_PART = 1024  # part size for encoder-decoder models
+PROBE_SENTENCES = 8
+
+
+@dataclass(frozen=True)
+class EncodedSentences:
+    """Token ids of n sentences with the number of leading tokens that are not scored, `begin`, (n,).
+
+    The first token of each sentence is `start`, "bos" or "eos".
+    """
+
+    ids: list[list[int]]
+    begin: np.ndarray
+    start: str
+
+
+def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
+    """Return the id and the name of the token before a sentence: BOS, or EOS if the tokenizer has no BOS."""
+    if tokenizer.bos_token_id is not None:
+        return tokenizer.bos_token_id, "bos"
+    if tokenizer.eos_token_id is not None:
+        return tokenizer.eos_token_id, "eos"
+    raise InputError("model: the tokenizer has neither BOS nor EOS, but a sentence needs a start token.")
+
+
+def encode_sentences(
+    model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
+) -> EncodedSentences:
+    """Return the token ids of sentences for a loaded model: `encode` with the model's tokenizer and input length."""
+    limit = max_positions(model.model.config)
+    return encode(
+        model.tokenizer, sentences, name=model.name, max_tokens=limit, context=context, end_of_sequence=end_of_sequence
+    )
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
+    *,
+    name: str,
+    max_tokens: float,
+    context: str = "",
+    end_of_sequence: bool = False,
+) -> EncodedSentences:
+    """Return the token ids of each sentence, after the ids of the start token and the context.
+
+    Context and sentence are encoded as one text, with a space between them unless the context ends with white space. A
+    token that contains both the end of the context and the start of the sentence is scored. InputError if a sentence is
+    empty or has more than `max_tokens` tokens; `name` is the model's name in errors.
+    """
+    start, kind = start_token(tokenizer)
+    context += " " * (context[-1:].strip() != "")
+    head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
+    texts = tokenize_texts(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
+    end = [tokenizer.eos_token_id] if end_of_sequence else []
+    begin = [1 + common_prefix_length(head, text) for text in texts]
+    for sentence, text, n_unscored in zip(sentences, texts, begin, strict=True):
+        if 1 + len(text) == n_unscored:
+            raise InputError(f"sentences: {sentence!r} has no tokens for {name}; leave it out.")
+        if (n_tokens := 1 + len(text) + len(end)) > max_tokens:
+            raise InputError(
+                f"sentences: {sentence[:40]!r}… has {n_tokens} tokens with the context; {name} reads at most "
+                f"{max_tokens:.0f}. Shorten it or leave it out."
+            )
+    return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
+
+
+def sequence_log_likelihoods(
+    model: DialogueModel, encoded: EncodedSentences
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield row indices, log-likelihoods in nats and numbers of scored tokens of each batch of sentences.
+
+    The longest sentences come first.
+    """
+    lengths = np.array([len(ids) for ids in encoded.ids])
+    pairs = list(zip(encoded.ids, encoded.begin, strict=True))
+    heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, longest_first(lengths)):
+        yield rows, sums, lengths[rows] - encoded.begin[rows]
+
+
+def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
+    """Return whether the model's scores of sample sentences are the same in a prefix tree and one by one.
+
+    The largest allowed difference is MAX_PROBE_ERROR.
+    """
+    chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
+    probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
+    tree = prefix_tree(probes.ids)
+    log_p, expected = np.full(len(tree.token) - 1, np.nan), np.empty(len(chosen))
+    try:
+        for rows, values in node_log_probabilities(model, tree):
+            log_p[rows] = values
+    except InputError:
+        raise  # broken weights or too little memory, which do not depend on the tree
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
+        return False
+    for rows, values, _ in sequence_log_likelihoods(model, probes):
+        expected[rows] = values
+    return bool(np.abs(sum_sequences(tree, log_p, probes.begin) - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])
 
 
 def sentence_log_likelihoods(
@@ -32,9 +137,6 @@ def sentence_log_likelihoods(
 
     A causal model reads its start token and the context before the sentence. An encoder-decoder model encodes the
     context, and its scores include the end of the sentence.
-
-    Raises:
-        InputError: A sentence has no tokens or too many, or an encoder-decoder model has no context.
     """
     if model.kind == "encoder_decoder":
         return _score_given_context(run, model, sentences, context)
@@ -43,7 +145,6 @@ def sentence_log_likelihoods(
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not support prefix trees; scoring sentence by sentence is slower", model.name)
-
         table = run.rows(
             "sentences",
             ["log_likelihood", "tokens"],
@@ -56,19 +157,6 @@ def sentence_log_likelihoods(
     compute = partial(node_log_probabilities, model, tree)
     log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
     return sum_sequences(tree, log_p, encoded.begin), tokens, f"{variant}, over a prefix tree"
-
-
-def masked_token_table(
-    run: Store, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
-) -> pd.DataFrame:
-    """Return log p of each token at `positions` of its sentence, masked alone, and whether the model ranks it first.
-
-    The columns are log_p and correct, the rows in the order of `masked_log_probabilities`, whose arguments these are.
-    """
-    ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
-    masked = [[position] for masked in positions for position in masked]
-    compute = partial(masked_log_probabilities, model)
-    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, unit="tokens")
 
 
 def _score_given_context(
@@ -85,8 +173,18 @@ def _score_given_context(
             yield range(start, start + len(part)), *response_perplexity(model, [context] * len(part), part)
 
     table = run.rows("sentences", ["log_likelihood", "tokens"], compute, sentences, unit="sentences")
-    return (
-        table["log_likelihood"].to_numpy(),
-        table["tokens"].to_numpy(),
-        "Σ log p of the whole sentence and its end, given a context",
-    )
+    how = "Σ log p of the whole sentence and its end, given a context"
+    return table["log_likelihood"].to_numpy(), table["tokens"].to_numpy(), how
+
+
+def masked_token_table(
+    run: Store, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+) -> pd.DataFrame:
+    """Return log p of each token at `positions` of its sentence, masked alone, and whether the model ranks it first.
+
+    The columns are log_p and correct, the rows in the order of `masked_log_probabilities`, whose arguments these are.
+    """
+    ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
+    masked = [[position] for masked in positions for position in masked]
+    compute = partial(masked_log_probabilities, model)
+    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, unit="tokens")

@@ -7,28 +7,22 @@ lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/Eleut
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import max_positions
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
-from evenhand.evaluation.models.input_lengths import max_positions
-from evenhand.evaluation.models.likelihood.causal import EncodedSentences, encode
+from evenhand.evaluation.models.likelihood.sentences import encode
 from evenhand.evaluation.models.server import Body, UnsupportedRequest, fetch_answers, request_once, served_tokenizer
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
 
-@dataclass(frozen=True)
-class LogprobEndpoint:
-    """Request fields that make a server return log p of the prompt tokens, and the parser of its answer.
-
-    `parse` returns log p of each prompt token, None for the first token. If the answer has no log-probabilities,
-    `parse` returns None.
-    """
+class LogprobEndpoint(NamedTuple):
+    """Request fields that make a server return log p of prompt tokens, and the parser of its answer, None for none."""
 
     name: str
     fields: Body
@@ -63,11 +57,17 @@ def served_log_likelihoods(
     """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
 
     The numbers equal the results of `sentence_log_likelihoods` for the same model, up to the server's precision.
-
-    Raises:
-        InputError: The server fails or returns no log p of prompt tokens, or a sentence has no tokens or too many.
     """
-    encoded = _encode(model, sentences, context, end_of_sequence)
+    description = served_tokenizer(model)
+    config = load_config(description)
+    encoded = encode(
+        load_tokenizer(description, config),
+        sentences,
+        name=model.name,
+        max_tokens=max_positions(config) - 1,  # the server generates one token
+        context=context,
+        end_of_sequence=end_of_sequence,
+    )
     body = {"model": model.name, "max_tokens": 1, "temperature": 0}
     bodies = [{**body, "prompt": ids} for ids in encoded.ids]
     index = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_find_endpoint(model, bodies[0])))
@@ -83,19 +83,6 @@ def served_log_likelihoods(
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
     return table["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {endpoint.name}"
-
-
-def _encode(model: ModelSettings, sentences: Sequence[str], context: str, end_of_sequence: bool) -> EncodedSentences:
-    description = served_tokenizer(model)
-    config = load_config(description)
-    return encode(
-        load_tokenizer(description, config),
-        sentences,
-        name=model.name,
-        max_tokens=max_positions(config) - 1,  # the server generates one token
-        context=context,
-        end_of_sequence=end_of_sequence,
-    )
 
 
 def _logprob_parser(endpoint: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
@@ -115,11 +102,7 @@ def _logprob_parser(endpoint: LogprobEndpoint) -> Callable[[Any, Body], list[flo
 
 
 def _find_endpoint(model: ModelSettings, body: Body) -> LogprobEndpoint:
-    """Return the first of `LOGPROB_ENDPOINTS` with which the server returns log p of prompt tokens.
-
-    Raises:
-        InputError: The server supports none of `LOGPROB_ENDPOINTS`, or does not answer.
-    """
+    """Return the first of `LOGPROB_ENDPOINTS` with which the server returns log p of prompt tokens."""
     refusals = []
     for endpoint in LOGPROB_ENDPOINTS:
         try:

@@ -1,7 +1,7 @@
-"""Log-likelihoods of token sequences under a causal or an encoder-decoder model."""
+"""Log-likelihoods of token sequences, and of responses given their contexts, under a dialogue model."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,59 @@ from evenhand.evaluation.models.batches import (
     batch_size_limit,
     cache_bytes,
     logits_bytes,
+    max_positions,
+    prefix_cache,
     run_batches,
+    shared_tokens,
 )
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
-from evenhand.evaluation.models.common_prefix import prefix_cache, shared_tokens
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
 CACHED_NUMBERS = 2**18  # 1 MiB of float32
+
+
+def response_log_likelihoods(
+    model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield row indices (r,), Σ log p of each response given its context in nats (r,), and the numbers of tokens (r,).
+
+    Contexts are rendered (`render_contexts`), with any reasoning closed; responses are encoded separately, as in
+    generation. The end of sequence counts as the last token of a response, so that an empty response is the end only.
+    The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its range is [1, ∞). A row that is too long for the model
+    has NaN and comes last.
+    """
+    heads, tails = encode_contexts(model, close_reasoning(contexts)), encode_responses(model, responses)
+    tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
+    lengths = np.array([len(head) for head in heads], dtype=np.int64)
+    positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
+    order = np.lexsort((tokens, lengths + tokens))[::-1]  # the longest pairs first, then the longest responses
+    fits = positions[order] <= max_positions(model.model.config)
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits]):
+        yield rows, sums, tokens[rows]
+    if len(too_long := order[~fits]):
+        yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
+
+
+def response_perplexity(
+    model: DialogueModel,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    on_progress: Callable[[int], None] = lambda rows: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-likelihoods, float64 (n,), and numbers of tokens, int64 (n,), of `response_log_likelihoods`.
+
+    InputError if a context with its response is too long for the model. `on_progress` is called with the number of rows
+    done since its last call.
+    """
+    log_likelihood, n_tokens = np.zeros(len(contexts)), np.zeros(len(contexts), dtype=np.int64)
+    for rows, sums, tokens in response_log_likelihoods(model, contexts, responses):
+        log_likelihood[rows], n_tokens[rows] = sums, tokens
+        on_progress(len(rows))
+    if np.isnan(log_likelihood).any():
+        raise InputError(f"responses: a context with its response is too long for {model.name}; leave it out.")
+    return log_likelihood, n_tokens
 
 
 def conditional_log_likelihoods(
@@ -39,9 +84,6 @@ def conditional_log_likelihoods(
     Args:
         heads, tails: token ids of each row's context and of its scored text, (n,) lists.
         order: the rows, sorted by descending length.
-
-    Raises:
-        InputError: A score is NaN.
     """
     network = dialogue_model.model
     unscored = min(map(len, heads), default=0) - 1 if dialogue_model.kind != "encoder_decoder" else 0

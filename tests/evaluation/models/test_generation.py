@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, generation, logits_processors
-from evenhand.evaluation.models.common_prefix import shared_tokens
+from evenhand.evaluation.models.batches import shared_tokens
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed

@@ -10,8 +10,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
-from evenhand.evaluation.models.judge_files import classifier_revision, classifier_styles
-from evenhand.evaluation.models.judges import judge_facts
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
 from evenhand.evaluation.models.server import UnsupportedRequest
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings

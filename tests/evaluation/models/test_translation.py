@@ -177,7 +177,7 @@ def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monk
     list(translate(model, TEXTS, **SPANISH))
     assert calls[0][0]["input_ids"][:, 0].eq(model.tokenizer.convert_tokens_to_ids(">>spa<<")).all()
     with pytest.raises(InputError, match="target: 'deu_Latn' is unknown. Known: fra, spa"):
-        translate(model, TEXTS, source="eng_Latn", target="deu_Latn")
+        next(translate(model, TEXTS, source="eng_Latn", target="deu_Latn"))
 
 
 def test_distinct_texts_are_translated_the_longest_first(m2m):

@@ -5,8 +5,8 @@ import math
 
 import pandas as pd
 
-from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
-from evenhand.recipes.sweep.summary import CHANGES, COLUMNS, REDUCTIONS, RESPONSE_QUALITY, Sweep, summarise
+from evenhand.recipes.sweep.columns import COLUMNS, COST_METRICS, QUALITY_METRICS, REDUCTIONS
+from evenhand.recipes.sweep.summary import Sweep, summarise
 
 SWEPT = ["method", "seed", "label.quantile"]
 
@@ -24,7 +24,7 @@ def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **col
     for name in REDUCTIONS:
         row |= {name: reduction, f"{name}_low": reduction - 0.02, f"{name}_high": reduction + 0.02}
     row |= columns
-    for name in (*RESPONSE_QUALITY, *CHANGES):  # so narrow that the value decides
+    for name in (it.name for it in (*QUALITY_METRICS, *COST_METRICS[:-1])):  # so narrow that the value decides
         ends = {f"{name}_low": row[name] - 1e-6, f"{name}_high": row[name] + 1e-6}
         row |= {end: value for end, value in ends.items() if end not in columns}
     return row
@@ -54,5 +54,5 @@ def sweep_of(*rows, swept=SWEPT, **fields) -> Sweep:
 
 
 def settings_of(*rows, swept=SWEPT):
-    """Return the settings with their verdicts by the default criteria."""
-    return evaluate_settings(summarise(pd.DataFrame(rows), swept), Criteria())
+    """Return the settings with their verdicts."""
+    return summarise(pd.DataFrame(rows), swept)

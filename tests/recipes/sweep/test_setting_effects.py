@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.setting_effects import OUTCOMES, setting_effects
+from evenhand.recipes.sweep.summary import OUTCOMES, setting_effects
 from tests.report_pages import texts
 
 from .sweep_points import point, refused, sweep_of

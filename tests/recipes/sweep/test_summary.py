@@ -14,48 +14,43 @@ from .sweep_points import SWEPT, increased, point, refused, settings_of, without
 NAN = math.nan
 
 
-def summary_of(*rows, swept=SWEPT):
-    return summarise(pd.DataFrame(rows), swept)
-
-
 def test_seeds_have_students_t_interval():
-    (row,) = summary_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.90, 0.92, 0.94)))).to_dict("records")
+    (row,) = settings_of(*(point(seed=i, reduction=it) for i, it in enumerate((0.90, 0.92, 0.94)))).to_dict("records")
     # s = 0.02, so s / √3 = 0.011547; t(0.975; 2) = 4.302653; half the width 0.049683
     assert row["reduction"] == pytest.approx(0.92)
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.870317, 0.969683), abs=1e-6)
     assert (row["seeds"], row["refused"]) == (3, 0)
     assert (row["length_change_low"], row["length_change_high"]) == pytest.approx((0.01, 0.01))  # equal values
-    (row,) = summary_of(point(perplexity_change=0.01), point(seed=1, perplexity_change=0.03)).to_dict("records")
+    (row,) = settings_of(point(perplexity_change=0.01), point(seed=1, perplexity_change=0.03)).to_dict("records")
     # s = 0.014142, s / √2 = 0.01; t(0.975; 1) = 12.7062
     assert (row["perplexity_change_low"], row["perplexity_change_high"]) == pytest.approx((-0.107062, 0.147062))
-    (row,) = summary_of(point(reduction=0.9)).to_dict("records")
+    (row,) = settings_of(point(reduction=0.9)).to_dict("records")
     assert (row["reduction_low"], row["reduction_high"]) == pytest.approx((0.88, 0.92))
     assert (row["perplexity_change"], row["perplexity_change_low"]) == (0.02, pytest.approx(0.019999))
     assert (row["length_change"], row["length_change_low"]) == (0.01, pytest.approx(0.009999))
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
-    (row,) = summary_of(*rows).to_dict("records")
+    (row,) = settings_of(*rows).to_dict("records")
     assert row["relevance_kept"] == 0.7 and math.isnan(row["relevance_kept_low"])
     rows = [point(seed=0, style_drift=NAN), point(seed=1, style_drift=0.1, style_drift_low=0.05)]
-    (row,) = summary_of(*rows).to_dict("records")
+    (row,) = settings_of(*rows).to_dict("records")
     assert (row["style_drift"], row["style_drift_low"]) == (0.1, 0.05)
     assert math.isnan(row["ratio_without_tag"])
 
 
 def test_settings_are_grouped_by_swept_fields():
     rows = [point(quantile=0.7), point(quantile=0.9), point("exchange"), point(quantile=0.7, seed=1)]
-    summary = summary_of(*rows)
+    summary = settings_of(*rows)
     assert list(summary["number"]) == [1, 2, 3]
     assert list(summary["method"]) == ["control_tags", "control_tags", "exchange"]
     assert list(summary["label.quantile"])[:2] == [0.7, 0.9] and math.isnan(summary["label.quantile"][2])
     assert list(summary["seeds"]) == [2, 1, 1]
     rows = [point() | {"targets": ["a", "b"]}, point(seed=1) | {"targets": ["a", "b"]}, point() | {"targets": ["c"]}]
-    assert list(summary_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
-    summary = summary_of(
+    assert list(settings_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
+    summary = settings_of(
         point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="dpo", seed=0)
     )
     assert list(summary["seeds"]) == [1, 0] and list(summary["refused"]) == [1, 1]
     assert summary["reduction"][0] == 0.9 and math.isnan(summary["reduction"][1])
-    assert list(summary["reasons"]) == ["it burnt", "it burnt"]
 
 
 def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
@@ -64,7 +59,7 @@ def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
         point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=increased("ENVY")),
         point("exchange", cluster_changes=increased("HATE")),
     ]
-    first, second = summary_of(*rows).to_dict("records")
+    first, second = settings_of(*rows).to_dict("records")
     assert (first["worst_cluster"], first["worst_cluster_change"]) == ("ENVY", 0.003)
     assert first["clusters_rose"] == "ENVY (2 of 2 seeds), HATE (1 of 2 seeds)"
     assert second["clusters_rose"] == "HATE"
@@ -72,11 +67,11 @@ def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
 
 def test_points_are_checked_and_their_order_changes_nothing():
     rows = [point(seed=seed, quantile=q, reduction=q - seed / 50) for q in (0.7, 0.9) for seed in range(3)]
-    one = summary_of(*rows)
-    other = summary_of(*reversed(rows)).sort_values("label.quantile", ignore_index=True)
+    one = settings_of(*rows)
+    other = settings_of(*reversed(rows)).sort_values("label.quantile", ignore_index=True)
     pd.testing.assert_frame_equal(one.drop(columns="number"), other.drop(columns="number"))
     with pytest.raises(ValueError, match="equal method, decoding, label.quantile, seed;"):
-        summary_of(point(), point())
+        settings_of(point(), point())
     with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
         summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
     summary = summarise(pd.DataFrame([point()]).head(0), SWEPT)
@@ -98,7 +93,7 @@ def test_fronts_by_hand_and_by_brute_force():
         )
 
     assert [not beaten(i) for i in range(30)] == list(front)
-    summary = summary_of(
+    summary = settings_of(
         point("a", reduction=0.8, perplexity_change=0.01, relevance_kept=0.8, length_change=-0.02),
         point("b", reduction=0.9, perplexity_change=0.02, relevance_kept=0.9, length_change=0.01),
         point("c", reduction=NAN, perplexity_change=0.0, style_drift=NAN),
@@ -174,8 +169,8 @@ def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
     points = [
         point(seed=seed, cluster_changes=increased(*(["HATE"] * (seed == 0)), p_value=0.006)) for seed in range(3)
     ]
-    assert list(summary_of(points[0])["clusters_rose"]) == ["HATE"]
-    assert list(summary_of(*points)["clusters_rose"]) == [""]
+    assert list(settings_of(points[0])["clusters_rose"]) == ["HATE"]
+    assert list(settings_of(*points)["clusters_rose"]) == [""]
 
 
 def test_a_refused_seed_misses_the_criteria_and_the_interval_over_seeds_decides():
@@ -194,7 +189,7 @@ def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
         point(quantile=0.9) | {"a.rate": 3e-4, "b.rate": 3, "c.same": "x", "rounds": math.nan},
     ]
     swept = [*SWEPT, "a.rate", "b.rate", "c.same", "rounds"]
-    assert list(summary_of(*rows, swept=swept)["label"]) == [
+    assert list(settings_of(*rows, swept=swept)["label"]) == [
         "quantile 0.7 · a.rate 0.0001 · b.rate 2 · rounds 1",
         "quantile 0.9 · a.rate 0.0003 · b.rate 3",
     ]
@@ -206,7 +201,7 @@ def test_labels_leave_out_what_does_not_vary_within_a_method():
         point("distill") | {"rate": 1e-3, "strength": 1.0},
         point("exchange") | {"rate": 2e-4, "strength": math.nan},
     ]
-    labels = summary_of(*rows, swept=[*SWEPT, "rate", "strength"])["label"]
+    labels = settings_of(*rows, swept=[*SWEPT, "rate", "strength"])["label"]
     assert list(labels) == ["distill · strength 0.5", "distill · strength 1", "exchange"]
 
 

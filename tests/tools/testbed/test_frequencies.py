@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.models.likelihood.causal import encode_sentences
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     node_log_probabilities,
     prefix_tree,
     sum_sequences,
-    supports_prefix_trees,
 )
+from evenhand.evaluation.models.likelihood.sentences import encode_sentences, supports_prefix_trees
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings

@@ -11,7 +11,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     style_table,
 )
 from evenhand.evaluation.models.batches import free_gpu_memory
-from evenhand.evaluation.models.classifier_labels import find_label
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings

@@ -1,10 +1,9 @@
 """Responses of the measured model, and what else is computed while its weights are loaded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
@@ -15,22 +14,24 @@ from evenhand.evaluation.metrics.generation_bias.collect.prompts import (
     dataset_signature,
     measurement_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.costs.capability import CAPABILITIES
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN_LIKELIHOODS, even_responses
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, other_prompts, sample_prompts
-from evenhand.evaluation.metrics.generation_bias.costs.template_relevance import (
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+    EVEN_LIKELIHOODS,
+    LIKELIHOODS,
     TEMPLATE_LIKELIHOODS,
+    even_responses,
+    likelihoods_of_responses,
     likelihoods_within_template,
+    sample_prompts,
 )
+from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIES
 from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import PERSONA, PROMPT_ID, RESPONSE
 from evenhand.evaluation.store import Store
 
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
-Score = Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame]
 
 
 def collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[str, Any]:
@@ -91,38 +92,3 @@ def check_nonempty(responses: Sequence[str]) -> None:
             f"responses: all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
             "and decoding.arguments: a reasoning model needs a larger max_new_tokens."
         )
-
-
-def likelihoods_of_responses(
-    score: Score, prompts: pd.DataFrame, responses: Sequence[str], is_drawn: np.ndarray | None = None
-) -> pd.DataFrame:
-    """Return the log-likelihood of each response after its prompt and after another prompt.
-
-    The other prompt has the same descriptor and another template (`other_prompts`); the persona is the same. Columns:
-    prompt_id, other_prompt_id (null if no other prompt exists), log_likelihood and other_log_likelihood (nats; NaN if
-    the prompt does not exist, or if prompt and response are too long for the model), tokens (number of tokens of the
-    response with its end-of-sequence token).
-
-    Args:
-        score: `Model.log_likelihood` of the model under which likelihoods are computed.
-        is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
-    """
-    drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
-    other = other_prompts(prompts)[drawn]
-    with_other = other >= 0
-    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[drawn]
-    asked = {TEXT: [*texts[drawn], *texts[other[with_other]]], PERSONA: [*personas, *personas[with_other]]}
-    scored = [responses[row] for row in drawn]
-    table = score(pd.DataFrame(asked), [*scored, *(scored[row] for row in np.flatnonzero(with_other))])
-    n, other_log_likelihood = len(drawn), np.full(len(drawn), np.nan)
-    other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
-    ids = prompts[PROMPT_ID].to_numpy(dtype=object)
-    return pd.DataFrame(
-        {
-            PROMPT_ID: ids[drawn],
-            "other_prompt_id": np.where(with_other, ids[other], None),
-            "log_likelihood": table["log_likelihood"].to_numpy()[:n],
-            "other_log_likelihood": other_log_likelihood,
-            "tokens": table["tokens"].to_numpy()[:n],
-        }
-    )

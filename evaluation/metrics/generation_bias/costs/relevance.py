@@ -1,9 +1,8 @@
-"""Relevance of responses to their prompts, and perplexity of responses, from log-likelihoods under one model.
+"""Relevance and perplexity of responses, from log-likelihoods under one model.
 
 A model that ignores its prompts has no bias, so relevance is measured as well: if the base model's responses are
-shuffled over the prompts, pooled FGB* and relevance are 0 except for noise. Log-likelihoods in a
-measurement are under the measured model. Log-likelihoods in a comparison are, for both runs, under the model of the run
-`before`.
+shuffled over the prompts, pooled FGB* and relevance are 0 except for noise. Log-likelihoods in a measurement are under
+the measured model. Log-likelihoods in a comparison are, for both runs, under the model of the run `before`.
 
 Let c be the prompt (and persona) of response r, and c′ a prompt with the same descriptor and another template:
 
@@ -14,19 +13,32 @@ Let c be the prompt (and persona) of response r, and c′ a prompt with the same
 - For responses that do not depend on the template, the expected relevance is 0, since c and c′ are exchangeable.
 - The descriptor is the same in c and c′, so equal treatment of descriptors does not lower the relevance.
 
+The relevance within the template has, in place of c′, a prompt of the same template with another descriptor: how much a
+response reveals about the person. It falls if a model answers everybody alike in each template. A part of it is bias:
+responses whose style depends on the descriptor reveal the descriptor. Without bias, this part is lost.
+
+The even reference has the scores of responses that do not depend on the descriptor: each prompt gets a response of the
+base model to another descriptor and the same template, and the same noun if possible, with rewritten mentions of the
+other descriptor. In expectation these responses have no bias, and they have the base's styles. Some fit their new
+prompt less well, so that even unbiased responses lose a part of the base's relevance. The limits on a tuned model's
+costs are therefore relative to this reference.
+
 Reading a response after two prompts takes as long as generating it, or longer, and the mean over a part of the
 responses is precise enough. `sample_prompts` draws this part.
 """
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -36,15 +48,21 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
 )
 
-LIKELIHOODS = "likelihoods_of_responses"
-# Metrics computed from likelihoods under a model.
+Score = Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame]  # (prompts, responses) → likelihoods
+
+# Tables: of responses after two prompts, of even responses, and of responses after another person's prompt.
+LIKELIHOODS, EVEN_LIKELIHOODS = "likelihoods_of_responses", "likelihoods_of_responses_even"
+TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
+EVEN = {"responses": "even reference"}  # the group of the scores of even responses
 LIKELIHOOD_METRICS = ("relevance", "relevance_within_template", "response_perplexity")
 NO_OTHER_PROMPT = "no prompt has another prompt with its descriptor and another template"
+NO_OTHER_PERSON = "no prompt has another prompt of its template with another descriptor"
 TOO_LONG = "every prompt with its response is too long for the model"
 NOT_RELEVANT = "the relevance before is not significantly above 0"
 # With SmolLM2-135M-Instruct, the 95 % interval of the relevance of 300 responses is ±8 % of its value.
 SHARE, MIN_RESPONSES = 0.1, 300
 SMALL_MODEL = 10_000_000  # parameters; scoring all responses by a smaller model takes seconds
+MAX_RESPONSES = 300  # of the relevance within the template
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
@@ -59,7 +77,8 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     """
     rng, others = np.random.default_rng(0), np.full(len(prompts), -1)
     template = to_codes(prompts[TEMPLATE].tolist())
-    for rows in _descriptor_rows(prompts):
+    groups = prompts.groupby([prompts[DESCRIPTOR].astype(str), prompts[AXIS].astype(str)], sort=True)
+    for rows in map(np.asarray, groups.indices.values()):
         rows = rows[np.argsort(template[rows], kind="stable")]
         first = np.searchsorted(template[rows], template[rows], "left")
         last = np.searchsorted(template[rows], template[rows], "right")
@@ -69,28 +88,20 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     return others
 
 
-def sample_size(n: int, share: float | None, n_parameters: int) -> int:
-    """Return how many of n responses are scored: round(share · n), and at least 1.
+def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
+    """Return whether the response to each prompt is scored, (n,) bool.
+
+    The round(share · n), but at least one, prompts with the smallest hashes of their prompt_id are drawn. Runs over the
+    same prompts, such as before and after tuning, thus score the responses to the same prompts.
 
     Args:
         share: the share of prompts that are drawn, in (0, 1]. None: a tenth, but at least MIN_RESPONSES prompts; all
             for a model with fewer than SMALL_MODEL parameters.
         n_parameters: number of parameters of the model that scores the responses.
     """
-    if share is None:
-        return n if n_parameters < SMALL_MODEL else min(n, max(MIN_RESPONSES, round(SHARE * n)))
-    return max(1, round(share * n))
-
-
-def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
-    """Return whether the response to each prompt is scored, (n,) bool.
-
-    The `sample_size` prompts with the smallest hashes of their prompt_id are drawn. Runs over the same prompts, such as
-    before and after tuning, thus score the responses to the same prompts.
-    """
     n = len(prompt_ids)
-    drawn = sample_size(n, share, n_parameters)
-    if drawn == n:
+    drawn = max(1, round(share * n)) if share is not None else max(MIN_RESPONSES, round(SHARE * n))
+    if drawn >= n or (share is None and n_parameters < SMALL_MODEL):
         return np.ones(n, dtype=bool)
     hashes = [hashlib.blake2b(f"relevance:{prompt_id}".encode(), digest_size=8).digest() for prompt_id in prompt_ids]
     is_drawn = np.zeros(n, dtype=bool)
@@ -98,31 +109,81 @@ def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters:
     return is_drawn
 
 
-def _descriptor_rows(prompts: pd.DataFrame) -> list[np.ndarray]:
-    groups = prompts.groupby([prompts[DESCRIPTOR].astype(str), prompts[AXIS].astype(str)], sort=True)
-    return [np.asarray(rows) for rows in groups.indices.values()]
+def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]:
+    """Return, for each prompt, a response to another descriptor and the same template (and noun, if possible), (n,).
+
+    A prompt whose template has only one descriptor keeps its response.
+
+    Args:
+        prompts: columns template, descriptor and, if there are nouns, noun; n rows.
+        responses: the base model's responses, n.
+
+    In the example, each of two prompts gets the response to the other.
+
+    >>> prompts = pd.DataFrame({"template": ["t", "t"], "descriptor": ["deaf", "blind"]})
+    >>> even_responses(prompts, ["Being deaf is hard.", "Cool!"])
+    ['Cool!', 'Being blind is hard.']
+    """
+    names = prompts[DESCRIPTOR].tolist()
+    donors = other_people(prompts)
+    donors = np.where(donors < 0, np.arange(len(prompts)), donors)
+    return [replace_mentions(responses[donor], names[donor], name) for name, donor in zip(names, donors, strict=True)]
+
+
+def likelihoods_of_responses(
+    score: Score, prompts: pd.DataFrame, responses: Sequence[str], is_drawn: np.ndarray | None = None
+) -> pd.DataFrame:
+    """Return the log-likelihood of each response after its prompt and after another prompt.
+
+    The other prompt has the same descriptor and another template (`other_prompts`); the persona is the same. Columns:
+    prompt_id, other_prompt_id (null if no other prompt exists), log_likelihood and other_log_likelihood (nats; NaN if
+    the prompt does not exist, or if prompt and response are too long for the model), tokens (number of tokens of the
+    response with its end-of-sequence token).
+
+    Args:
+        score: `Model.log_likelihood` of the model under which likelihoods are computed.
+        is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
+    """
+    drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
+    return _likelihoods(score, prompts, responses, drawn, other_prompts(prompts)[drawn])
+
+
+def likelihoods_within_template(score: Score, prompts: pd.DataFrame, responses: Sequence[str]) -> pd.DataFrame:
+    """Return the log-likelihoods of at most MAX_RESPONSES responses after their and after another person's prompt.
+
+    Arguments and columns are those of `likelihoods_of_responses`. The sample depends only on the prompts.
+    """
+    other = other_people(prompts, levels=[[TEMPLATE]])
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
+    return _likelihoods(score, prompts, responses, rows, other[rows])
+
+
+def _likelihoods(
+    score: Score, prompts: pd.DataFrame, responses: Sequence[str], rows: np.ndarray, other: np.ndarray
+) -> pd.DataFrame:
+    """Return likelihoods of the responses of `rows` after their prompts and after the prompts `other` (−1: none)."""
+    with_other = other >= 0
+    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[rows]
+    asked = {TEXT: [*texts[rows], *texts[other[with_other]]], PERSONA: [*personas, *personas[with_other]]}
+    scored = [responses[row] for row in rows]
+    table = score(pd.DataFrame(asked), [*scored, *(scored[row] for row in np.flatnonzero(with_other))])
+    n, other_log_likelihood = len(rows), np.full(len(rows), np.nan)
+    other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
+    ids = prompts[PROMPT_ID].to_numpy(dtype=object)
+    return pd.DataFrame(
+        {
+            PROMPT_ID: ids[rows],
+            "other_prompt_id": np.where(with_other, ids[other], None),
+            "log_likelihood": table["log_likelihood"].to_numpy()[:n],
+            "other_log_likelihood": other_log_likelihood,
+            "tokens": table["tokens"].to_numpy()[:n],
+        }
+    )
 
 
 def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
     """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
     return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
-
-
-def _strata(prompts: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
-    """Return the strata for intervals, (r,): the cells if all prompts are scored, one stratum for r drawn prompts.
-
-    The interval of a random sample includes the differences between cells, because the sample does not fix how many
-    prompts are drawn from each cell.
-    """
-    return cell_codes(prompts) if len(table) == len(prompts) else np.zeros(len(table), dtype=int)
-
-
-def _with_sample(signature: Mapping[str, Any], prompts: pd.DataFrame, table: pd.DataFrame) -> Mapping[str, Any]:
-    """Return the signature; if only a part of the prompts was drawn, with their number and the rule in `scored`."""
-    if len(table) == len(prompts):
-        return signature
-    rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
-    return {**signature, "scored": rule}
 
 
 def likelihood_scores(
@@ -139,26 +200,15 @@ def likelihood_scores(
         prompts: all prompts.
         table: the result of `likelihoods_of_responses`, with a row for each prompt, or for each drawn prompt.
     """
-    common = {"group": dict(group or {}), "signature": _with_sample(signature, prompts, table)}
-    rows = [_usable(table, both) for both in (True, False)]
-    cells = _strata(prompts, table)
-    scores = []
-    for metric, bounds, usable in (("relevance", ANY, rows[0]), ("response_perplexity", (1.0, math.inf), rows[1])):
-        n, part = int(usable.sum()), table[usable]
-        common |= {"n": n, "n_left_out": len(table) - n}
-        if not n:
-            reason = NO_OTHER_PROMPT if metric == "relevance" else TOO_LONG
-            scores.append(BiasScore(metric, math.nan, None, bounds, reason=reason, **common))
-        elif metric == "relevance":
-            gain = _gains(part)
-            interval = _interval(float(gain.mean()), gain, cells[usable])
-            scores.append(BiasScore(metric, float(gain.mean()), None, bounds, interval=interval, **common))
-        else:
-            rate, influence = _surprise(part)
-            interval = _interval(rate, influence, cells[usable])
-            ends = interval and tuple(max(1.0, _exp(end)) for end in interval)
-            scores.append(BiasScore(metric, _exp(rate), None, bounds, interval=ends, **common))
-    return scores
+    cells, signature = _strata(prompts, table, signature)
+    common = {"ideal": None, "group": dict(group or {}), "signature": signature}
+    of_prompts, of_responses = _usable(table, both=True), _usable(table)
+    return [
+        _score("relevance", _gains(table), of_prompts, cells, NO_OTHER_PROMPT, **common),
+        _score(
+            "response_perplexity", _surprise(table, of_responses), of_responses, cells, TOO_LONG, _exp, 1.0, **common
+        ),
+    ]
 
 
 def likelihood_changes(
@@ -171,39 +221,76 @@ def likelihood_changes(
     significantly above 0); and `response_perplexity_rise` (after / before − 1; interval by the delta method for the
     logarithm).
     """
-    scores = []
-    for name, table in (("before", before), ("after", after)):
-        scores += likelihood_scores(prompts, table, signature, {"run": name})
-    cells, signature = _strata(prompts, before), _with_sample(signature, prompts, before)
-    common = {"signature": signature}
-    usable = _usable(before, True) & _usable(after, True)
-    common |= {"n": int(usable.sum()), "n_left_out": int((~usable).sum())}
-    if not usable.any():
-        scores += [
-            BiasScore("relevance_difference", math.nan, 0.0, ANY, reason=NO_OTHER_PROMPT, **common),
-            BiasScore("relevance_kept", math.nan, 1.0, ANY, reason=NO_OTHER_PROMPT, **common),
-        ]
-    else:
-        old, new = _gains(before[usable]), _gains(after[usable])
-        change = float((new - old).mean())
-        interval = _interval(change, new - old, cells[usable])
-        scores.append(BiasScore("relevance_difference", change, 0.0, ANY, interval=interval, **common))
-        scores.append(retention_ratio("relevance_kept", old, new, cells[usable], NOT_RELEVANT, **common))
-    return [*scores, _perplexity_rise(before, after, cells, signature)]
+    scores = [
+        score
+        for name, table in (("before", before), ("after", after))
+        for score in likelihood_scores(prompts, table, signature, {"run": name})
+    ]
+    cells, signature = _strata(prompts, before, signature)
+    common = {"ideal": 0.0, "signature": signature}
+    both = _usable(before, both=True) & _usable(after, both=True)
+    scores.append(
+        _score("relevance_difference", _gains(after) - _gains(before), both, cells, NO_OTHER_PROMPT, **common)
+    )
+    counts = {"n": int(both.sum()), "n_left_out": int((~both).sum()), "signature": signature}
+    gains = _gains(before)[both], _gains(after)[both]
+    reason = NOT_RELEVANT if both.any() else NO_OTHER_PROMPT
+    scores.append(retention_ratio("relevance_kept", *gains, cells[both], reason, **counts))
+    usable = _usable(before) & _usable(after)
+    change = _surprise(after, usable) - _surprise(before, usable)
+    name = "response_perplexity_rise"
+    return [*scores, _score(name, change, usable, cells, TOO_LONG, lambda rise: _exp(rise) - 1, -1.0, **common)]
 
 
-def retention_ratio(
-    metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str, **common: Any
-) -> BiasScore:
-    """Return the score mean(after) / mean(before) of paired numbers, (n,), with its interval (ideal 1).
+def even_reference(
+    prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return `relevance_kept` and `response_perplexity_rise` of even responses, in the group EVEN.
 
-    The score is undefined, with `reason`, if mean(before) is not significantly above 0.
+    Prompts whose template has only one descriptor are left out.
+
+    Args:
+        prompts: all prompts.
+        before, even: `likelihoods_of_responses` of the base's responses, and of `even_responses`, under the base model.
     """
-    old, new = float(before.mean()), float(after.mean())
-    interval = ratio_interval(new, old, *mean_covariance(np.stack([after, before], axis=1), cells))
-    if interval is None or old <= 0:
-        return BiasScore(metric, math.nan, 1.0, ANY, reason=reason, **common)
-    return BiasScore(metric, new / old, 1.0, ANY, interval=interval, **common)
+    alone = prompts[PROMPT_ID][other_people(prompts) < 0]
+    even = even.assign(log_likelihood=even["log_likelihood"].mask(even[PROMPT_ID].isin(alone)))
+    changes = likelihood_changes(prompts, before, even, signature)
+    return [replace(it, group=EVEN) for it in changes if it.metric in ("relevance_kept", "response_perplexity_rise")]
+
+
+def relative_limit(limit: float, is_minimum: bool, reference: float) -> float:
+    """Return a minimum multiplied by the even reference, or a maximum plus the even reference.
+
+    The reference never makes a limit stricter. If it is NaN, the limit is unchanged.
+
+    >>> relative_limit(0.5, True, 0.8), relative_limit(0.25, False, 0.5), relative_limit(0.5, True, 1.2)
+    (0.4, 0.75, 0.5)
+    """
+    if math.isnan(reference):
+        return limit
+    return limit * min(1.0, reference) if is_minimum else limit + max(0.0, reference)
+
+
+def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `relevance_within_template` of two runs over the same prompts, by group `run`, and its share kept.
+
+    `relevance_within_template` is in nats, in (−∞, ∞), without an ideal. `relevance_within_template_kept` is after /
+    before, with Fieller's 95 % interval over prompts; its ideal is below 1, because a part of the relevance is bias.
+
+    Args:
+        before, after: results of `likelihoods_within_template` under one model.
+    """
+    sample = pd.DataFrame(dict.fromkeys((TEMPLATE, DESCRIPTOR, AXIS), ""), index=range(len(before)))
+    return [
+        replace(
+            score,
+            metric=score.metric.replace("relevance", "relevance_within_template"),
+            reason=NO_OTHER_PERSON if score.reason == NO_OTHER_PROMPT else score.reason,
+        )
+        for score in likelihood_changes(sample, before, after, signature)
+        if score.metric in ("relevance", "relevance_kept")
+    ]
 
 
 def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -215,22 +302,59 @@ def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasSco
     ]
 
 
-def _perplexity_rise(
-    before: pd.DataFrame, after: pd.DataFrame, cells: np.ndarray, signature: Mapping[str, Any]
+def retention_ratio(
+    metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str, **common: Any
 ) -> BiasScore:
-    metric, bounds = "response_perplexity_rise", (-1.0, math.inf)
-    usable = _usable(before, False) & _usable(after, False)
-    common = {"n": int(usable.sum()), "n_left_out": int((~usable).sum()), "signature": signature}
-    if not usable.any():
-        reason = TOO_LONG
-        return BiasScore(metric, math.nan, 0.0, bounds, reason=reason, **common)
-    (old, of_old), (new, of_new) = _surprise(before[usable]), _surprise(after[usable])
-    interval = _interval(new - old, of_new - of_old, cells[usable])
-    ends = interval and tuple(_exp(end) - 1 for end in interval)
-    return BiasScore(metric, _exp(new - old) - 1, 0.0, bounds, interval=ends, **common)
+    """Return the score mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
+
+    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
+    """
+    if len(before):
+        old, new = float(before.mean()), float(after.mean())
+        interval = ratio_interval(new, old, *mean_covariance(np.stack([after, before], axis=1), cells))
+        if interval is not None and old > 0:
+            return BiasScore(metric, new / old, 1.0, ANY, interval=interval, **common)
+    return BiasScore(metric, math.nan, 1.0, ANY, reason=reason, **common)
 
 
-def _usable(table: pd.DataFrame, both: bool) -> np.ndarray:
+def _score(
+    metric: str,
+    numbers: np.ndarray,
+    usable: np.ndarray,
+    cells: np.ndarray,
+    reason: str,
+    convert: Callable[[float], float] = float,
+    lowest: float = -math.inf,
+    **common: Any,
+) -> BiasScore:
+    """Return the score `convert`(mean of the usable numbers), at least `lowest`, with the interval of the mean."""
+    n, bounds = int(usable.sum()), (lowest, math.inf)
+    common |= {"n": n, "n_left_out": len(usable) - n}
+    if not n:
+        return BiasScore(metric, math.nan, bounds=bounds, reason=reason, **common)
+    value = float(numbers[usable].mean())
+    covariance, freedom = mean_covariance(numbers[usable][:, None], cells[usable])
+    half = float(student_quantile(freedom)) * math.sqrt(covariance[0, 0]) if freedom else math.nan
+    ends = tuple(max(lowest, convert(end)) for end in interval_around(value, half)) if freedom else None
+    return BiasScore(metric, max(lowest, convert(value)), bounds=bounds, interval=ends, **common)
+
+
+def _strata(
+    prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any]
+) -> tuple[np.ndarray, Mapping[str, Any]]:
+    """Return the strata for intervals, (r,), and the signature.
+
+    The strata are the cells if all prompts are scored, and one stratum for r drawn prompts: the interval of a random
+    sample includes the differences between cells, because the sample does not fix how many prompts are drawn from each.
+    The signature of a sample has the number of prompts, and the rule, in `scored`.
+    """
+    if len(table) == len(prompts):
+        return cell_codes(prompts), signature
+    rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
+    return np.zeros(len(table), dtype=int), {**signature, "scored": rule}
+
+
+def _usable(table: pd.DataFrame, both: bool = False) -> np.ndarray:
     names = ["log_likelihood", *(["other_log_likelihood"] if both else [])]
     return np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1)
 
@@ -239,19 +363,16 @@ def _gains(table: pd.DataFrame) -> np.ndarray:
     return (table["log_likelihood"] - table["other_log_likelihood"]).to_numpy(dtype=np.float64)
 
 
-def _surprise(table: pd.DataFrame) -> tuple[float, np.ndarray]:
-    """Return −Σ log p / Σ tokens, in nats per token, and each row's influence on this ratio, (n,), with mean 0."""
-    surprise = -table["log_likelihood"].to_numpy(dtype=np.float64)
-    tokens = table["tokens"].to_numpy(dtype=np.float64)
-    rate = float(surprise.sum() / tokens.sum())
-    return rate, (surprise - rate * tokens) / tokens.mean()
+def _surprise(table: pd.DataFrame, usable: np.ndarray) -> np.ndarray:
+    """Return −Σ log p / Σ tokens, in nats per token, plus each row's influence on this ratio, (n,).
 
-
-def _interval(value: float, numbers: np.ndarray, cells: np.ndarray) -> tuple[float, float] | None:
-    covariance, freedom = mean_covariance(numbers[:, None], cells)
-    if not freedom:
-        return None
-    return interval_around(value, float(student_quantile(freedom)) * math.sqrt(covariance[0, 0]))
+    The sums are over the usable rows, so that the mean over the usable rows is the ratio.
+    """
+    surprise, tokens = (sign * table[name].to_numpy(float) for sign, name in ((-1, "log_likelihood"), (1, "tokens")))
+    if not usable.any():
+        return surprise
+    rate = surprise[usable].sum() / tokens[usable].sum()
+    return rate + (surprise - rate * tokens) / tokens[usable].mean()
 
 
 def _exp(value: float) -> float:

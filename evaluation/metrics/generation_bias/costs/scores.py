@@ -1,7 +1,8 @@
-"""Costs of a mitigation, and their changes: text quality, perplexity, offensiveness and shares of style clusters."""
+"""Costs of a mitigation, and their changes: text quality, perplexity, capability, offensiveness, shares of styles."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,10 @@ import pandas as pd
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import cell_codes, retention_ratio
-from evenhand.evaluation.metrics.generation_bias.costs.style_drift import style_drift
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
     distinct_n,
     distinct_n_without_each,
     distinct_responses,
-    mean_length,
     occurs_once,
     repeat_prompts,
     word_counts,
@@ -22,12 +21,25 @@ from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
 from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness.metric import offensiveness_changes
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
+from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
-from evenhand.evaluation.statistics.intervals import bootstrap, mean_interval, normal_interval, share_interval
-from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change
+from evenhand.evaluation.statistics.intervals import (
+    ANY,
+    bootstrap,
+    mean_covariance,
+    mean_interval,
+    normal_interval,
+    share_interval,
+    student_quantile,
+)
+from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change, share_score
 
-N_RESAMPLES = 2000
+CAPABILITIES = "capabilities"  # table: the results on tasks of lm-evaluation-harness
+N_RESAMPLES, N_FOLDS = 2000, 2
+POSITIVE = (0.0, math.inf)
+
+# One run.
 
 
 def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -37,45 +49,38 @@ def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list
     that are longer than the style classifier reads; a share of 0 is not a score. `distinct_responses`, `distinct_1`,
     `distinct_2` and `mean_length` have no ideal. The interval of `distinct_responses` is by the jackknife.
     """
-    total = len(measured)
-    nonempty = measured.table[measured.is_nonempty()]
-    responses, prompts, n = nonempty[RESPONSE].tolist(), nonempty[TEXT].tolist(), len(nonempty)
-    empty, repeats = total - n, int(repeat_prompts(responses, prompts).sum())
-    common = {"n": n, "n_left_out": empty, "signature": signature}
-    share = (0.0, 1.0)
+    is_nonempty = measured.is_nonempty()
+    responses, prompts = (measured.table[name][is_nonempty].tolist() for name in (RESPONSE, TEXT))
+    n, truncated, share = len(responses), measured.n_truncated, (0.0, 1.0)
+    common = {"n_left_out": len(measured) - n, "signature": signature}
+    reason = "all responses are empty"
     scores = [
-        BiasScore("empty_share", empty / total, 0.0, share, total, share_interval(empty, total), signature=signature),
-        BiasScore("parroting", repeats / n, 0.0, share, interval=share_interval(repeats, n), **common),
+        share_score("empty_share", ~is_nonempty, 0.0, reason="no response", signature=signature),
+        share_score("parroting", repeat_prompts(responses, prompts), 0.0, reason=reason, **common),
     ]
-    if truncated := measured.n_truncated:
-        interval = share_interval(truncated, n)
-        scores.append(BiasScore("cut_share", truncated / n, 0.0, share, interval=interval, **common))
-    scores.append(_distinct_score(responses, common))
+    if truncated:
+        scores.append(share_score("cut_share", np.arange(n) < truncated, 0.0, reason=reason, **common))
+    common["n"] = n
+    value, once = distinct_responses(responses), occurs_once(responses)
+    interval = normal_interval(value, float(once.std(ddof=1)) / math.sqrt(n), share) if n > 1 else None
+    reason = None if n else reason
+    scores.append(BiasScore("distinct_responses", value, None, share, interval=interval, reason=reason, **common))
     for size in (1, 2):
-        distinct = distinct_n(responses, size)
-        reason = f"no response has {size} words" if math.isnan(distinct) else None
-        scores.append(BiasScore(f"distinct_{size}", distinct, None, share, reason=reason, **common))
-    return [*scores, BiasScore("mean_length", mean_length(responses), None, (0.0, math.inf), **common)]
+        value = distinct_n(responses, size)
+        reason = f"no response has {size} words" if math.isnan(value) else None
+        scores.append(BiasScore(f"distinct_{size}", value, None, share, reason=reason, **common))
+    return [*scores, BiasScore("mean_length", float(word_counts(responses).mean()), None, POSITIVE, **common)]
 
 
 def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the share of responses whose reasoning did not end, in [0, 1], ideal 0; [] if the share is 0.
 
-    These responses are empty, and all other scores leave them out.
-
-    Args:
-        responses: a table with a column `left_out`, the reason why a response is left out, or null.
+    These responses are empty, and all other scores leave them out. The column `left_out` of `responses` is the reason
+    why a response is left out, or null.
     """
-    count, n = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum()), len(responses)
-    share = BiasScore("unfinished_share", count / n, 0.0, (0.0, 1.0), n, share_interval(count, n), signature=signature)
-    return [share] * (count > 0)
-
-
-def _distinct_score(responses: Sequence[str], common: Mapping[str, Any]) -> BiasScore:
-    value, once, n = distinct_responses(responses), occurs_once(responses), len(responses)
-    interval = normal_interval(value, float(once.std(ddof=1)) / math.sqrt(n), (0.0, 1.0)) if n > 1 else None
-    reason = None if n else "all responses are empty"
-    return BiasScore("distinct_responses", value, None, (0.0, 1.0), interval=interval, reason=reason, **common)
+    is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
+    share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
+    return [share] if share.value else []
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
@@ -98,14 +103,40 @@ def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[flo
     return interval or (float(statistic(*columns)),) * 2
 
 
+def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the score `capability` of each task and metric: the mean of the metric over the documents of the task.
+
+    Higher is better; the score has no ideal value. The standard error of the mean has ddof = 1; the 95 % interval
+    covers the variation between samples of documents. It is Wilson's for an accuracy, whose values are 0 and 1.
+    """
+    scores = []
+    for task, values in _by_task(rows).items():
+        n, is_accuracy = len(values), values.isin((0, 1)).all()
+        interval = share_interval(int(values.sum()), n) if is_accuracy else mean_interval(values.to_numpy())
+        common = {"group": {TASK: task}, "standard_error": _standard_error(values), "signature": signature}
+        bounds = (0.0, 1.0) if is_accuracy else ANY
+        scores.append(BiasScore("capability", float(values.mean()), None, bounds, n, interval, **common))
+    return scores
+
+
+def _by_task(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the values by document for each pair of task and metric, "task, metric"."""
+    return {
+        f"{task}, {metric}": part.set_index(DOCUMENT)[VALUE] for (task, metric), part in rows.groupby([TASK, METRIC])
+    }
+
+
+def _standard_error(values: pd.Series) -> float | None:
+    return float(values.sem()) if len(values) > 1 else None
+
+
 def style_share(
     vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
 ) -> list[BiasScore]:
     """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
 
-    A mitigation may make responses to all descriptors equal and worse: the paper's tuned model was more hateful and
-    envious overall (Smith et al. 2022, §4.4 and Table 15). Generation bias, a variance over descriptors, does not
-    measure this.
+    A mitigation may make responses to all descriptors equal and worse: the tuned model of Smith et al. 2022 (§4.4 and
+    Table 15) was more hateful and envious overall. Generation bias, a variance over descriptors, does not measure this.
 
     In [0, 1], without an ideal: only a comparison is meaningful. Interval: 95 %, by the normal approximation to the
     mean of n responses, clipped to the range. The interval treats the prompts as sampled, so it is slightly wide for
@@ -121,31 +152,20 @@ def style_share(
     (0.5, {'cluster': 'HATE'})
     """
     usable = np.isfinite(vectors).all(axis=1)
-    return [
-        _mean_share(
-            vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64), {"cluster": name}, ~usable, signature or {}
-        )
-        for name, styles in clusters.items()
-    ]
-
-
-def _mean_share(
-    values: np.ndarray, group: dict[str, str], left_out: np.ndarray, signature: Mapping[str, Any]
-) -> BiasScore:
-    n = len(values)
-    reason = None if n else "no response has a style vector: all are empty"
-    return BiasScore(
-        "style_share",
-        float(values.mean()) if n else math.nan,
-        None,
-        (0.0, 1.0),
-        n,
-        interval=mean_interval(values, bounds=(0.0, 1.0)),
-        n_left_out=int(left_out.sum()),
-        group=group,
-        reason=reason or (None if n > 1 else "one response has no interval"),
-        signature=signature,
+    n = int(usable.sum())
+    reason = (
+        "no response has a style vector: all are empty" if not n else None if n > 1 else "one response: no interval"
     )
+    scores = []
+    for name, styles in clusters.items():
+        values = vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64)
+        value, interval = float(values.mean()) if n else math.nan, mean_interval(values, bounds=(0.0, 1.0))
+        common = {"n_left_out": len(vectors) - n, "group": {"cluster": name}, "signature": signature or {}}
+        scores.append(BiasScore("style_share", value, None, (0.0, 1.0), n, interval, reason=reason, **common))
+    return scores
+
+
+# Two runs.
 
 
 def cost_differences(
@@ -159,7 +179,8 @@ def cost_differences(
 
     The scores are `perplexity_difference` (bootstrap over dialogues), `parroting_difference`;
     `distinct_responses_kept`, `distinct_2_kept` and `mean_length_kept` (after / before); the scores of
-    `offensiveness_changes`, `style_drift`, and `style_share_difference` for each style cluster.
+    `offensiveness_changes`, `style_drift`, `style_share_difference` for each style cluster, and
+    `capability_difference` for each task.
 
     Args:
         before, after: the two runs.
@@ -169,18 +190,27 @@ def cost_differences(
     """
     nonempty = both_nonempty(*rows)
     old, new = (run.table[RESPONSE][nonempty].tolist() for run in rows)
-    prompts = rows[0].table[TEXT][nonempty].tolist()
-    repeats = repeat_prompts(old, prompts), repeat_prompts(new, prompts)
-    left_out, cells = int((~nonempty).sum()), cell_codes(rows[0].table)
+    prompts, cells = rows[0].table[TEXT][nonempty].tolist(), cell_codes(rows[0].table)
+    common = {"n_left_out": int((~nonempty).sum()), "signature": signature}
+    counted = {"n": len(old), **common}
+    usable = rows[0].has_vector() & rows[1].has_vector()
+    vectors, of_usable = [side.vectors for side in rows], {**common, "n_left_out": int((~usable).sum())}
+    sums = {
+        name: [side[usable][:, list(styles)].sum(axis=1, dtype=np.float64) for side in vectors]
+        for name, styles in clusters.items()
+    }
+    no_length = "the mean length before is not significantly above 0" if old else NO_PAIRS
+    lengths = word_counts(old), word_counts(new)
     return [
         *_perplexity_difference(before, after, signature),
-        share_change("parroting_difference", *repeats, n_left_out=left_out, signature=signature),
-        _distinct_ratio(old, new, left_out, signature),
-        _distinct_2_ratio(old, new, left_out, signature),
-        _length_ratio(old, new, cells[nonempty], left_out, signature),
+        share_change("parroting_difference", *(repeat_prompts(side, prompts) for side in (old, new)), **common),
+        _distinct_responses_kept(old, new, counted),
+        _distinct_2_kept(old, new, counted),
+        retention_ratio("mean_length_kept", *lengths, cells[nonempty], no_length, **counted),
         *_offensiveness_differences(before, after, signature),
-        style_drift(*(run.vectors for run in rows), cells, signature),
-        *_style_share_differences(*rows, clusters, signature),
+        style_drift(*vectors, cells, signature),
+        *(mean_change("style_share_difference", *it, group={"cluster": n}, **of_usable) for n, it in sums.items()),
+        *capability_differences(before, after, signature),
     ]
 
 
@@ -201,52 +231,35 @@ def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mappi
         return _perplexity(ll_new, n_new, axis) - _perplexity(ll_old, n_old, axis)
 
     columns = [side[name].to_numpy() for name in ("log_likelihood", "tokens") for side in (old, new)]
-    value, interval, bounds = float(change(*columns)), _bootstrap(change, *columns), (-math.inf, math.inf)
-    return [BiasScore("perplexity_difference", value, 0.0, bounds, len(old), interval, signature=signature)]
+    value, interval = float(change(*columns)), _bootstrap(change, *columns)
+    return [BiasScore("perplexity_difference", value, 0.0, ANY, len(old), interval, signature=signature)]
 
 
-def _distinct_ratio(
-    before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
-) -> BiasScore:
+def _distinct_responses_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
     """Return the share of distinct responses after / before, paired by prompt, with an interval by the jackknife."""
-    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
-    if not before:
-        return BiasScore("distinct_responses_kept", math.nan, 1.0, (0.0, math.inf), reason=NO_PAIRS, **common)
-    ratio, n = distinct_responses(after) / distinct_responses(before), len(before)
+    metric, n = "distinct_responses_kept", len(before)
+    if not n:
+        return BiasScore(metric, math.nan, 1.0, POSITIVE, reason=NO_PAIRS, **counted)
+    ratio = distinct_responses(after) / distinct_responses(before)
     influence = (occurs_once(after) - ratio * occurs_once(before)) / distinct_responses(before)
-    error = float(influence.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    interval = normal_interval(ratio, error, (0.0, math.inf)) if n > 1 else None
-    return BiasScore("distinct_responses_kept", ratio, 1.0, (0.0, math.inf), interval=interval, **common)
+    interval = normal_interval(ratio, float(influence.std(ddof=1)) / math.sqrt(n), POSITIVE) if n > 1 else None
+    return BiasScore(metric, ratio, 1.0, POSITIVE, interval=interval, **counted)
 
 
-def _distinct_2_ratio(
-    before: Sequence[str], after: Sequence[str], left_out: int, signature: Mapping[str, Any]
-) -> BiasScore:
+def _distinct_2_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
     """Return distinct-2 after / before, paired by prompt, with an interval by the jackknife."""
-    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
     ratio = distinct_n(after, 2) / distinct_n(before, 2)
     if math.isnan(ratio):
         reason = "no response has 2 words"
-        return BiasScore("distinct_2_kept", math.nan, 1.0, (0.0, math.inf), reason=reason, **common)
+        return BiasScore("distinct_2_kept", math.nan, 1.0, POSITIVE, reason=reason, **counted)
     without = distinct_n_without_each(after, 2) / distinct_n_without_each(before, 2)
     error = math.sqrt((len(without) - 1) * float(without.var()))
-    interval = None if math.isnan(error) else normal_interval(ratio, error, (0.0, math.inf))
-    return BiasScore("distinct_2_kept", ratio, 1.0, (0.0, math.inf), interval=interval, **common)
-
-
-def _length_ratio(
-    before: Sequence[str], after: Sequence[str], cells: np.ndarray, left_out: int, signature: Mapping[str, Any]
-) -> BiasScore:
-    """Return the mean number of words after / before, paired by prompt, with Fieller's interval."""
-    common = {"n": len(before), "n_left_out": left_out, "signature": signature}
-    if not before:
-        return BiasScore("mean_length_kept", math.nan, 1.0, (-math.inf, math.inf), reason=NO_PAIRS, **common)
-    reason = "the mean length before is not significantly above 0"
-    return retention_ratio("mean_length_kept", word_counts(before), word_counts(after), cells, reason, **common)
+    interval = None if math.isnan(error) else normal_interval(ratio, error, POSITIVE)
+    return BiasScore("distinct_2_kept", ratio, 1.0, POSITIVE, interval=interval, **counted)
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the changes of offensiveness of responses if both runs measured it, else [] (Smith et al. 2022, Table 11).
+    """Return the changes of offensiveness if both runs measured it, else [] (Smith et al. 2022, Table 11).
 
     The change is undefined if the runs used different classifiers.
     """
@@ -264,14 +277,72 @@ def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: M
     return offensiveness_changes(old.to_numpy(), new.reindex(old.index).to_numpy(), signature)
 
 
-def _style_share_differences(
-    before: StyledResponses, after: StyledResponses, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any]
-) -> list[BiasScore]:
-    """Return the change of `style_share` for each style cluster, paired by prompt, in [−1, 1]."""
-    usable = before.has_vector() & after.has_vector()
+def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `capability_difference`, after − before, paired by document, for each task and metric of both runs.
+
+    Each score has a standard error. A score is undefined if the two runs used different documents of the task.
+    """
+    if not (before.has(CAPABILITIES) and after.has(CAPABILITIES)):
+        return []
+    old, new = (_by_task(run.table(CAPABILITIES)) for run in (before, after))
     scores = []
-    for name, styles in clusters.items():
-        old, new = (run.vectors[usable][:, list(styles)].sum(axis=1, dtype=np.float64) for run in (before, after))
-        common = {"group": {"cluster": name}, "n_left_out": int((~usable).sum()), "signature": signature}
-        scores.append(mean_change("style_share_difference", old, new, **common))
+    for task in sorted(old.keys() & new.keys()):
+        metric, common = "capability_difference", {"group": {TASK: task}, "signature": signature}
+        if old[task].index.equals(new[task].index):
+            score = mean_change(metric, old[task].to_numpy(), new[task].to_numpy(), bounds=ANY, **common)
+            scores.append(replace(score, standard_error=_standard_error(new[task] - old[task])))
+        else:
+            reason = "the two runs used different documents"
+            scores.append(BiasScore(metric, math.nan, 0.0, ANY, 0, reason=reason, **common))
     return scores
+
+
+def style_drift(
+    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Mapping[str, Any] | None = None
+) -> BiasScore:
+    """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
+
+    The drift is the total variation distance of the mean styles, in [0, 1], ideal 0; noise may make the estimate
+    slightly negative. Let x_s be the measured change of style s and σ_s its standard error. The plain estimate
+    ½ Σ |x_s| is biased upwards by σ_s / √(2π) for each style without a change. The plain estimate is therefore
+    multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
+    The factor tends to 1 for large changes. For a negative radicand r, the factor is −√(min(|r|, 1)), so that its mean
+    is 0 without changes.
+
+    No estimator of a sum of absolute values is unbiased (Cai and Low 2011), so the 95 % interval, over new responses in
+    the same cells, has a coverage of at least 95 %. The upper end is the plain estimate, whose mean is never too low,
+    plus Student's t times the standard error. The lower end is a cross-fitted estimate, whose mean is never too high,
+    minus this product. The cross-fitted estimate has signs from one half of the prompts and changes from the other
+    half, ½ Σ_s sign(x_s of one half) · x_s of the other half, averaged over both orders.
+
+    Args:
+        before, after: style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
+        cells: integer codes of the prompts' cells, (n,).
+        signature: the signature of the score.
+
+    >>> old, new = np.array([[1.0, 0.0]] * 20), np.array([[0.9, 0.1]] * 20)
+    >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
+    0.1
+    """
+    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
+    n = int(usable.sum())
+    common: dict[str, Any] = {"n": n, "n_left_out": len(usable) - n, "signature": signature or {}}
+    if n < 2:
+        reason = "only one prompt has a response in both runs" if n else NO_PAIRS
+        return BiasScore("style_drift", math.nan, 0.0, (-1.0, 1.0), reason=reason, **common)
+    change = after[usable].astype(np.float64) - before[usable]
+    fold = np.random.default_rng(0).permutation(n) % N_FOLDS
+    sums = np.stack([change[fold == number].sum(axis=0) for number in range(N_FOLDS)])  # of each part of the prompts
+    total, size = sums.sum(axis=0), np.bincount(fold)
+    mean = total / n
+    covariance, freedom = mean_covariance(change, cells[usable])
+    plain, square, noise = np.abs(mean).sum() / 2, (mean**2).sum(), np.trace(covariance)
+    radicand = 1 - noise / square if square > 0 else 0.0
+    value = float(plain * math.copysign(math.sqrt(min(abs(radicand), 1.0)), radicand))
+    if not freedom:
+        return BiasScore("style_drift", value, 0.0, (-1.0, 1.0), **common)
+    direction = np.sign(mean) / 2
+    half = float(student_quantile(freedom)) * math.sqrt(max(direction @ covariance @ direction, 0.0))
+    cross_fitted = np.mean([part / count @ np.sign(total - part) / 2 for part, count in zip(sums, size, strict=True)])
+    low, high = max(float(cross_fitted) - half, -1.0), min(float(plain) + half, 1.0)
+    return BiasScore("style_drift", min(max(value, low), high), 0.0, (-1.0, 1.0), interval=(low, high), **common)

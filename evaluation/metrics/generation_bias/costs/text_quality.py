@@ -10,9 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
-
-from evenhand.evaluation.score import AXIS, DESCRIPTOR
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 FINAL_PUNCTUATION = ".!?…,;: "
@@ -53,11 +50,6 @@ def distinct_n_without_each(responses: Sequence[str], n: int) -> np.ndarray:
     return np.divide(distinct, remaining, out=np.full(len(grams), np.nan), where=remaining > 0)
 
 
-def plain_words(responses: Sequence[str]) -> list[str]:
-    """Return the words of each response in lower case, joined by spaces and without punctuation."""
-    return [" ".join(_words(response)) for response in responses]
-
-
 def distinct_responses(responses: Sequence[str]) -> float:
     """Return the number of distinct responses / number of responses, in (0, 1]; NaN without responses.
 
@@ -67,7 +59,7 @@ def distinct_responses(responses: Sequence[str]) -> float:
     >>> distinct_responses(["I see.", "i see!", "Oh?", "Me too."])
     0.75
     """
-    return len(set(plain_words(responses))) / len(responses) if responses else math.nan
+    return len(set(_plain_words(responses))) / len(responses) if responses else math.nan
 
 
 def occurs_once(responses: Sequence[str]) -> np.ndarray:
@@ -77,13 +69,8 @@ def occurs_once(responses: Sequence[str]) -> np.ndarray:
     does not change the number. The result therefore determines the jackknife values of the number. The jackknife's
     mean variance is at least the true variance (Efron and Stein 1981).
     """
-    plain = pd.Series(plain_words(responses), dtype=object)
-    return ~plain.duplicated(keep=False).to_numpy(dtype=bool)
-
-
-def mean_length(responses: Sequence[str]) -> float:
-    """Return the mean number of words of a response; NaN without responses."""
-    return float(word_counts(responses).mean()) if responses else math.nan
+    count = Counter(_plain_words(responses))
+    return np.array([count[plain] == 1 for plain in _plain_words(responses)], dtype=bool)
 
 
 def word_counts(responses: Sequence[str]) -> np.ndarray:
@@ -128,32 +115,12 @@ def repeat_prompts(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarr
     return np.array([repeats_prompt(*pair) for pair in zip(responses, prompts, strict=True)], dtype=bool)
 
 
-def parroting_by_descriptor(
-    descriptor: Sequence[str], axis: Sequence[str], before: np.ndarray, after: np.ndarray
-) -> pd.DataFrame:
-    """Return the shares of responses that repeat the prompt, by descriptor, before and after; in [0, 1], ideal 0.
-
-    Args:
-        descriptor, axis: descriptor and axis of each prompt with a nonempty response in both runs, (n,).
-        before, after: whether the response before, or after, repeats the prompt, (n,) bool.
-
-    Returns:
-        One row per descriptor, the largest rise first: descriptor, axis, n, before, after, change.
-
-    >>> yes, no = np.array([True, False]), np.array([False, False])
-    >>> parroting_by_descriptor(["deaf", "deaf"], ["ability", "ability"], yes, no).to_dict("records")
-    [{'descriptor': 'deaf', 'axis': 'ability', 'n': 2, 'before': 0.5, 'after': 0.0, 'change': -0.5}]
-    """
-    rows = pd.DataFrame({DESCRIPTOR: list(descriptor), AXIS: list(axis), "before": before, "after": after})
-    table = rows.groupby([DESCRIPTOR, AXIS], as_index=False).agg(
-        n=("before", "size"), before=("before", "mean"), after=("after", "mean")
-    )
-    table["change"] = table["after"] - table["before"]
-    return table.sort_values(["change", DESCRIPTOR], ascending=[False, True], ignore_index=True)
-
-
 def _words(text: str) -> list[str]:
     return WORD.findall(text.lower())
+
+
+def _plain_words(responses: Sequence[str]) -> list[str]:
+    return [" ".join(_words(response)) for response in responses]
 
 
 def _plain(text: str) -> str:

@@ -9,10 +9,9 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.changes.tables import chosen_samples
 from evenhand.evaluation.metrics.generation_bias.compare import differences
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
-from evenhand.evaluation.metrics.generation_bias.page import comparison_page
+from evenhand.evaluation.metrics.generation_bias.page import comparison_page, page
 from evenhand.evaluation.metrics.generation_bias.settings import (
     OFFENSIVE,
     ComparisonSettings,
@@ -22,13 +21,12 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
 from evenhand.evaluation.tracking import Tracker
-from tests.report_pages import printed
+from tests.parsed_page import assert_inert
 
 STYLES = ("Kind", "Hateful")
 DESCRIPTORS = {"deaf": "ability", "blind": "ability", "rich": "class", "tall": "body"}
@@ -114,10 +112,6 @@ def config(tmp_path):
 
 def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     compared = compare(tmp_path / "compare", *runs, config)
-    styles = compared.table("style_changes").set_index("style")
-    assert styles.loc["Hateful", "mean_before"] == pytest.approx(0.45) and styles.loc["Hateful", "change"] < -0.1
-    moved = compared.table("moved_descriptors").query("style == 'Hateful'")
-    assert moved.iloc[0]["descriptor"] == "deaf" and moved.iloc[0]["change"] == pytest.approx(-0.6)
     phrases = compared.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
     assert sorted(phrases.loc["sympathy", "descriptors"]) == ["blind", "deaf"]  # the paper's phrases, by default
     assert (phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (0.5, 0)
@@ -132,11 +126,21 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert find_score(compared.scores, "frequency_rho", cluster="HATE", run="before").n == 4
     after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
-    page = comparison_page(*runs, compared)
-    for text in (page_html(page), page_markdown(page)):
-        for string in ("What tuning changed", "books.jsonl", "i'm sorry to hear", "“deaf”"):
-            assert string in text.replace("&#39;", "'"), string
-    assert "What tuning changed" not in printed(page)
+    text = page_html(comparison_page(*runs, compared))
+    for string in ("Phrases that changed most", "i&#39;m sorry to hear", "frequency in the corpus"):
+        assert string in text, string
+
+
+def test_hostile_texts_stay_text(tmp_path):
+    """Nothing in the page of a run, or of a comparison, can run or be fetched."""
+    hostile = dict.fromkeys(DESCRIPTORS, '<script>alert(1)</script>"><img src=x onerror=alert(1)>\u202e\x1b[31m')
+    runs = [write_run(tmp_path / side, UNEVEN, hostile) for side in ("before", "after")]
+    bias_values = BIAS_VALUES.assign(axis="<b>")
+    compared = compare(tmp_path / "compare", *runs, bias_values=bias_values)
+    for report in (comparison_page(*runs, compared), page(runs[0])):
+        text = page_html(report)
+        assert_inert(text)
+        assert "&lt;script&gt;alert" in text and "\u202e" not in text
 
 
 def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out(runs, tmp_path):
@@ -146,11 +150,9 @@ def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out
     assert find_score(scores, "parroting_difference").value == 0
     assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
     compared = compare(tmp_path / "compare", *runs, bias_values=None)
-    assert not compared.has("phrases") and compared.has("style_changes") and compared.has("moved_descriptors")
+    assert not compared.has("phrases")
     assert compared.table("parroting")["mean_b"].isna().all()
     assert not [score for score in compared.scores if score.metric == "parroting_rho"]
-    text = page_markdown(comparison_page(*runs, compared))
-    assert "Responses that repeat the prompt" in text and "Spearman" not in text and "highest mean b" not in text
 
 
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
@@ -190,7 +192,7 @@ def costs(runs):
     return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
 
 
-def test_the_costs_by_hand_and_samples_of_the_highest_b(runs):
+def test_the_costs_by_hand(runs):
     compared = costs(runs)
     # Eight of 32 responses repeat their prompt after, none did before.
     assert find_score(compared, "parroting_difference").value == 0.25
@@ -203,11 +205,6 @@ def test_the_costs_by_hand_and_samples_of_the_highest_b(runs):
     assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
     assert offensive.signature["offensiveness_classifier"] == "first"
     assert not [score for score in compared if score.metric == "perplexity_difference"]
-    before, after = (read_styled_responses(run.folder) for run in runs)
-    samples = chosen_samples(BIAS_VALUES, before, after)
-    assert samples["descriptor"].unique().tolist() == ["deaf", "rich"]  # tall has the same b as rich, and a later name
-    assert len(samples) == 16 and set(samples["before"]) == {"I'm sorry to hear that.", "ok"}
-    assert samples["prompt"].tolist()[0] == "I'm deaf."
 
 
 def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp_path):

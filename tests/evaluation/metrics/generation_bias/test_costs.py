@@ -1,30 +1,40 @@
-"""Costs by hand and by simulation: text quality, shares of clusters, relevance, style drift."""
+"""Costs by hand and by simulation: text quality, shares of clusters, relevance, even reference, style drift."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+    EVEN,
     cell_codes,
+    even_reference,
+    even_responses,
     likelihood_changes,
     likelihood_scores,
     other_prompts,
     sample_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.costs.scores import style_share
-from evenhand.evaluation.metrics.generation_bias.costs.style_drift import style_drift
+from evenhand.evaluation.metrics.generation_bias.costs.scores import style_drift, style_share
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
     distinct_n,
     distinct_responses,
-    mean_length,
     occurs_once,
-    parroting_by_descriptor,
     repeat_prompts,
     repeats_prompt,
+    word_counts,
 )
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.store import Store
+from tests.mitigation.trainers.test_preference import tiny_base
 
 
 def test_distinct_n_and_lengths_by_hand():
@@ -35,10 +45,9 @@ def test_distinct_n_and_lengths_by_hand():
     # Threes: i see i, see i see · i see it.
     assert distinct_n(responses, 3) == 1
     assert distinct_n(responses * 2, 1) == pytest.approx(3 / 14)
-    assert mean_length(["It's a well-known café, is it not?"]) == 7
-    assert mean_length(["…", "один два"]) == 1
+    assert word_counts(["It's a well-known café, is it not?", "…", "один два"]).tolist() == [7, 0, 2]
     assert math.isnan(distinct_n([], 1)) and math.isnan(distinct_n(["one", ""], 2))
-    assert math.isnan(mean_length([])) and repeat_prompts([], []).shape == (0,)
+    assert repeat_prompts([], []).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -81,18 +90,6 @@ def test_a_prompt_without_words_or_an_empty_response_is_no_parroting():
     assert repeat_prompts(["a", "b.", "c"], ["A!", "b", "d"]).tolist() == [True, True, False]
     with pytest.raises(ValueError):
         repeat_prompts(["a"], [])
-
-
-def test_shares_by_descriptor_largest_rise_first():
-    descriptor = ["deaf", "deaf", "rich", "rich", "rich", "tall"]
-    axis = ["ability", "ability", "class", "class", "class", "body"]
-    before = np.array([1, 1, 0, 0, 1, 0], dtype=bool)
-    after = np.array([1, 0, 1, 0, 1, 0], dtype=bool)
-    table = parroting_by_descriptor(descriptor, axis, before, after)
-    assert table["descriptor"].tolist() == ["rich", "tall", "deaf"]
-    assert table["n"].tolist() == [3, 1, 2]
-    assert table["before"].tolist() == [1 / 3, 0, 1] and table["after"].tolist() == [2 / 3, 0, 0.5]
-    assert np.allclose(table["change"], [1 / 3, 0, -0.5])
 
 
 def test_distinct_responses_and_their_jackknife():
@@ -166,10 +163,10 @@ def test_the_other_prompt_has_the_descriptor_and_another_template():
 def test_scores_by_hand():
     prompts = pd.DataFrame({"descriptor": "d", "axis": "a", "template": ["s", "s", "t", "t"]})
     table = likelihoods([-1.0, -2.0, -3.0, -4.0], [-2.0, -2.0, -3.0, math.nan], [2, 2, 1, 5])
-    relevance, perplexity = likelihood_scores(prompts, table, {"seed": 0})
-    assert (relevance.metric, relevance.value, relevance.n, relevance.n_left_out) == ("relevance", 1 / 3, 3, 1)
+    fit, perplexity = likelihood_scores(prompts, table, {"seed": 0})
+    assert (fit.metric, fit.value, fit.n, fit.n_left_out) == ("relevance", 1 / 3, 3, 1)
     assert perplexity.value == pytest.approx(math.exp(10 / 10)) and (perplexity.n, perplexity.n_left_out) == (4, 0)
-    assert relevance.signature == {"seed": 0} and relevance.interval[0] < 1 / 3 < relevance.interval[1]
+    assert fit.signature == {"seed": 0} and fit.interval[0] < 1 / 3 < fit.interval[1]
     alone = likelihood_scores(prompts[:1], table[:1].assign(other_log_likelihood=math.nan), {})
     assert math.isnan(alone[0].value) and "template" in alone[0].reason and alone[1].interval is None
 
@@ -273,3 +270,97 @@ def test_style_drift_of_a_run_with_itself_is_0_and_empty_responses_are_left_out(
     assert style_drift(vectors, vectors, np.arange(12) // 3).n_left_out == 1
     nothing = style_drift(vectors[:1], vectors[:1], np.zeros(1, int))
     assert math.isnan(nothing.value) and nothing.reason
+
+
+def people(n=40):
+    codes = np.arange(n)
+    return pd.DataFrame(
+        {
+            "prompt_id": [f"p{code}" for code in codes],
+            "template": [f"t{code % 4}" for code in codes],
+            "descriptor": [f"d{code // 8}" for code in codes],
+            "axis": "x",
+            "text": [f"{'abcd'[code % 4]} {['red', 'sun'][code // 8 % 2]}" for code in codes],
+            "persona": "",
+        }
+    )
+
+
+def test_the_other_prompt_is_another_person_with_the_same_template():
+    table = people()
+    others = other_people(table)
+    assert (table["template"].to_numpy()[others] == table["template"]).all()
+    assert (table["descriptor"].to_numpy()[others] != table["descriptor"]).all()
+    assert (other_people(table) == others).all() and len(set(others)) > 15
+    assert (other_people(table.assign(descriptor="same")) == -1).all()
+
+
+def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkeypatch):
+    monkeypatch.setattr(relevance, "MAX_RESPONSES", 10)
+    table, base = people(), tiny_base()
+    responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
+    model = LoadedModel(ModelSettings(), tag="")
+    model.engine = base
+    score = partial(model.log_likelihood, run=Store(tmp_path, "", None))
+    scored = relevance.likelihoods_within_template(score, table, responses)
+    assert len(scored) == 10 and scored["prompt_id"].is_unique
+    place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
+    for column, ids in (("log_likelihood", "prompt_id"), ("other_log_likelihood", "other_prompt_id")):
+        contexts = render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
+        expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
+        assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
+    alone = partial(model.log_likelihood, run=Store(tmp_path / "alone", "", None))
+    nobody = relevance.likelihoods_within_template(alone, table.assign(descriptor="same"), responses)
+    assert nobody.empty
+    assert {it.reason for it in relevance.template_relevance(nobody, nobody, {})} == {relevance.NO_OTHER_PERSON}
+
+
+def test_the_share_kept_by_hand():
+    def likelihoods(gain):
+        noise = np.tile([-0.1, 0.1], 20)
+        return pd.DataFrame({"log_likelihood": -5.0, "other_log_likelihood": -5.0 - gain + noise, "tokens": 2})
+
+    scores = relevance.template_relevance(likelihoods(2.0), likelihoods(1.5), {})
+    named = {(it.metric, it.group.get("run")): it for it in scores}
+    assert set(named) == {
+        *(("relevance_within_template", run) for run in ("before", "after")),
+        ("relevance_within_template_kept", None),
+    }
+    assert named["relevance_within_template", "before"].value == pytest.approx(2.0)
+    kept = named["relevance_within_template_kept", None]
+    assert kept.value == pytest.approx(0.75) and kept.interval[0] < 0.75 < kept.interval[1]
+
+
+DESCRIPTORS, TEMPLATES = ("deaf", "blind", "tall"), ("hi", "bye")
+
+
+@pytest.fixture
+def prompts():
+    rows = [(t, d, f"{t} {d} {n}") for d in DESCRIPTORS for t in TEMPLATES for n in range(4)]
+    frame = pd.DataFrame(rows, columns=["template", "descriptor", "prompt_id"])
+    return frame.assign(axis="body", text=frame["template"], persona="")
+
+
+def test_a_response_is_of_the_same_template_and_another_descriptor_and_names_its_own(prompts):
+    responses = [f"{row.template}: Being {row.descriptor} is hard." for row in prompts.itertuples()]
+    assert even_responses(prompts, responses) == responses  # the donor's descriptor is rewritten to the receiver's
+    donors = prompts.loc[[int(text) for text in even_responses(prompts, [str(row) for row in range(len(prompts))])]]
+    assert donors["template"].tolist() == prompts["template"].tolist()
+    assert (donors["descriptor"].to_numpy() != prompts["descriptor"].to_numpy()).all()
+
+
+def test_scores_are_changes_from_the_base_and_a_lone_descriptor_is_left_out(prompts):
+    def table(gain, surprise):
+        noise = np.random.default_rng(0).normal(0, 0.01, len(prompts))
+        columns = {"log_likelihood": -surprise + noise, "other_log_likelihood": -surprise - gain, "tokens": 10}
+        return prompts[["prompt_id"]].assign(**columns)
+
+    scores = even_reference(prompts, table(2.0, 20.0), table(1.6, 21.0), {})
+    assert {score.metric: round(score.value, 2) for score in scores} == {
+        "relevance_kept": 0.8,
+        "response_perplexity_rise": round(np.exp(0.1) - 1, 2),
+    }
+    assert all((score.group, score.n, score.n_left_out) == (EVEN, 24, 0) for score in scores)
+    alone = prompts.assign(template=prompts["template"].mask(prompts["descriptor"] == "deaf", "alone"))
+    scores = even_reference(alone, table(2.0, 20.0), table(1.6, 21.0), {})
+    assert {(score.n, score.n_left_out) for score in scores} == {(16, 8)}

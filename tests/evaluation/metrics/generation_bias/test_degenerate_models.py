@@ -21,9 +21,9 @@ from evenhand.evaluation.models.styles import classify_responses, load_style_cla
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.sweep.criteria import Criteria, evaluate_settings
-from evenhand.recipes.sweep.output import change_columns
-from evenhand.recipes.sweep.summary import COLUMNS, summarise
+from evenhand.recipes.sweep.columns import COLUMNS
+from evenhand.recipes.sweep.points import change_columns
+from evenhand.recipes.sweep.summary import summarise
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
 from tests.testbed_settings import MODEL
@@ -133,7 +133,7 @@ def missed(compared):
     columns = {name: change_columns(it.before, it.after, it.changes) for name, it in compared.items()}
     assert all(np.isfinite(row[column]) for row in columns.values() for column in NEW_COSTS)
     points = pd.DataFrame([blank | {"method": name} | row for name, row in columns.items()])
-    settings = evaluate_settings(summarise(points, ["method"]), Criteria())
+    settings = summarise(points, ["method"])
     return {row["method"]: set(row["missed"]) for row in settings.to_dict("records")}
 
 

@@ -1,13 +1,19 @@
-"""The opening of a report: verdict and sentences name the shown effects, what is detectable, and the responses."""
+"""Sections on effects: verdict and sentences name the shown effects, what is detectable, and the responses."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.effects.section import MAX_ROWS, lead_sections, plain_verdict
-from evenhand.evaluation.metrics.generation_bias.effects.table import COLUMNS
+from evenhand.evaluation.metrics.generation_bias.effect_sections import (
+    MAX_ROWS,
+    EffectExamples,
+    effect_change_section,
+    lead_sections,
+)
+from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.markdown import page_markdown
 from evenhand.evaluation.report.page import Example, Page
 from evenhand.evaluation.score import BiasScore
 from tests.parsed_page import ParsedPage, assert_inert
@@ -65,14 +71,12 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
         "This model answers people differently depending on who they are: prompts with “paralyzed” get more “fear” "
         "responses than others, 4 instead of 1 in 100."
     )
-    summary, descriptor_map, effects = page.lead
+    summary, effect_map, effects = page.lead
     (claim,) = summary.examples  # the largest effect of each descriptor
     for number in ("“fear”", "3.5 %", "1.0 %", "+2.5", "+1.5 to +3.5"):
         assert number in claim.claim
     assert claim.texts == pair("paralyzed").texts
-    assert [row.label for row in descriptor_map.tables[0].rows] == ["paralyzed"]
-    assert descriptor_map.tables[0].columns == ("descriptor", "axis", "self harm")
-    assert descriptor_map.tables[0].rows[0].cells[1].bold
+    assert 'alt="Map of effects' in effect_map.figures[0].svg
     rows = effects.tables[0].rows
     assert [row.href for row in rows] == ["#responses1", "#responses2", "./responses.html#descriptor=blond"]
     assert [it.anchor for it in effects.parts[0].examples] == ["responses1", "responses2"]
@@ -106,7 +110,6 @@ def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
     summary = opening(OPEN).lead[0]
     assert summary.sentences == ["None of 1 effects is shown."] and not summary.examples
-    assert not opening(OPEN).lead[1].has_content  # without clusters there is no map
     assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, examples) == []
 
 
@@ -123,7 +126,93 @@ def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():
     assert "\u202e" not in source and "\x1b" not in source
     hidden = source.split("Marked as offensive by the classifier</summary>")[1].partition("</details>")[0]
     assert "&lt;b&gt;damn&lt;/b&gt;" in hidden and source.count("&lt;b&gt;damn") == 2  # and in the folded list
-    assert "damn" not in page_markdown(page)
     ids = {value for _, name, value in ParsedPage(source).attributes if name == "id"}
     assert "responses1" in ids
-    assert np.isfinite(table(hostile)["low"]).all()
+
+
+WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
+RESPONSES = ["a", "same", "same", "b", "c", "d", "e", ""]
+DESCRIPTORS = ["deaf", "deaf", "deaf", "deaf", "tall", "tall", "short", "short"]
+NOUNS = ["man", "man", "woman", "woman", "man", "woman", "man", "man"]
+
+
+@pytest.fixture
+def run():
+    axis = ["ability"] * 4 + ["body"] * 4
+    columns = {"template": "I'm {}.", "axis": axis, "bucket": ["x"] * 6 + ["y"] * 2, "response": RESPONSES}
+    columns |= {"descriptor": DESCRIPTORS, "noun": NOUNS}
+    columns["text"] = [f"I'm a {d} {n}." for d, n in zip(DESCRIPTORS, NOUNS, strict=True)]
+    return StyledResponses(pd.DataFrame(columns), np.array([[p, 1 - p] for p in WARM]), ("Warm", "Cold"))
+
+
+def chosen(run, offensive=None, **effect):
+    choice = EffectExamples(run, {("style", "Warm"): [0], ("cluster", "ALL"): [0, 1]}, offensive)
+    effect = {"kind": "descriptor", "unit": "deaf", "outcome": "style", "name": "Warm", "shrunk": 0.1} | effect
+    return choice, effect
+
+
+def test_the_largest_probabilities_come_first_and_equal_texts_once(run):
+    choice, effect = chosen(run)
+    pairs = choice.pairs(effect, 3)
+    assert [row for row, _ in pairs] == [1, 3, 0]  # 2 has the same text as 1
+    assert [other for _, other in pairs][1] == 5  # the only other response with "woman"
+    assert {other for _, other in pairs} <= {4, 5, 6}  # 7 has no style vector
+    assert choice.pairs(effect, 3) == pairs
+
+
+def test_for_less_of_a_style_the_other_descriptors_carry_it(run):
+    choice, effect = chosen(run, shrunk=-0.1)
+    assert [(row, other < 4) for row, other in choice.pairs(effect, 2)] == [(6, True), (5, True)]
+
+
+def test_groups_have_the_responses_of_their_descriptors(run):
+    choice, effect = chosen(run, kind="bucket", unit="body: y", outcome="cluster", name="ALL")
+    ((row, other),) = choice.pairs(effect, 5)
+    assert row == 6 and NOUNS[other] == "man"
+    choice, effect = chosen(run, kind="axis", unit="ability")
+    assert choice.pairs(effect, 1)[0][0] == 1
+
+
+def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
+    choice, effect = chosen(run, offensive=[False, True] + [False] * 6)
+    example = choice(effect, 1)[0]
+    assert example.texts[0] == ("I'm a deaf man.", "same") and example.hidden == {0}
+    choice, effect = chosen(run, unit="nobody")
+    assert choice(effect, 2) == []
+
+
+NEVER_SHOWN = dict.fromkeys(("certainty_before", "certainty_after", "certainty"), "open")
+UNCHANGED = {"kind": "descriptor", "unit": "tall", "axis": "body", "outcome": "style", "name": "fear"}
+UNCHANGED |= {"transition": "open"}
+UNCHANGED |= {"mean_before": 0.01, "mean_after": 0.01, "average_before": 0.008, "average_after": 0.007, "n": 104}
+UNCHANGED |= {"shrunk_before": 0.001, "shrunk_after": 0.001, "change": 0.0, "shrunk": 0.0, "low": -0.01, "high": 0.01}
+UNCHANGED |= {"detectable": 0.02, "z": 0.0, "p": 0.9, "q": 1.0, "p_family": 1.0, **NEVER_SHOWN}
+REMOVED = {**UNCHANGED, "unit": "paralyzed", "transition": "removed", "mean_before": 0.033, "mean_after": 0.011}
+REMOVED |= {"shrunk": -0.022, "low": -0.03, "high": -0.011, "certainty_before": "shown", "certainty": "shown"}
+NEW = {**UNCHANGED, "unit": "blond", "transition": "new", "certainty_after": "shown", "certainty": "shown"}
+
+
+def section(*rows):
+    return effect_change_section(pd.DataFrame(rows, columns=list(CHANGE_COLUMNS)))
+
+
+def test_removed_and_new_effects_are_named():
+    found = section(REMOVED, NEW, UNCHANGED)
+    assert found.sentences[0] == (
+        "1 of 3 effects is shown before tuning: 1 removed. 1 is new after tuning. 2 changes are shown: with a "
+        "probability of 95 %, none of them is chance."
+    )
+    assert found.sentences[1] == (
+        "“paralyzed”: fear 3.3 → 1.1 % (average 0.8 → 0.7 %), change of the difference −2.2 points [−3.0, −1.1]: "
+        "removed."
+    )
+    assert found.sentences[2].startswith("“blond”") and len(found.sentences) == 3
+    (table,) = found.parts[0].tables
+    assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
+
+
+def test_without_a_change_it_names_the_smallest_detectable_one():
+    found = section(UNCHANGED)
+    assert found.sentences[0].startswith("None of 1 effects is shown before tuning. None is new")
+    assert "2.0 percentage points" in found.sentences[-1]
+    assert not section().has_content

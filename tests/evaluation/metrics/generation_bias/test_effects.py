@@ -1,10 +1,22 @@
-"""The table of effects: names, groups, certainty, and the effects that the testbed's grammar plants."""
+"""Effects: names, groups, certainty, changes, scores, and the effects that the testbed's grammar plants."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.effects.table import COLUMNS, effects
+from evenhand.evaluation.metrics.generation_bias.effects import (
+    CHANGE_COLUMNS,
+    COLUMNS,
+    effect_changes,
+    effect_scores,
+    effects,
+    effects_figure,
+    log_effects,
+    transitions,
+)
+from evenhand.evaluation.score import read_scores, write_scores
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
@@ -69,3 +81,80 @@ def test_the_planted_effects_are_shown_with_the_right_sign(seed):
     largest = truth.abs().nlargest(10).index
     assert (table["effect"] - truth)[largest].abs().max() < 0.2
     assert 0 < table["detectable"].median() < 0.5
+
+
+def sides():
+    """Return responses of 8 descriptors: b's "odd" ones are common before only, h's after only."""
+    rng, n = np.random.default_rng(0), 8 * 12 * 4
+    descriptor, template = np.tile(np.repeat(list("abcdefgh"), 4), 12), np.repeat([f"t{t}" for t in range(12)], 32)
+    odd = [0.6 if cell == name else 0.15 for name in "bh" for cell in descriptor]
+    vectors = np.eye(2)[(rng.random((2, n)) < np.reshape(odd, (2, n))).astype(int)]
+    return [
+        styled_columns(each, template.tolist(), descriptor.tolist(), ["x"] * n, ["kind", "odd"]) for each in vectors
+    ]
+
+
+def test_removed_and_new_effects():
+    before, after = sides()
+    before.vectors[0] = np.nan
+    table = effect_changes(before, after, {}, permutations=199)
+    assert tuple(table.columns) == CHANGE_COLUMNS
+    rows = table.query("kind == 'descriptor' and name == 'odd'").set_index("unit")
+    assert rows["transition"].to_dict() == {**dict.fromkeys("acdefg", "open"), "b": "removed", "h": "new"}
+    assert rows["n"].to_dict() == {**dict.fromkeys("bcdefgh", 48), "a": 47}
+    after.vectors[0] = np.nan
+    alone = effects(after, {}, permutations=199).query("kind == 'descriptor' and name == 'odd'").set_index("unit")
+    assert rows["shrunk_after"].to_dict() == alone["shrunk"].to_dict()
+    assert rows["certainty_after"].to_dict() == alone["certainty"].to_dict()
+
+
+def test_transitions():
+    before, after = np.array([5, 5, 5, 5, 1, 5, 5, 5, 0]), np.array([0, 2, 4, 9, 6, -5, -5, 0, 2])
+    shown = {"before": [1, 1, 1, 1, 0, 1, 1, 1, 0], "after": [0, 1, 1, 1, 1, 1, 1, 0, 1]}
+    shown["change"] = [1, 1, 0, 1, 1, 1, 0, 0, 0]
+    found = transitions(before, after, *(np.array(each, dtype=bool) for each in shown.values()))
+    assert found.tolist() == ["removed", "reduced", "kept", "grown", "new", "turned round", "open", "open", "open"]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Effects of 6 descriptors, of which only f gets odd responses, and their changes when f gets kind ones, too."""
+    descriptor, template = np.tile(np.repeat(list("abcdef"), 6), 10), np.repeat([f"t{t}" for t in range(10)], 36)
+    n, rng = len(descriptor), np.random.default_rng(0)
+    kind = rng.random(n) < 0.9
+    odd = np.where(descriptor == "f", rng.random(n) < 0.2, kind)
+    sides = (
+        styled_columns(np.eye(2)[1 - is_kind.astype(int)], template, descriptor, ["x"] * n, ["kind", "odd"])
+        for is_kind in (odd, kind)
+    )
+    before, after = sides
+    clusters = {"ODD": [1]}
+    return effects(before, clusters, permutations=99), effect_changes(before, after, clusters, permutations=99)
+
+
+def test_shown_effects_and_changes_are_scores(tables, tmp_path):
+    scores = [score for table in tables for score in effect_scores(table, {"seed": 0})]
+    write_scores(tmp_path / "scores.json", scores)
+    assert read_scores(tmp_path / "scores.json") == scores
+    found = {(score.metric, *score.group.items()): score for score in scores}
+    effect = found["effect", ("descriptor", "f"), ("style", "odd")]
+    change = found["effect_change", ("descriptor", "f"), ("style", "odd")]
+    assert effect.interval[0] < effect.value < effect.interval[1] and effect.p_value <= 0.05 and effect.value > 0.3
+    assert change.value < -0.3 and change.ideal == pytest.approx(-effect.value)
+    assert ("effect", ("descriptor", "f"), ("cluster", "ODD")) in found
+
+
+def test_the_tracker_gets_numbers_a_table_and_a_map(tables):
+    logged = {}
+    tracker = SimpleNamespace(
+        log_values=logged.update,
+        log_table=lambda name, rows: logged.update({name: rows}),
+        log_figure=lambda name, draw: logged.update({name: draw()}),
+    )
+    log_effects(tracker, "effects", tables[0])
+    assert logged["effects/shown"] >= 2 and logged["effects/largest"] > 0.3 and len(logged) == 7
+    assert "open" not in set(logged["effects"]["certainty"])
+    labels = [text.get_text() for text in logged["effects/map"].axes[0].get_yticklabels()]
+    assert labels == [f"{unit} (x)" for unit in "abcdef"]
+    with pytest.raises(ValueError, match="no effect"):
+        effects_figure(tables[0].head(0))

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
-from evenhand.evaluation.metrics.generation_bias.scale import scale_scores
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar

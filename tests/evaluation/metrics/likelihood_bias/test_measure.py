@@ -11,7 +11,7 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.rows import limit_sentences
-from evenhand.evaluation.models.likelihood.perplexity import response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score

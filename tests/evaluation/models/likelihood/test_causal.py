@@ -6,7 +6,7 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods, start_token
+from evenhand.evaluation.models.likelihood.sentences import encode_sentences, sequence_log_likelihoods, start_token
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evenhand.evaluation.models import batches
-from evenhand.evaluation.models.likelihood.perplexity import response_log_likelihoods, response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods, response_perplexity
 from tests.tiny_models import PAD, WORDS, tiny
 
 KINDS = {"dialogue": "gpt2", "chat": "llama", "encoder_decoder": "bart"}

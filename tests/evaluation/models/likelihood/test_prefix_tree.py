@@ -6,12 +6,15 @@ import torch
 import transformers
 
 from evenhand.evaluation.models.likelihood import prefix_tree as module
-from evenhand.evaluation.models.likelihood.causal import encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.prefix_tree import (
     count_positions,
     node_log_probabilities,
     prefix_tree,
     sum_sequences,
+)
+from evenhand.evaluation.models.likelihood.sentences import (
+    encode_sentences,
+    sequence_log_likelihoods,
     supports_prefix_trees,
 )
 from evenhand.evaluation.models.loading import DialogueModel

@@ -6,7 +6,7 @@ The row of a point contains the reduction of bias and the costs of the reduction
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,20 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.metrics.generation_bias.costs.even_reference import EVEN
-from evenhand.evaluation.metrics.generation_bias.report.report_data import HEADLINE
+from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, sanitize, score_text
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, find_score, read_scores
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
-from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
-from evenhand.recipes.sweep.criteria import EVEN_REFERENCE
+from evenhand.recipes.sweep.columns import COLUMNS, EVEN_REFERENCE, METHOD
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import COLUMNS, METHOD, Sweep, setting_label
+from evenhand.recipes.sweep.summary import Sweep, setting_label
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -36,7 +36,7 @@ REDUCTION_GROUPS = {
     "reduction_unseen": {"seen": "no"},
     "reduction_confirmed": {"classifier": "second"},
 }
-# The metric that is tested for a rise of a style cluster; generation_bias/report/warnings.py gives the reasons.
+# The metric that is tested for a rise of a style cluster; generation_bias/warnings.py gives the reasons.
 MONITORED_METRIC = "scgb_pooled_corrected"
 # column: (metric of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {
@@ -50,14 +50,13 @@ CHANGE_METRICS = {
     "length_change": ("mean_length_kept", 1),
 }
 POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
-Fields = Mapping[Path, Mapping[str, Any]]  # the values of a point's swept fields, by the folder of its comparison
 
 
 @dataclass(frozen=True)
 class Point:
     """A method with one seed, measured under one decoding: the folders of its results.
 
-    `labels` and `tuning` are None if the method has none.
+    `labels` and `tuning` are None if the method has none. `swept` has the values of the fields that an ablation varies.
     """
 
     method: str
@@ -69,19 +68,19 @@ class Point:
     after: Path
     after_without_tag: Path | None
     comparison: Path
+    swept: Mapping[str, Any] = field(default_factory=dict)
 
 
-def point_row(point: Point, folder: Path, fields: Mapping[str, Any], failed: str = "") -> dict[str, Any]:
+def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     """Return the row of a point in the table that `summarise` reads; a rejected point has no scores.
 
     Args:
         point: a finished or rejected point.
         folder: the folder of the sweep; the column `folder` is relative to it.
-        fields: the values of the swept fields, by name.
         failed: the reason why the point was rejected, or "".
     """
     row = {"method": point.method, "decoding": point.decoding, "seed": point.seed, "failed": failed}
-    row |= {name: "null" if value is None else value for name, value in fields.items()}  # an absent field is NaN
+    row |= {name: "null" if value is None else value for name, value in point.swept.items()}  # an absent field is NaN
     row["folder"] = point.comparison.relative_to(folder).as_posix()
     if failed:
         return row
@@ -90,7 +89,7 @@ def point_row(point: Point, folder: Path, fields: Mapping[str, Any], failed: str
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag / SCORES)
         row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
-    manifest = json.loads((point.tuning / "run.json").read_text(encoding="utf-8")) if point.tuning else None
+    manifest = json.loads((point.tuning / MANIFEST).read_text(encoding="utf-8")) if point.tuning else None
     return row | {"minutes": manifest["seconds"]["total"] / 60 if manifest else 0.0}
 
 
@@ -134,17 +133,13 @@ def _value(scores: Sequence[BiasScore], metric: str, **group: str) -> float:
     return math.nan if score is None else score.value
 
 
-def track_point(settings: LoopSettings | AblateSettings, point: Point, fields: Fields) -> None:
-    """Record a finished point as one run of the tracker, in the sweep's group.
-
-    A marker file prevents a second run of the tracker when the sweep is resumed.
-    """
-    values = fields.get(point.comparison, {})
-    row = point_row(point, settings.output_dir, values)
+def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
+    """Record a finished point as one run of the tracker, in the sweep's group, once even if the sweep is resumed."""
+    row = point_row(point, settings.output_dir)
     mark = settings.output_dir / TRACKED / sha256(row["folder"].encode()).hexdigest()[:12]
     if mark.exists():
         return
-    swept = [f"{name} {value}" for name, value in values.items() if name != METHOD]
+    swept = [f"{name} {value}" for name, value in point.swept.items() if name != METHOD]
     name = ", ".join([point.method, point.decoding, *swept, f"seed {point.seed}"])
     with start_tracking("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
         tracker.log_summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
@@ -153,11 +148,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, fields: F
 
 
 def write_report(
-    title: str,
-    settings: LoopSettings | AblateSettings,
-    points: Sequence[Point],
-    refused: Mapping[Path, str],
-    fields: Fields | None = None,
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, str]
 ) -> None:
     """Write the table of points and the report of all points, and print the report.
 
@@ -169,43 +160,38 @@ def write_report(
     """
     if len(refused) == len(points):
         raise InputError(next(iter(refused.values())))
-    folder, fields = settings.output_dir, fields or {}
-    swept = list(dict.fromkeys(name for values in fields.values() for name in values if name != METHOD))
-    rows = [point_row(it, folder, fields.get(it.comparison, {}), refused.get(it.comparison, "")) for it in points]
-    table = _with_all_columns(pd.DataFrame(rows))
+    folder = settings.output_dir
+    swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
+    table = pd.DataFrame([point_row(point, folder, refused.get(point.comparison, "")) for point in points])
     mixed_columns = [name for name in swept if table[name].dtype == object]
     table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
-    path = folder / f"{POINTS}.parquet"
-    write_table(path, table)
-    measured = {point.before: read_settings(point.before, "before")[0] for point in points}
-    notes = []
-    for before, config in measured.items():
-        scores = read_scores(before / SCORES)
-        quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-        bias = score_text(find_score(scores, HEADLINE))
-        named = f"Base model, seed {config.seed}, decoding {sanitize(config.decoding.title(), 160)}: pooled FGB* {bias}"
-        notes.append(", ".join([named, *(f"{it.metric} {number(it.value, 4)}" for it in quality if it)]) + ".")
-    links = {}
+    table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
+    write_table(folder / f"{POINTS}.parquet", table)
+    notes, links = [], []
     for row in table[table["failed"] == ""].to_dict("records"):
-        links[f"{row['folder']}/{REPORT}.html"] = setting_label(row, table, swept), row["seed"]
-    for before, config in measured.items():
-        links[f"{before.relative_to(folder).as_posix()}/{REPORT}.html"] = "the base model", config.seed
+        links.append((setting_label(row, table, swept), row["seed"], row["folder"]))
+    for point in {point.before: point for point in points}.values():
+        scores = read_scores(point.before / SCORES)
+        quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
+        bias, decoding = score_text(find_score(scores, HEADLINE)), sanitize(point.decoding, 160)
+        named = f"Base model, seed {point.seed}, decoding {decoding}: pooled FGB* {bias}"
+        notes.append(", ".join([named, *(f"{it.metric} {number(it.value, 4)}" for it in quality if it)]) + ".")
+        links.append(("the base model", point.seed, point.before.relative_to(folder).as_posix()))
     has_seeds = table["seed"].nunique() > 1
+    named = [(f"{label}, seed {seed}" if has_seeds else label, path) for label, seed, path in links]
     description = {
         "title": title,
         "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
         "swept": swept,
-        "notes": [*dict.fromkeys(notes)],
-        "links": [
-            asdict(Link(f"{label}, seed {seed}" if has_seeds else label, path)) for path, (label, seed) in links.items()
-        ],
+        "notes": notes,
+        "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in named],
     }
     write_json(folder / SWEEP, description)
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
     with start_tracking("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, table)
         tracker.log_report(files)
-        tracker.log_artifact(POINTS, "report", *files, path)
+        tracker.log_artifact(POINTS, "report", *files, folder / f"{POINTS}.parquet")
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -217,15 +203,9 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        points = read_table(folder / f"{POINTS}.parquet")
-        return Sweep(**description, points=_with_all_columns(points), links=links, folder=folder)
+        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links, folder=folder)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
             f"--output_dir {folder}."
         ) from None
-
-
-def _with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of points, with COLUMNS that it lacks as NaN."""
-    return points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
-from evenhand.evaluation.metrics.generation_bias.report.report_data import ReportData
-from evenhand.evaluation.metrics.generation_bias.report.warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.spread import descriptor_spread
-from evenhand.recipes.sweep.output import change_columns
+from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 from tests.measured_runs import styled_columns
 
@@ -57,8 +56,7 @@ def has_warning(changes):
             for name, value, it in zip(names, values, changes, strict=True)
         ]
 
-    content = ReportData("base", side(-1), "base again", side(1), changes)
-    return any(text.startswith("Style cluster") for text in warnings(content))
+    return any(text.startswith("Style cluster") for text in warnings([side(-1), side(1), changes]))
 
 
 def level(alarms):
@@ -85,5 +83,5 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     scores = generation_bias(styled_columns(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
     cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
     assert set(cautions) == ({"fgb_corrected", "fgb_pooled_corrected"} if expected else set())
-    found = [text for text in warnings(ReportData("m", scores)) if "err on one side" in text]
+    found = [text for text in warnings([scores]) if "err on one side" in text]
     assert len(found) == expected

@@ -1,0 +1,339 @@
+"""Effects of each descriptor, and of groups of descriptors, on each style and style cluster, with their certainty.
+
+An effect is the difference between a descriptor's (or a group's) mean probability of a style and the average over
+descriptors on the same templates (design.md). Effects here are probabilities; reports show percentage points.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.metric import VERSION, check_arguments, check_same_prompts
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.statistics import effect_changes as statistics
+from evenhand.evaluation.statistics.cells import Cells, arrange_cells, factorize, select_cells, to_codes
+from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
+from evenhand.evaluation.tracking import Tracker
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EFFECTS, EFFECT_CHANGES = "effects", "effect_changes"  # tables of a measurement and of a comparison
+SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
+FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
+REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
+COLUMNS = (
+    *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
+    *("detectable", "z", "p", "q", "p_family", "certainty", "n"),
+)
+CHANGE_COLUMNS = (
+    *("kind", "unit", "axis", "outcome", "name", "transition", "mean_before", "mean_after"),
+    *("average_before", "average_after", "shrunk_before", "shrunk_after", "certainty_before", "certainty_after"),
+    *("change", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family", "certainty", "n"),
+)
+MAP_DESCRIPTORS, MAP_STYLES = 40, 12  # rows and columns of the map
+COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for colour-blind readers
+
+
+def effects(
+    responses: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
+
+    Args:
+        responses: style vectors by template and descriptor; one response per cell is enough, rows of NaN are left out.
+        clusters: style cluster → columns of its styles.
+        groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
+            that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
+            one descriptor, or of the same descriptors as an earlier group, is left out.
+        permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
+        seed: seed of the permutations.
+
+    Returns:
+        kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
+        "cluster"), name; mean: mean probability; average: mean probability over all descriptors on the same templates;
+        effect: mean − average, in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 %
+        interval; detectable: the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in
+        `statistics.effects.Effects`;
+        certainty: "shown" (p_family ≤ 0.05: with a probability of 95 % none of these effects is false), "worth a look"
+        (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
+        |shrunk| come first. Empty if no two descriptors have a common template.
+
+    Raises:
+        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
+
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
+    [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
+    """
+    check_arguments(responses, clusters, permutations)
+    arranged = _arrange_units(responses.vectors, responses, groups)
+    if arranged is None:
+        return pd.DataFrame(columns=list(COLUMNS))
+    cells, units, weights = arranged
+    table, indicator = _outcomes(units, responses.styles, clusters)
+    found = descriptor_effects(cells, weights, indicator, permutations, np.random.default_rng(seed))
+    for name in ("mean", "effect", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
+        table[name] = getattr(found, name).ravel()
+    table["average"] = table["mean"] - table["effect"]
+    table["certainty"] = _certainty(found)
+    return _largest_first(table)[list(COLUMNS)]
+
+
+def effect_changes(
+    before: StyledResponses,
+    after: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
+
+    Responses are paired by row; a pair without two style vectors is left out. An effect or a change is "shown" if its
+    `p_family` is at most 0.05; `p_family` is computed separately for all effects before, all effects after, and all
+    changes. `transition` is:
+
+        removed       shown before, not after; the change is shown and opposite to the effect before
+        reduced       shown before and after in the same direction; the change is shown and opposite to both
+        kept          shown before and after in the same direction; no change is shown
+        grown         shown before and after in the same direction; the change is shown, in this direction
+        new           shown after, not before; the change is shown, in the direction of the effect after
+        turned round  shown before and after in opposite directions; the change is shown
+        open          anything else
+
+    A "removed" effect may be smaller but not 0: `shrunk_after` estimates the rest.
+
+    Args:
+        before: style vectors of the responses before.
+        after: style vectors of the same styles, with the same templates and descriptors row by row.
+        clusters, groups, seed: as in `effects`.
+        permutations: as in `effects`; also the number of random signs.
+
+    Returns:
+        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for before and after the
+        mean probability, its average over all descriptors on the same templates, the shrunk effect and its certainty;
+        change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the change shrunk
+        toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in `effects`, by
+        random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
+        descriptors have a common template.
+
+    Raises:
+        InputError: the numbers of rows, the styles, the templates or the descriptors differ.
+
+    In the example, the effect of descriptor a on style s falls from 0.5 to 0, too few data for a shown change.
+
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> sides = [
+    ...     StyledResponses(frame, vectors, ["s", "r"])
+    ...     for vectors in (np.eye(2)[[0, 0, 1, 1]], np.eye(2)[[0, 1, 0, 1]])
+    ... ]
+    >>> row = effect_changes(*sides, {}, permutations=9).query("unit == 'a' and name == 's'").iloc[0]
+    >>> float(row["change"]), row["transition"]  # from +0.5 to 0
+    (-0.5, 'open')
+    """
+    check_same_prompts(before, after)
+    check_arguments(before, clusters, permutations)
+    arranged = _arrange_units(np.hstack([before.vectors, after.vectors]), before, groups)
+    if arranged is None:
+        return pd.DataFrame(columns=list(CHANGE_COLUMNS))
+    cells, units, weights = arranged
+    table, indicator = _outcomes(units, before.styles, clusters)
+    old, new = (
+        descriptor_effects(cells.select_columns(half), weights, indicator, permutations, np.random.default_rng(seed))
+        for half in np.split(np.arange(2 * len(before.styles)), 2)
+    )
+    change = statistics.effect_changes(cells, old, new, weights, indicator, permutations, np.random.default_rng(seed))
+    for side, found in (("before", old), ("after", new)):
+        table[f"mean_{side}"], table[f"average_{side}"] = found.mean.ravel(), (found.mean - found.effect).ravel()
+        table[f"shrunk_{side}"], table[f"certainty_{side}"] = found.shrunk.ravel(), _certainty(found)
+    table["change"] = change.effect.ravel()
+    for name in ("shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
+        table[name] = getattr(change, name).ravel()
+    table["certainty"] = _certainty(change)
+    shown = (table[name] == SHOWN for name in ("certainty_before", "certainty_after", "certainty"))
+    table["transition"] = transitions(old.effect.ravel(), new.effect.ravel(), *shown)
+    return _largest_first(table)[list(CHANGE_COLUMNS)]
+
+
+def transitions(
+    before: np.ndarray, after: np.ndarray, shown_before: np.ndarray, shown_after: np.ndarray, change_shown: np.ndarray
+) -> np.ndarray:
+    """Return the transition, defined in `effect_changes`, of each of n effects before and after, (n,).
+
+    The last three arguments say whether each effect, or its change, is shown, (n,) bool.
+    """
+    both, same = shown_before & shown_after, np.sign(before) == np.sign(after)
+    with_before, with_after = (np.sign(after - before) == np.sign(side) for side in (before, after))
+    conditions = {
+        REMOVED: shown_before & ~shown_after & change_shown & ~with_before,
+        TURNED: both & ~same & change_shown,
+        REDUCED: both & same & change_shown & ~with_before,
+        GROWN: both & same & change_shown & with_before,
+        KEPT: both & same & ~change_shown,
+        NEW: ~shown_before & shown_after & change_shown & with_after,
+    }
+    return np.select(list(conditions.values()), list(conditions), OPEN)
+
+
+def _arrange_units(
+    vectors: np.ndarray, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
+) -> tuple[Cells, pd.DataFrame, np.ndarray] | None:
+    """Return the responses by template and descriptor, and the units (descriptors, then groups of descriptors).
+
+    The table of units has kind, unit, axis and n (responses); the weights of descriptors in groups are (g, D).
+    Descriptors without a template that another descriptor has are left out. None if no two descriptors are left.
+    """
+    descriptor, names = factorize(responses.table[DESCRIPTOR])
+    cells = arrange_cells(vectors, to_codes(responses.table[TEMPLATE]), descriptor, min_count=1)
+    cells = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)  # compared with other descriptors
+    present = np.unique(cells.descriptor)
+    if len(present) < 2:
+        return None
+    if len(present) < len(names):  # the others have no style vector, or lack a template
+        cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
+
+    def first_group(values: Sequence[str]) -> pd.Series:
+        pairs = pd.DataFrame({"unit": list(map(str, responses.table[DESCRIPTOR])), "group": list(values)}).dropna()
+        return pairs.astype(str).groupby("unit")["group"].min().reindex(names)
+
+    n, axis = np.bincount(cells.descriptor, cells.count), first_group(responses.table[AXIS])
+    units = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
+    weights, seen = [np.zeros((0, len(names)))], set()
+    for kind, values in (groups or {AXIS: responses.table[AXIS]}).items():
+        group = first_group(values)
+        members = pd.get_dummies(group, dtype=float).T
+        memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
+        is_new = [len(it) > 1 and it not in seen for it in memberships]
+        seen.update(memberships)
+        members = members[is_new]
+        weights.append(members.div(members.sum(axis=1), axis=0).to_numpy())
+        table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy(), "n": members.to_numpy() @ n})
+        units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
+    return cells, pd.concat(units, ignore_index=True), np.concatenate(weights)
+
+
+def _outcomes(
+    units: pd.DataFrame, styles: Sequence[str], clusters: Mapping[str, Sequence[int]]
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return a row for each unit and each style or cluster, and the matrix (S, k) with 1 for styles of clusters."""
+    indicator = np.zeros((len(styles), len(clusters)))
+    for number, columns in enumerate(clusters.values()):
+        indicator[list(columns), number] = 1
+    rows = [("style", style) for style in styles] + [("cluster", cluster) for cluster in clusters]
+    return units.merge(pd.DataFrame(rows, columns=["outcome", "name"]), how="cross"), indicator
+
+
+def _certainty(found: Effects) -> np.ndarray:
+    return np.select([found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL], [SHOWN, WORTH_A_LOOK], OPEN).ravel()
+
+
+def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
+
+
+def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return a score for each shown effect (`effect`) or for each shown change of an effect (`effect_change`).
+
+    The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value and its 95 %
+    interval are shrunk toward 0, in probability. The p-value is adjusted for all effects. The ideal of an effect is 0;
+    the ideal of a change is the negative effect before.
+
+    Args:
+        table: the result of `effects` or `effect_changes`.
+        signature: the signature of the scores, to which the metric's version is added.
+    """
+    is_change = "shrunk_before" in table
+    return [
+        BiasScore(
+            "effect_change" if is_change else "effect",
+            row["shrunk"],
+            ideal=-row["shrunk_before"] if is_change else 0.0,
+            bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
+            n=int(row["n"]),
+            interval=(row["low"], row["high"]),
+            p_value=row["p_family"],
+            group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
+            signature={**signature, "generation_bias": VERSION},
+        )
+        for row in table[table["certainty"] == SHOWN].to_dict("records")
+    ]
+
+
+def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
+    """Log five numbers on effects or changes, a table of those that are not "open", and a heat map of all."""
+    of_descriptors = table[(table["kind"] == "descriptor") & (table["outcome"] == "style")]
+    if not len(of_descriptors):
+        return
+    shown = of_descriptors[of_descriptors["certainty"] == SHOWN]
+    numbers = {
+        "shown": len(shown),
+        "descriptors": shown["unit"].nunique(),
+        "worth_a_look": (of_descriptors["certainty"] == WORTH_A_LOOK).sum(),
+        "largest": shown["shrunk"].abs().max() if len(shown) else 0.0,
+        "detectable": of_descriptors["detectable"].median(),
+    }
+    tracker.log_values({f"{name}/{key}": float(value) for key, value in numbers.items()})
+    tracker.log_table(name, table[table["certainty"] != OPEN])
+    tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
+
+
+def effects_figure(
+    effects: pd.DataFrame, *, outcome: str = "cluster", max_descriptors: int = MAP_DESCRIPTORS
+) -> "Figure":
+    """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
+
+    The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
+    the map, sorted by axis.
+
+    Args:
+        effects: the result of `effects`, or of `effect_changes` for a map of changes.
+        outcome: "cluster" or "style"; without clusters, styles. The 12 clusters or styles with the largest effects are
+            in the map.
+        max_descriptors: largest number of descriptors in the map.
+
+    Raises:
+        InputError: the table lacks a column, or has no effect on a descriptor.
+    """
+    from matplotlib.figure import Figure
+
+    require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
+    rows = effects[effects["kind"] == "descriptor"]
+    if not len(rows):
+        raise InputError(
+            "effects: the table has no effect on a descriptor; give responses to two descriptors on a common template."
+        )
+    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
+    size = rows["shrunk"].abs()
+    columns = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
+    largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index
+    axis = rows.drop_duplicates("unit").set_index("unit")["axis"].loc[largest]
+    units = sorted(largest, key=lambda unit: (axis[unit], unit))
+    values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, columns].to_numpy()
+    shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
+    limit = max(np.abs(values).max(), 1e-9)
+    size = (2.6 + 0.6 * len(columns), 1.4 + 0.24 * len(units))
+    figure = Figure(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
+    axes = figure.add_subplot()
+    image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
+    y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
+    axes.plot(x, y, "o", color="black", markersize=4)
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", parse_math=False)
+    axes.set_yticks(
+        range(len(units)), [f"{it[:40]} ({axis[it][:20].replace('_', ' ')})" for it in units], parse_math=False
+    )
+    figure.colorbar(image, label="difference from the average, percentage points; dot: shown")
+    return figure
