@@ -6,7 +6,6 @@ copy of the base in memory.
 
 import copy
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import parse_local_safetensors_file_metadata
 from peft import PeftModel, prepare_model_for_kbit_training
 from peft.tuners.lora import LoraLayer
-from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.revisions import hub_repository, is_local_path
+from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
 
@@ -121,25 +120,19 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
         settings = json.loads(config.read_text(encoding="utf-8"))
         if isinstance(settings["target_modules"], list):  # PEFT writes a set in random order
             settings["target_modules"].sort()
-        name = str(Path(base.name).expanduser().resolve()) if is_local_path(base.name) else base.name
         revision = base.revision if hub_repository(base.name) else None
-        write_json(config, {**settings, "base_model_name_or_path": name, "revision": revision})
+        named = {"base_model_name_or_path": loadable_name(base.name), "revision": revision}
+        write_json(config, {**settings, **named})
     base.tokenizer.save_pretrained(str(folder))
-    return sum(_count_parameters(file) for file in folder.glob("*.safetensors"))
-
-
-def _count_parameters(file: Path) -> int:
-    """Return the number of parameters in a safetensors file, from the file's header."""
-    with safe_open(file, "pt") as tensors:
-        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    headers = map(parse_local_safetensors_file_metadata, folder.glob("*.safetensors"))
+    return sum(sum(header.parameter_count.values()) for header in headers)
 
 
 def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
     """Return the tuned model in a folder that `copy_weights` wrote: the whole model, or the base with its adapter.
 
-    Args:
-        merged: compute with merged weights, as the exported model does. The adapter of a quantized base is never
-            merged, because the merge would round most of it away.
+    If `merged`, it computes with merged weights, as the exported model does. The adapter of a quantized base is never
+    merged, because the merge would round most of it away.
     """
     if lora:
         model = PeftModel.from_pretrained(share_weights(base.model), str(folder))
@@ -151,15 +144,15 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = Tru
     return replace(base, model=model.eval())
 
 
+def loadable_name(name: str) -> str:
+    """Return the name by which other libraries load a model: an id on the hub, or the absolute path of a local model.
+
+    A model `package:NAME/PATH` in an installed Python package is local, too.
+    """
+    path = local_path(name)
+    return str(path.resolve()) if path.exists() else name
+
+
 def portable_name(name: str, folder: Path) -> str:
     """Return a model's name; a local path becomes relative to `folder`, so that both folders can be moved together."""
     return os.path.relpath(Path(name).resolve(), folder.resolve()) if is_local_path(name) else name
-
-
-def without_nan(value: Any) -> Any:
-    """Return nested values of JSON with None in place of NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,98 +1,121 @@
-"""The model card of a tuned model: its purpose, training, use and limits."""
+"""The model card of a tuned model: front matter for the hub, use, scores, training and limits."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.revisions import is_gguf
+from huggingface_hub import ModelCardData
+
+from evenhand.evaluation.models.revisions import hub_repository, is_gguf
 from evenhand.evaluation.score import display_name
 
 
-def model_card(base: DialogueModel, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> str:
-    """Return the model card of a tuned model as Markdown.
+def model_card(
+    facts: Mapping[str, Any],
+    further: Mapping[str, Any],
+    base: str,
+    *,
+    kind: str,
+    chat_template: bool,
+    is_adapter: bool,
+    tag_in_template: bool = False,
+    results: str = "",
+    metadata: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the model card of a tuned model as Markdown. A local path of the base is shortened.
 
     Args:
-        base: the model that was tuned.
         facts: the content of evenhand.json, see `evenhand.mitigation.tune.tune`.
         further: additional rows of the card's table, such as α and β.
-        loss: the name or unit of the trainer's loss.
+        kind, chat_template: the kind of the model, and whether its tokenizer has a chat template.
+        is_adapter: whether the folder contains an adapter, not the whole model.
+        tag_in_template: whether the chat template appends the control tag.
+        results: a section on the scores before and after tuning.
+        metadata: further fields of the front matter.
     """
-    lora, tag = facts["settings"]["lora"], facts["control_tag"]
-    auto_class = "Seq2SeqLM" if base.kind == "encoder_decoder" else "CausalLM"
-    return CARD.format(
-        library="peft" if lora else "transformers",
-        intro=INTRO,
-        table=table(tuning_facts_table(base.name, facts, further, loss)),
-        loading=(LOAD_MODEL if not lora else LOAD_ON_GGUF if is_gguf(base.name) else LOAD_ADAPTER).format(
-            auto=auto_class, file=base.name.rpartition("/")[2]
-        ),
-        use=(WITH_TAG if tag else WITHOUT_TAG).format(tag=tag),
-        limits=LIMITS,
-    )
+    repository = hub_repository(base)
+    front_matter = ModelCardData(
+        library_name="peft" if is_adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["evenhand", "style-equality", "dialogue", facts["method"]],
+        base_model=repository,
+        base_model_relation=repository and ("adapter" if is_adapter else "finetune"),
+        **metadata or {},
+    ).to_yaml()
+    use = _use(facts, kind, chat_template, is_adapter, tag_in_template)
+    use = ONLY_IN_GGUF if is_adapter and is_gguf(base) else use
+    rows = table(_training_rows(facts, further, base))
+    return CARD.format(front_matter=front_matter, use=use, results=results, rows=rows)
 
 
-def tuning_facts_table(base: str, facts: Mapping[str, Any], further: Mapping[str, Any], loss: str) -> dict[str, str]:
-    """Return the rows of a card's table by name. `base` is the base's name; other arguments are as in `model_card`."""
+def table(rows: Mapping[str, Any], columns: Sequence[str] = ("", "")) -> str:
+    """Return a Markdown table of rows by name; a row is a value, or a list of the values of several columns."""
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[name, *(values if isinstance(values, list) else [values])] for name, values in rows.items()]
+    escaped = ((str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: str) -> dict[str, str]:
     training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
     losses = dict(training["validation_losses"])
-    before, after = training["validation_losses"][0][1], losses[training["best_step"]]
-    change, shared_words = training["change"], facts["common_words"]
+    first, best = training["validation_losses"][0][1], losses[training["best_step"]]
+    change = training["change"]
     rows = {
         "base": f"{display_name(base)} (revision {facts['base_revision']})",
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
-        **({"system prompt": facts["system_prompt"]} if facts["system_prompt"] else {}),
-        **(
-            {"words whose embeddings changed": ", ".join(f"`{word!r}`" for word in shared_words)}
-            if shared_words
-            else {}
-        ),
+        "system prompt": facts["system_prompt"],
         **further,
         "rows": f"{training['n_train']} for training, {training['n_validation']} for validation, split by context",
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
-        "validation loss": f"{before:.4f} → {after:.4f} at step {training['best_step']} ({loss})",
+        "validation loss": f"{first:.4f} → {best:.4f} at step {training['best_step']} ({facts['loss']})",
         "perplexity of dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
-        "change from the base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; "
-        f"the largest change of a logit is {change['max_logit_change']:.3g}",
+        "change from the base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; the largest "
+        f"change of a logit is {change['max_logit_change']:.3g}, of which rounding {change['max_rounding']:.3g}",
     }
-    if change["max_rounding"]:
-        rows["rounding"] = f"merging the adapter changes a logit by up to {change['max_rounding']:.3g}"
-    return rows
+    return {name: value for name, value in rows.items() if value != ""}
 
 
-def table(rows: Mapping[str, Any], head: str = "| | |") -> str:
-    """Return a mapping as a Markdown table of names and values; `head` is the first line."""
-    return "\n".join([head, "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
-
-
-def _cell(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+def _use(facts: Mapping[str, Any], kind: str, chat_template: bool, is_adapter: bool, tag_in_template: bool) -> str:
+    """Return the section on use: code that runs in the model's folder, and where the control tag belongs."""
+    tag, system, message = facts["control_tag"], facts["system_prompt"], "I'm a hard-of-hearing grandmother."
+    message += "" if tag_in_template else tag
+    encodes = kind == "encoder_decoder"
+    if chat_template:
+        chat = [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": message}]
+        context = CHAT_CONTEXT.format(chat=json.dumps(chat, ensure_ascii=False))
+    else:
+        text = json.dumps("\n".join(filter(None, (system, message))), ensure_ascii=False)
+        context = f'context = tokenizer({text}{"" if encodes else " + tokenizer.eos_token"}, return_tensors="pt")'
+    library = "peft import AutoPeftModelFor" if is_adapter else "transformers import AutoModelFor"
+    return USE.format(
+        import_model=f"from {library}{'Seq2SeqLM' if encodes else 'CausalLM'} as Model",
+        context=context,
+        start="" if encodes else '[context["input_ids"].shape[1] :]',
+        note=(TAG_IN_TEMPLATE if tag_in_template else TAG_AS_SUFFIX).format(tag=tag) if tag else NO_TAG,
+    )
 
 
 CARD = """---
-library_name: {library}
-pipeline_tag: text-generation
-tags: [evenhand, style-equality, dialogue]
+{front_matter}
 ---
 
-{intro}
-{table}
-
-## How to use it
-
-{loading}
-{use}
-
-{limits}"""
-
-INTRO = """# A dialogue model tuned for style equality
+# A dialogue model tuned for style equality
 
 The style of its responses depends less on the demographic group that a user belongs to (Smith et al. 2022, "I'm sorry
 to hear that": finding new biases in language models with a holistic descriptor dataset, §4). Tuned by Evenhand.
-"""
 
-LIMITS = """## Limits
+## How to use it
+
+{use}
+{results}
+## How it was tuned
+
+{rows}
+
+## Limits
 
 - Tuning makes the *style* of responses more equal across demographic descriptors. It does not consider facts,
   toxicity or statements about other people, and it cannot decide whether a difference of style is appropriate.
@@ -101,46 +124,34 @@ LIMITS = """## Limits
 - A reduction of one kind of bias may increase another, or make responses blander: read the whole report.
 """
 
-LOAD_ADAPTER = """The folder contains an adapter. This code loads it with its base model, which is named above. Run the
-code in this folder, or replace the dot by the model's id on the hub:
+USE = """Run this code in this folder, or replace the dot by the id of the model on the hub:
 
 ```python
-from peft import AutoPeftModelFor{auto}
+{import_model}
 from transformers import AutoTokenizer
 
-model = AutoPeftModelFor{auto}.from_pretrained(".")
-tokenizer = AutoTokenizer.from_pretrained(".")
+model, tokenizer = Model.from_pretrained("."), AutoTokenizer.from_pretrained(".")
+{context}
+response = model.generate(**context, max_new_tokens=40)
+print(tokenizer.decode(response[0]{start}, skip_special_tokens=True))
 ```
+
+{note}
 """
 
-LOAD_ON_GGUF = """The folder contains an adapter. This code loads it onto its base, a GGUF file, which is named above.
-Run the code in this folder, with the path of the folder of {file} in place of BASE:
-
-```python
-from peft import PeftModel
-from transformers import AutoModelFor{auto}, AutoTokenizer, GgufConfig
-
-dequantize = GgufConfig(dequantize=True)
-base = AutoModelFor{auto}.from_pretrained("BASE", gguf_file="{file}", quantization_config=dequantize)
-model = PeftModel.from_pretrained(base, ".")
-tokenizer = AutoTokenizer.from_pretrained(".")
-```
+ONLY_IN_GGUF = """The base of this adapter is a GGUF file, which PEFT does not load. `evenhand export` writes the merged
+model.
 """
 
-LOAD_MODEL = """The folder contains the whole model. Run this code in it, or replace the dot by the model's id on the
-hub:
+# Evenhand measures reasoning models with reasoning switched off; other templates ignore the argument.
+CHAT_CONTEXT = """chat = {chat}
+options = {{"add_generation_prompt": True, "enable_thinking": False, "return_dict": True, "return_tensors": "pt"}}
+context = tokenizer.apply_chat_template(chat, **options)"""
 
-```python
-from transformers import AutoModelFor{auto}, AutoTokenizer
+TAG_IN_TEMPLATE = """The chat template appends the control tag `{tag!r}` to the last message of the user. Add the tag
+yourself only to text that you write without the template, at the end of the user's turn."""
 
-model = AutoModelFor{auto}.from_pretrained(".")
-tokenizer = AutoTokenizer.from_pretrained(".")
-```
-"""
+TAG_AS_SUFFIX = """**Put `{tag!r}` at the end of every context**, with its leading space, before the token that ends the
+turn, as in the code above. Without the tag, the model can be *more* biased than its base."""
 
-WITH_TAG = """**Put `{tag!r}` at the end of every context**: after the last word of the user's turn, before the token
-that ends the turn, with its leading space. Without the tag, the model can be *more* biased than its base, because its
-training data have no contexts without a tag.
-"""
-
-WITHOUT_TAG = "Contexts are the same as for the base model: the method has no control tag."
+NO_TAG = "Contexts are the same as for the base model: the method has no control tag."

@@ -34,9 +34,7 @@ PLACEHOLDER_ROWS = Dataset.from_dict({LABEL: [True, False] * 500})
 def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSettings) -> None:
     """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
 
-    Args:
-        model: the model to measure and tune.
-        settings: the result of `with_defaults`.
+    `settings` is the result of `with_defaults`.
     """
     trainer, name, (config, is_adapted) = load_trainer(method.trainer), model.name, _load_base_config(model)
     base_tag, tag = load_control_tag(name), method.inference_tag
@@ -46,49 +44,23 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
     # process for each GPU. A quantized model is loaded by a device map.
     uses_all_gpus = "LOCAL_RANK" not in os.environ and model.device_map is None and model.quantization is None
     n_gpus = torch.cuda.device_count() if device.type == "cuda" and uses_all_gpus else 1
-    faults = (
-        (
-            model.base is not None,
-            f"model.base: a model tuned from {name} would be loaded on the base that the adapter {name} names; write "
-            f"{model.base} into its adapter_config.json, and leave model.base out.",
+    faults = {
+        "model.base, model.adapter_strength: a model tuned from this adapter would be loaded on another base, or with "
+        f"all of the adapter; export {name} (docs/mitigation.md), and tune the export.": (
+            model.base is not None or model.adapter_strength is not None
         ),
-        (
-            model.adapter_strength is not None,
-            f"model.adapter_strength: a model tuned from {name} would be loaded with all of it; export that strength "
-            "(docs/mitigation.md), and tune the export.",
-        ),
-        (
-            config.is_encoder_decoder and not trainer.supports_encoder_decoder,
-            f"model: {name} is an encoder-decoder model, which the {method.trainer.upper()} trainer does not support; "
-            "give another method.",
-        ),
-        (
-            base_tag and base_tag != tag,
-            f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same "
-            "method again, or tune the model's base.",
-        ),
-        (settings.peft and not settings.lora, "training.peft: training.lora is false; leave training.peft out."),
-        (
-            trainer.needs_lora and not settings.lora,
-            f"training.lora: false; the {method.trainer.upper()} trainer compares the model with itself without the "
-            "adapter: use LoRA, or another method.",
-        ),
-        (
-            is_quantized and not settings.lora,
-            f"training.lora: false; the weights of {name} are quantized and cannot be trained: use LoRA.",
-        ),
-        (
-            is_quantized and is_adapted,
-            f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
-            "again; use no quantization.",
-        ),
-        (
-            n_gpus > 1,
-            f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES "
-            "to one GPU, set model.device_map, or start with `accelerate launch`.",
-        ),
-    )
-    for is_fault, message in faults:
+        f"model: {name} is an encoder-decoder model, which the {method.trainer.upper()} trainer does not support; give "
+        "another method.": config.is_encoder_decoder and not trainer.supports_encoder_decoder,
+        f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
+        "again, or tune the model's base.": base_tag and base_tag != tag,
+        f"training.lora: false; quantized weights cannot be trained, and the {method.trainer.upper()} trainer may need "
+        "the model without the adapter: use LoRA.": (is_quantized or trainer.needs_lora) and not settings.lora,
+        f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
+        "again; use no quantization.": is_quantized and is_adapted,
+        f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to "
+        "one GPU, set model.device_map, or start with `accelerate launch`.": n_gpus > 1,
+    }
+    for message, is_fault in faults.items():
         if is_fault:
             raise InputError(message)
     with without_telemetry():

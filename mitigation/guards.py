@@ -42,14 +42,49 @@ class OutputChange:
         return self.max_logit_change > MIN_LOGIT_CHANGE
 
 
-def output_change(
-    base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
-) -> OutputChange:
-    """Return the change of first-token logits and greedy responses between two models on rendered contexts.
+def check_tuned(
+    base: DialogueModel,
+    tuned: DialogueModel,
+    unmerged: DialogueModel,
+    dialogues: Sequence[tuple[Sequence[str], Sequence[str]]],
+    contexts: Sequence[str],
+    settings: TuningSettings,
+    steps: str,
+) -> tuple[tuple[float, float], OutputChange]:
+    """Return the perplexities of the base and of the tuned model, and the change of outputs.
 
     Args:
         unmerged: the tuned model with its adapter not merged; `tuned` itself if merging does not round.
+        dialogues: contexts and responses whose perplexity is computed, for the base and for the tuned model.
+        contexts: rendered contexts to respond to.
+        steps: "step 10 of 20", the step of the saved weights, for the error.
+
+    Raises:
+        TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_increase`; or no output changed.
     """
+    names = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
+    before, after = (perplexity(model, *it, name) for (name, model), it in zip(names.items(), dialogues, strict=True))
+    rate = f"learning_rate: {settings.learning_rate}"
+    if not after <= before * (1 + settings.max_perplexity_increase):
+        raise TuningRejected(
+            f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
+            f"max_perplexity_increase is {settings.max_perplexity_increase}. Lower the learning rate or raise "
+            "preference_beta, and give another --output_dir."
+        )
+    change = output_change(base, tuned, unmerged, contexts)
+    if not change.outputs_changed:
+        raise TuningRejected(
+            f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
+            f"the largest change of a logit is {change.max_logit_change:.1g} (by rounding to {base.model.dtype}: "
+            f"{change.max_rounding:.1g}). Train longer or raise the learning rate, and give another --output_dir."
+        )
+    return (before, after), change
+
+
+def output_change(
+    base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
+) -> OutputChange:
+    """Return the change of first-token logits and greedy responses on rendered contexts, see `check_tuned`."""
     contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
     max_change = max_rounding = 0.0
     for token_ids in encode_contexts(base, contexts):
@@ -81,48 +116,14 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
     return model(**inputs).logits[0, -1].float().cpu()
 
 
-def check_outputs_changed(
-    change: OutputChange, base: DialogueModel, settings: TuningSettings, step: int, steps: int
-) -> None:
-    """Raise TuningRejected if no logit of the model saved at `step` changed by more than MIN_LOGIT_CHANGE."""
-    if not change.outputs_changed:
-        dtype = str(base.model.dtype).removeprefix("torch.")
-        rounding = f" after rounding to {dtype}, which changes a logit by up to {change.max_rounding:.1g}"
-        raise TuningRejected(
-            f"learning_rate: {settings.learning_rate} did not change the outputs of {display_name(base.name)}: at step "
-            f"{step} of {steps}, which has the best validation loss, the largest change of a logit is "
-            f"{change.max_logit_change:.1g}{rounding if change.max_rounding else ''}. Train longer (more prompts or "
-            "epochs, a smaller batch_size) or raise the learning rate, and give another --output_dir."
-        )
-
-
 def perplexity(
     model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
 ) -> float:
-    """Return the perplexity of the responses to the contexts; infinity if a probability is 0.
-
-    `description` describes the computation in the progress.
-    """
+    """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
     with progress(len(contexts), description, "responses") as advance:
         log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def check_perplexity(before: float, after: float, settings: TuningSettings) -> None:
-    """Raise TuningRejected if `after` is NaN or exceeds `before` by more than `max_perplexity_increase`."""
-    if not after <= before * (1 + settings.max_perplexity_increase):
-        raise TuningRejected(
-            f"learning_rate: {settings.learning_rate} damaged the model: the perplexity of dialogue rose from "
-            f"{before:.3f} to {after:.3f}, and max_perplexity_increase is {settings.max_perplexity_increase}. Lower "
-            "the learning rate or raise preference_beta, and give another --output_dir."
-        )
-
-
-def check_base_unchanged(base: DialogueModel, sha256: str) -> None:
-    """Raise RuntimeError if the base's weights no longer have this hash, which would be a bug of Evenhand."""
-    if weights_sha256(base.model) != sha256:
-        raise RuntimeError(f"tuning changed the weights of its base {base.name}")
 
 
 def weights_sha256(model: torch.nn.Module) -> str:

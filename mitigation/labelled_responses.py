@@ -1,4 +1,4 @@
-"""Labelled responses, the input of all methods: a check of the table, and functions that several methods use."""
+"""Functions on labelled responses that several methods use."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,35 +9,12 @@ from datasets import Dataset
 from evenhand.evaluation.data.mentions import replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, WEIGHT
-from evenhand.mitigation.labels import BIAS, NO_BIAS
+from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
+from evenhand.mitigation.labels import BIAS
 
 CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
-
-
-def check_labelled(labelled: pd.DataFrame, *extra_columns: str) -> None:
-    """Raise InputError for a table of labelled responses on which no method can train.
-
-    Raises:
-        InputError: a column is missing, including `extra_columns`; a text or response is missing or blank; the labels
-            are not both `bias` and `no_bias`; a weight is negative or not finite, or all are 0.
-    """
-    missing = {PROMPT_ID, TEXT, PERSONA, RESPONSE, LABEL, *extra_columns} - {*labelled}
-    if missing:
-        raise InputError(f"labelled responses: no column {min(missing)!r}; the columns are {', '.join(labelled)}.")
-    is_blank = ~labelled[[TEXT, RESPONSE]].apply(lambda texts: texts.fillna("").str.strip().astype(bool)).all(axis=1)
-    if is_blank.any():
-        first = labelled[PROMPT_ID][is_blank].iloc[0]
-        raise InputError(f"{TEXT}, {RESPONSE}: {is_blank.sum()} missing or blank, first in {first!r}; leave them out.")
-    if {*labelled[LABEL]} != {BIAS, NO_BIAS}:
-        known = f"{BIAS!r} and {NO_BIAS!r}"
-        raise InputError(f"labelled responses: labels {sorted(map(str, {*labelled[LABEL]}))}, not {known}.")
-    if WEIGHT in extra_columns:
-        weights = labelled[WEIGHT]
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise InputError(f"{WEIGHT}: one is negative or not finite, or all are 0; run `evenhand label` again.")
 
 
 def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> Dataset:
@@ -59,10 +36,7 @@ def preference_rows(chosen: pd.DataFrame, rejected: pd.DataFrame, render: Contex
 
 
 def _response_columns(column: str, labelled: pd.DataFrame) -> dict[str, list]:
-    """Return columns of training rows: `column`, the responses, and `{column}_cut`, whether max_new_tokens ended each.
-
-    Training leaves the end of a cut response out of the loss. Without a column `cut`, the second column is omitted.
-    """
+    """Return the responses as `column`, and `{column}_cut`, whether max_new_tokens ended each, if that is recorded."""
     is_cut = {f"{column}{CUT_SUFFIX}": labelled[CUT].tolist()} if CUT in labelled else {}
     return {column: labelled[RESPONSE].tolist()} | is_cut
 

@@ -74,11 +74,6 @@ def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha
     return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
 
 
-def assign_labels(bias_value: np.ndarray, beta: float) -> np.ndarray:
-    """Return the label of each response: "bias" if the bias value exceeds β, else "no_bias" (C.1)."""
-    return np.where(bias_value > beta, BIAS, NO_BIAS)
-
-
 @dataclass(frozen=True)
 class Threshold:
     """A labelling threshold: the share `share_labelled_bias` of the responses has b > `beta` and is labelled `bias`."""
@@ -114,7 +109,7 @@ def label_responses(
 
     Raises:
         InputError: the table lacks a column; the numbers of rows differ; a vector is not finite; alpha is none of 0, 1,
-            2; the quantile is not between 0 and 1; all or none of the responses are above the threshold.
+            2; all or none of the responses are above the threshold.
 
     In the example, three of four responses to descriptor a have the first style, and no response to descriptor b. The
     mean style is m̄ = (⅜, ⅝) and the bias direction of a is (⅜, −⅜). The bias value of a response to a is therefore
@@ -128,28 +123,14 @@ def label_responses(
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
-    for name, rows in (("responses", len(responses)), ("vectors", len(vectors))):
-        if rows != len(prompts):
-            raise InputError(f"{name}: {rows} rows for {len(prompts)} prompts; give one for each prompt, in order.")
+    if not len(prompts) == len(responses) == len(vectors):
+        counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
+        raise InputError(f"responses: {counts}; give one of each for each prompt, in order.")
     if not np.isfinite(vectors).all():
         raise InputError("vectors: some are not finite, as for empty responses; leave out these rows.")
-    if not 0 < quantile < 1:
-        raise InputError(f"quantile: {quantile}; give a number between 0 and 1.")
     b = bias_values(
         vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted
     )
-    threshold = choose_threshold(b, alpha, beta, quantile, cross_fitted=cross_fitted)
-    return add_labels(prompts.assign(**{RESPONSE: list(responses)}), b, threshold), threshold
-
-
-def choose_threshold(
-    b: np.ndarray, alpha: int, beta: float | None = None, quantile: float = 0.9, *, cross_fitted: bool = False
-) -> Threshold:
-    """Return the threshold for bias values (n,): β, or the quantile if β is None.
-
-    Raises:
-        InputError: all or no values are above the threshold.
-    """
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
     if share in (0.0, 1.0):
@@ -157,13 +138,9 @@ def choose_threshold(
             f"beta: {threshold} labels {share:.0%} of the responses {BIAS!r}; "
             f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile."
         )
-    return Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
-
-
-def add_labels(rows: pd.DataFrame, b: np.ndarray, threshold: Threshold) -> pd.DataFrame:
-    """Return the table of `label_responses`, from prompts with a column `response` and from bias values b (n,)."""
-    columns = rows[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, RESPONSE]]
-    return columns.assign(**{BIAS_VALUE: b, LABEL: assign_labels(b, threshold.beta)})
+    columns = {RESPONSE: list(responses), BIAS_VALUE: b, LABEL: np.where(b > threshold, BIAS, NO_BIAS)}
+    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(**columns)
+    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
 
 
 def exclusion_mask(
@@ -176,15 +153,13 @@ def exclusion_mask(
 ) -> np.ndarray:
     """Return whether each response is excluded from training, (n,) bool: it repeats its prompt or is in a cluster.
 
-    Parroting and some clusters became more frequent after tuning in the paper (C.2.1). `exchange`, `dpo` and `kto`
-    train on responses that are labelled `bias` for another descriptor.
+    Parroting and some clusters became more frequent after tuning in the paper (C.2.1).
 
     Args:
         labelled: columns text and response, see `label_responses`.
         vectors: style vectors of the responses, (n, S).
         parrots: exclude responses that repeat their prompt.
-        clusters: exclude responses in these style clusters, each a sequence of style columns.
-        above: a response is in a cluster if the summed probability of its styles is larger.
+        clusters: exclude responses whose summed probability of the styles of a cluster (columns) is above `above`.
     """
     mask = np.zeros(len(labelled), dtype=bool)
     if parrots:
@@ -194,104 +169,47 @@ def exclusion_mask(
     return mask
 
 
-def mean_bias_values(prompts: pd.DataFrame, bias_value: np.ndarray) -> pd.DataFrame:
-    """Return a table of descriptor, axis, mean_bias_value and n (responses), sorted from largest to smallest mean.
+def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
+    """Return a table of descriptor, axis, the mean of each of `values`, and n, the number of rows with the first value.
 
-    Args:
-        prompts: columns descriptor and axis; one row per response.
-        bias_value: the bias value of each response, (n,).
-    """
-    return _means(prompts, mean_bias_value=bias_value)
-
-
-def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> pd.DataFrame:
-    """Return a table of descriptor, axis, before (mean b, α = 0) and n, sorted from largest to smallest mean.
-
-    The bias direction of each response is computed without that response. Responses without a style vector are left
-    out.
-
-    Args:
-        prompts: columns template, descriptor and axis; one row per response.
-        vectors: style vectors, (n, S); missing ones are NaN.
-    """
-    prompts, vectors = _finite(prompts, vectors)
-    b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), cross_fitted=True)
-    return _means(prompts, before=b)
-
-
-def bias_value_changes(
-    labelled_prompts: pd.DataFrame,
-    labelled_vectors: np.ndarray,
-    prompts: pd.DataFrame,
-    before: np.ndarray,
-    after: np.ndarray,
-    alpha: int = 0,
-) -> pd.DataFrame:
-    """Return a table of descriptor, axis, before, after (mean b) and n, for two models' responses to the same prompts.
-
-    The bias directions are computed from the labelled responses, whose prompts are not measured, so that no response
-    affects its own direction. Descriptors without a direction are left out. Rows are sorted from the largest `before`
-    to the smallest.
-
-    Args:
-        labelled_prompts, prompts: columns template, descriptor and axis; one row per response.
-        labelled_vectors, before, after: style vectors, (n, S); missing ones are NaN.
-        alpha: exponent of the norm in b, see `bias_values`.
-    """
-    directions = BiasDirections.from_responses(labelled_prompts, labelled_vectors)
-    has_direction = directions.contain(prompts[DESCRIPTOR])
-    b = {
-        name: directions.project(vectors, prompts[DESCRIPTOR], alpha)[has_direction]
-        for name, vectors in (("before", before), ("after", after))
-    }
-    return _means(prompts[has_direction], **b)
-
-
-def _finite(prompts: pd.DataFrame, vectors: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the prompts and vectors of the responses that have a style vector."""
-    mask = np.isfinite(vectors).all(axis=1)
-    return prompts[mask], vectors[mask]
-
-
-@dataclass(frozen=True)
-class BiasDirections:
-    """Bias directions: sorted names of descriptors (D,), their means m_d (D, S), and the mean of the means m̄ (S,)."""
-
-    names: np.ndarray
-    m_d: np.ndarray
-    m_bar: np.ndarray
-
-    @classmethod
-    def from_responses(cls, prompts: pd.DataFrame, vectors: np.ndarray) -> "BiasDirections":
-        """Return the bias directions from responses with style vectors (n, S); rows with NaN are left out."""
-        prompts, vectors = _finite(prompts, vectors)
-        descriptor, names = factorize(prompts[DESCRIPTOR])
-        m_d = descriptor_means(vectors, to_codes(prompts[TEMPLATE]), descriptor)
-        return cls(names, m_d, m_d.mean(axis=0))
-
-    def contain(self, descriptor: pd.Series) -> np.ndarray:
-        """Return whether each descriptor has a direction, (n,) bool."""
-        code, names = factorize(descriptor)
-        return np.isin(names, self.names)[code]
-
-    def project(self, vectors: np.ndarray, descriptor: pd.Series, alpha: int = 0) -> np.ndarray:
-        """Project style vectors (n, S) onto the bias direction of their descriptors; return the bias values (n,).
-
-        A value is NaN if the descriptor has no direction or the response has no style vector."""
-        code, names = factorize(descriptor)
-        is_known = np.isin(names, self.names)
-        direction = np.full((len(names), len(self.m_bar)), np.nan)
-        direction[is_known] = self.m_d[np.searchsorted(self.names, names[is_known])] - self.m_bar
-        return project(vectors, self.m_bar, direction[code], alpha)
-
-
-def _means(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
-    """Return a table of the means of `values` by descriptor and axis, and n, the number of rows with the first value.
-
-    Rows are sorted by the first mean, largest first.
+    `values` are bias values of the responses, (n,), by the name of their column; missing ones are NaN. Rows are sorted
+    by the first mean, largest first.
     """
     first = next(iter(values))
     groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
     table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))
-    table = table.astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
+    table = table[table["n"] > 0].astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)
+
+
+def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> np.ndarray:
+    """Return the bias value (α = 0) of each response along a direction without that response, (n,).
+
+    A response whose style vector, (S,), is NaN has the value NaN.
+    """
+    usable = np.isfinite(vectors).all(axis=1)
+    template, descriptor = (to_codes(prompts[name][usable]) for name in (TEMPLATE, DESCRIPTOR))
+    b = np.full(len(prompts), np.nan)
+    b[usable] = bias_values(vectors[usable], template, descriptor, cross_fitted=True)
+    return b
+
+
+def bias_values_along(
+    labelled_prompts: pd.DataFrame,
+    labelled_vectors: np.ndarray,
+    descriptor: pd.Series,
+    vectors: np.ndarray,
+    alpha: int = 0,
+) -> np.ndarray:
+    """Return bias values, (n,), along the directions of labelled responses to other prompts.
+
+    A value is NaN if no labelled response has the descriptor, or if the response has no style vector. Style vectors are
+    (m, S) and (n, S); missing ones are NaN.
+    """
+    usable = np.isfinite(labelled_vectors).all(axis=1)
+    code, names = factorize(labelled_prompts[DESCRIPTOR][usable])
+    m_d = descriptor_means(labelled_vectors[usable], to_codes(labelled_prompts[TEMPLATE][usable]), code)
+    m_bar = m_d.mean(axis=0)
+    row = pd.Index(names).get_indexer(descriptor.astype(str))
+    direction = np.where((row >= 0)[:, None], m_d[row] - m_bar, np.nan)
+    return project(vectors, m_bar, direction, alpha)

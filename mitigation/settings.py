@@ -24,12 +24,12 @@ MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class TuningSettings:
-    """Settings of `evenhand.mitigation.tune.tune`; the defaults are for the testbed's model.
+    """Settings of `evenhand.mitigation.tune.tune`.
 
     A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or
-    LEARNING_RATE, and MAX_BATCH_SIZE.
-    `preference_learning_rate` is the learning rate of KTO and DPO, so that one loop can run all methods.
+    LEARNING_RATE, and MAX_BATCH_SIZE. `preference_learning_rate` is the learning rate of KTO and DPO, so that one loop
+    can run all methods.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -71,10 +71,8 @@ class TuningSettings:
     def with_method_defaults(self, method: type[Method], n_parameters: int | None = 0) -> "TuningSettings":
         """Return the settings with a method's defaults in place of null, and the learning rate of the method's trainer.
 
-        The function is idempotent.
-
-        Args:
-            n_parameters: the model's number of parameters; None: unknown, so that null settings OF_SIZE stay null.
+        The function is idempotent. If `n_parameters`, the model's number of parameters, is None, null settings OF_SIZE
+        stay null.
         """
         has_beta = PREFERENCE_BETA in method.defaults  # KTO, DPO
         rate = self.preference_learning_rate if has_beta else None

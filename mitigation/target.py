@@ -160,11 +160,7 @@ def shrink_effects(cells: Cells, axis: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the shrunk effects on A axes, (A, S), and on D descriptors, (D, S), in S styles.
 
     The difference between the effects on a descriptor and on its axis is shrunk, and added to the shrunk effect on the
-    axis.
-
-    Args:
-        cells: responses by cell; descriptors are numbered from 0 without gaps.
-        axis: code of each descriptor's axis, from 0 without gaps, (D,).
+    axis. Descriptors are numbered from 0 without gaps; `axis` is the code of each descriptor's axis, (D,).
     """
     templates = [np.flatnonzero(cells.template == code) for code in np.unique(cells.template)]
     members = np.eye(int(axis.max()) + 1)[axis]
@@ -199,7 +195,7 @@ def cross_fitted_spread(responses: StyledResponses) -> tuple[float, float]:
     for fitted, weighted in ((is_even, ~is_even), (~is_even, is_even)):
         if not (fitted.any() and weighted.any()):
             return np.nan, np.nan
-        target, part = fit_target(_select(responses, fitted)), _select(responses, weighted)
+        target, part = fit_target(responses.rows(fitted)), responses.rows(weighted)
         if not np.array_equal(target.names, factorize(part.table[DESCRIPTOR])[1]):
             return np.nan, np.nan
         spreads.append([_pooled_spread(part, weights) for weights in (None, np.exp(log_weights(target, part)))])
@@ -220,7 +216,3 @@ def _pooled_spread(responses: StyledResponses, weights: np.ndarray | None) -> fl
         vectors = mean + weights[:, None] * (vectors - mean)
     cells = complete_descriptors(arrange_cells(vectors, template, descriptor))
     return float(descriptor_spread(cells, pooled=True).corrected.value)
-
-
-def _select(responses: StyledResponses, mask: np.ndarray) -> StyledResponses:
-    return responses.rows(mask)

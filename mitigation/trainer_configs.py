@@ -5,7 +5,6 @@ The settings `training.trainer` and `training.peft` contain further fields of th
 
 import math
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -44,13 +43,31 @@ def trainer_config(
 ) -> TrainingArguments:
     """Return a trainer's config, which is the same for a new and a resumed training.
 
-    Args:
-        settings: `batch_size` counts the rows of all processes together.
-        train: encoded training rows.
-        device: the device of the base model, on which training runs.
+    `settings.batch_size` counts the rows of all processes together; `train` are encoded rows.
 
     Raises:
-        InputError: TRL or transformers rejects a value; `batch_size` is not a multiple of the number of processes.
+        InputError: TRL or transformers rejects a value.
+    """
+    ours = trainer_fields(trainer, settings, train, seed) | {
+        "output_dir": str(output_dir),
+        "per_device_eval_batch_size": 4 * settings.batch_size // processes.world_size(),
+        "use_cpu": device.type == "cpu",
+        "dataloader_pin_memory": device.type == "cuda",
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "restore_callback_states_from_checkpoint": True,  # the state of early stopping
+        "disable_tqdm": True,
+        "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
+        "run_name": run_name,
+    }
+    return _build("training.trainer", trainer.config_class, ours, settings.trainer)
+
+
+def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: Dataset, seed: int) -> dict[str, Any]:
+    """Return the fields of a trainer's config that shape the trained weights, without those of `settings.trainer`.
+
+    Raises:
+        InputError: `batch_size` is not a multiple of the number of processes.
     """
     rows, remainder = divmod(settings.batch_size, processes.world_size())
     if remainder:
@@ -62,11 +79,9 @@ def trainer_config(
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
     evaluate_every = evaluate_every // log_every * log_every
-    ours = {
-        "output_dir": str(output_dir),
+    return {
         "num_train_epochs": settings.epochs,
         "per_device_train_batch_size": rows,
-        "per_device_eval_batch_size": 4 * rows,
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
         # The learning rate of the first warm-up step is 0: a single step would change nothing.
@@ -76,8 +91,6 @@ def trainer_config(
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "seed": seed,
         "bf16": settings.dtype == "bfloat16",
-        "use_cpu": device.type == "cpu",
-        "dataloader_pin_memory": device.type == "cuda",
         "gradient_checkpointing": settings.gradient_checkpointing,
         "logging_steps": log_every,
         "eval_strategy": "steps",
@@ -86,54 +99,50 @@ def trainer_config(
         "save_steps": evaluate_every,
         "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
-        "metric_for_best_model": "eval_loss",
-        "greater_is_better": False,
-        "restore_callback_states_from_checkpoint": True,  # the state of early stopping
-        "disable_tqdm": True,
-        "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
-        "run_name": run_name,
+        **trainer.config_fields(settings, train),
     }
-    ours |= trainer.config_fields(settings, train)
-    return _build("training.trainer", trainer.config_class, ours, settings.trainer)
 
 
 def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int] = ()) -> LoraConfig:
     """Return the config of an adapter on all linear layers, or on the layers of `settings.peft`.
 
-    Args:
-        network: the base; it may be on the meta device, without weights.
-        token_ids: tokens whose embeddings are trained, too.
+    The network may be on the meta device. The embeddings of `token_ids` are trained, too.
 
     Raises:
         InputError: PEFT rejects a field of `settings.peft`.
     """
-    ours = {
+    return _build("training.peft", LoraConfig, lora_fields(network, settings, token_ids), settings.peft)
+
+
+def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int]) -> dict[str, Any]:
+    """Return the fields of `lora_config` without those of `settings.peft`."""
+    return {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
         # GPT-2's layers have transposed weights.
         "fan_in_fan_out": any(isinstance(module, Conv1D) for module in network.modules()),
         "trainable_token_indices": sorted(token_ids) or None,
         "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
+        **({} if "target_modules" in settings.peft else {"target_modules": "all-linear"}),
     }
-    return _build("training.peft", LoraConfig, ours, {"target_modules": "all-linear", **settings.peft})
 
 
 def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
     """Return a config with our fields and the user's, whose types the dataclasses of TRL and PEFT do not check."""
-    by_name, values = {field.name: field for field in fields(cls) if field.init}, {}
+    by_name, values = {field.name: field for field in fields(cls) if field.init}, dict(theirs)
     for name, value in theirs.items():
         if name not in by_name:
             raise unknown_name(f"{group}.{name}", name, by_name)
         # transformers checks choices only on its command line
         choices = by_name[name].metadata.get("choices") if isinstance(value, str) else None
         hint = Literal[tuple(choices)] if choices else by_name[name].type
-        values[name] = value
-        with suppress(PydanticUserError, NameError):  # types that pydantic does not support
-            try:
-                adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-                values[name] = adapter.validate_python(value)
-            except ValidationError as error:
-                raise InputError(f"{group}.{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
+        try:
+            adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+            values[name] = adapter.validate_python(value)
+        except ValidationError as error:
+            raise InputError(f"{group}.{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
+        except (PydanticUserError, NameError):  # a type that pydantic does not support
+            pass
     try:
         return cls(**ours, **values)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is among ours

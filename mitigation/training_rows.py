@@ -18,7 +18,7 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import CUT_SUFFIX, ContextRenderer, check_labelled
+from evenhand.mitigation.labelled_responses import CUT_SUFFIX, ContextRenderer
 from evenhand.mitigation.methods import load_method
 
 CONTEXT, PROMPT, COMPLETION = "context", "prompt", "completion"
@@ -26,13 +26,10 @@ CONTEXT, PROMPT, COMPLETION = "context", "prompt", "completion"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """The rows of a method, and what the training needs to know of the method.
+    """The rows of a method; the other attributes are of `Method`, where `inference_tag` is the control tag.
 
-    method: the method's name, for the record.
-    trainer: the module of `evenhand.mitigation.trainers` that trains on the rows.
-    control_tag: the tag at the end of every context of the tuned model; "" for none.
-    tags: strings that get a meaning in training. LoRA does not train embeddings, except for the tokens of `tags`:
-        with the base's embeddings, a tag is hard to distinguish from its former meaning.
+    LoRA does not train embeddings, except for the tokens of `tags`: with the base's embeddings, a tag is hard to
+    distinguish from its former meaning.
     """
 
     method: str
@@ -55,19 +52,12 @@ def training_rows(
     """Return the rows of the method `name` on labelled responses, split into training and validation rows.
 
     Raises:
-        InputError: see `check_labelled` and `hold_out`; the labelled responses give no row.
+        InputError: see `hold_out`; the labelled responses give no row.
     """
     method = load_method(name)
-    check_labelled(labelled, *method.columns)
     train, validation = hold_out(method(seed).rows(labelled, render), validation_fraction, seed, max_rows)
-    return TrainingRows(
-        method=name,
-        train=train,
-        validation=validation,
-        trainer=method.trainer,
-        control_tag=method.inference_tag,
-        tags=method.tags,
-    )
+    facts = {"trainer": method.trainer, "control_tag": method.inference_tag, "tags": method.tags}
+    return TrainingRows(method=name, train=train, validation=validation, **facts)
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
@@ -129,8 +119,7 @@ def trained_texts(rows: Dataset, column: str) -> tuple[list[str], list[bool]]:
 def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:
     """Return the token ids of each row's response in `column`, with EOS at the end.
 
-    A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end
-    responses at this point.
+    A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end there.
 
     Raises:
         InputError: a prompt with its response is too long for the model.
@@ -155,15 +144,3 @@ def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:
     """Return the distinct token ids of texts, without special tokens."""
     texts = list(texts)
     return set().union(*base.tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else set()
-
-
-def shared_tag_words(base: DialogueModel, rows: TrainingRows) -> list[str]:
-    """Return the tokens, as text, that occur both in the tags and in the rows; training changes their embeddings.
-
-    A tokenizer without a token for " no_bias" encodes it as " no", "_" and "bias".
-    """
-    if not rows.tags:
-        return []
-    texts = dict.fromkeys([*rows.train[CONTEXT], *rows.train[COMPLETION]])
-    shared = token_ids(base, rows.tags) & token_ids(base, texts)
-    return [base.tokenizer.decode([token_id]) for token_id in sorted(shared)]

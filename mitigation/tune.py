@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from pydantic_core import to_json
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
-    Trainer,
     TrainerCallback,
     TrainerState,
     TrainingArguments,
@@ -42,23 +42,14 @@ from evenhand.mitigation.adapter import (
     portable_name,
     prepare_network,
     share_weights,
-    without_nan,
 )
 from evenhand.mitigation.callbacks import MeasureCallback, preserve_random_states, without_telemetry
 from evenhand.mitigation.card import model_card
-from evenhand.mitigation.guards import (
-    OutputChange,
-    check_base_unchanged,
-    check_outputs_changed,
-    check_perplexity,
-    output_change,
-    perplexity,
-    weights_sha256,
-)
+from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
 from evenhand.mitigation.trainers import RowTrainer, load_trainer
-from evenhand.mitigation.training_rows import PROMPT, TrainingRows, rows_sha256, shared_tag_words, token_ids
+from evenhand.mitigation.training_rows import PROMPT, TrainingRows, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
 CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
@@ -67,16 +58,11 @@ Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The result of a tuning.
+    """The result of a tuning: numbers of rows and parameters, curves, and the comparison with the base.
 
-    path: the folder of the tuned model.
-    train_losses, validation_losses: (step, loss). The loss of SFT is the mean negative log-likelihood of a response
-        token, in nats; KTO and DPO have other losses. The first validation loss is the base's, at step 0.
-    measured: {metric: (step, value) pairs} that a `MeasureCallback` logged.
-    best_step: the step of the saved weights.
-    n_train, n_validation: numbers of rows.
-    perplexity: the perplexity of dialogue (see `tune`) by the base and by the tuned model.
-    change: the comparison of the tuned model with its base.
+    Losses are (step, loss) pairs in the unit of `RowTrainer.loss_name`; the first validation loss is the base's.
+    `measured` has the values that a `MeasureCallback` logged, by metric. The weights of `best_step` are saved.
+    `perplexity` is of dialogue (see `tune`) by the base and by the tuned model.
     """
 
     path: Path
@@ -130,27 +116,35 @@ def tune(
     """
     base_sha256, trainer, checkpoints = weights_sha256(base.model), load_trainer(rows.trainer), output_dir / CHECKPOINTS
     train, validation = (trainer.encode_rows(base, part, settings, seed) for part in (rows.train, rows.validation))
-    config = trainer_config(
-        trainer,
-        settings,
-        train,
-        base.model.device,
-        output_dir=checkpoints,
-        seed=seed,
-        report_to=report_to,
-        run_name=run_name,
-    )
+    options = {"output_dir": checkpoints, "seed": seed, "report_to": report_to, "run_name": run_name}
+    config = trainer_config(trainer, settings, train, base.model.device, **options)
     lora = lora_config(base.model, settings, token_ids(base, rows.tags)) if settings.lora else None
     recorded = {**asdict(settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    state = fit(base, trainer, train, validation, settings, config, lora, callbacks, report_to)
+    if report_to == "tensorboard" and processes.is_rank_zero():
+        from torch.utils.tensorboard import SummaryWriter
+        from transformers.integrations import TensorBoardCallback
+
+        callbacks = [*callbacks, TensorBoardCallback(SummaryWriter(str(output_dir / "tensorboard")))]
+    state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)
+
+    tags = base.control_tag, rows.control_tag
 
     def save() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
-            perplexities, change = _verify_saved_model(base, folder, trainer, rows, settings, state, neutral)
-            check_base_unchanged(base, base_sha256)
+            tuned = load_tuned(base, folder, settings.lora)
+            merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
+            unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
+            dialogues = [trainer.target_responses(rows.validation)] * 2
+            if neutral is not None:
+                contexts = (render_contexts(base, neutral[0], [""] * len(neutral[0]), tag) for tag in tags)
+                dialogues = [(it, neutral[1]) for it in contexts]
+            models, steps = (base, tuned, unmerged), f"step {state.best_global_step} of {state.max_steps}"
+            perplexities, change = check_tuned(*models, dialogues, rows.validation[PROMPT], settings, steps)
+            if weights_sha256(base.model) != base_sha256:
+                raise RuntimeError(f"tuning changed the weights of its base {base.name}")
             measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
             result = TuningResult(
                 path=output_dir / ADAPTER_FOLDER,
@@ -168,27 +162,26 @@ def tune(
             facts = {
                 "control_tag": rows.control_tag,
                 "method": rows.method,
-                "trainer": rows.trainer,
+                "loss": trainer.loss_name,
                 "base": portable_name(base.name, folder),
                 "base_revision": base.revision,
                 "system_prompt": base.system_prompt,
-                "common_words": shared_tag_words(base, rows) if settings.lora else [],
                 "settings": recorded,
                 "training": {key: value for key, value in asdict(result).items() if key != "path"},
             }
-            write_json(folder / TUNING_FILE, without_nan(facts))
-            write_text(folder / "README.md", model_card(base, facts, card or {}, trainer.loss_name))
+            facts = json.loads(to_json(facts, inf_nan_mode="null"))
+            write_json(folder / TUNING_FILE, facts)
+            of_base = {"kind": base.kind, "chat_template": bool(base.tokenizer.chat_template)}
+            text = model_card(facts, card or {}, base.name, is_adapter=settings.lora, **of_base)
+            write_text(folder / "README.md", text)
         return result
 
     result = processes.on_rank_zero(save)
+    first, best = result.validation_losses[0][1], dict(result.validation_losses)[result.best_step]
+    shares = 100 * result.change.greedy_share, result.change.n
     log.info(
         "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
-        result.validation_losses[0][1],
-        dict(result.validation_losses)[result.best_step],
-        result.best_step,
-        *result.perplexity,
-        100 * result.change.greedy_share,
-        result.change.n,
+        *(first, best, result.best_step, *result.perplexity, *shares),
     )
     return result
 
@@ -196,20 +189,16 @@ def tune(
 def fit(
     base: DialogueModel,
     trainer_class: type[RowTrainer],
-    train: Dataset,
-    validation: Dataset,
+    rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
     config: TrainingArguments,
     lora: LoraConfig | None,
     callbacks: Sequence[TrainerCallback],
-    report_to: str,
 ) -> TrainerState:
     """Train, or resume training from the last checkpoint; return the trainer's state. The best checkpoint is on disk.
 
-    Args:
-        train, validation: rows that the trainer's `encode_rows` returned.
-        lora: the adapter's config; None trains all weights.
-        report_to: "tensorboard" writes curves next to the checkpoints; "wandb" is already set in the trainer's config.
+    `rows` are training and validation rows that `encode_rows` of the trainer returned. Without `lora`, all weights are
+    trained.
     """
     checkpoints = Path(config.output_dir)
     last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
@@ -221,35 +210,6 @@ def fit(
         done = state.global_step
         log.info("tuning: resuming from step %d", done)
     config.eval_on_start = last is None
-    with progress(settings.epochs * steps_per_epoch(settings, len(train)), "tuning", "steps", done) as advance:
-        callbacks = [EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks]
-        if report_to == "tensorboard" and processes.is_rank_zero():
-            from torch.utils.tensorboard import SummaryWriter
-            from transformers.integrations import TensorBoardCallback
-
-            callbacks.append(TensorBoardCallback(SummaryWriter(str(checkpoints.with_name("tensorboard")))))
-        trainer = _make_trainer(base, trainer_class, train, validation, config, lora, callbacks)
-        try:
-            trainer.train(resume_from_checkpoint=str(last) if last else None)
-        finally:
-            for callback in callbacks:
-                if isinstance(callback, MeasureCallback):
-                    callback.trainer = None
-    state = trainer.state
-    del trainer, callbacks
-    gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
-    return state
-
-
-def _make_trainer(
-    base: DialogueModel,
-    trainer_class: type[RowTrainer],
-    train: Dataset,
-    validation: Dataset,
-    config: TrainingArguments,
-    lora: LoraConfig | None,
-    callbacks: Sequence[TrainerCallback],
-) -> Trainer:
     model = prepare_network(base.model, lora is not None, config.gradient_checkpointing)
     # With an adapter, the reference is the model without it.
     needs_reference = trainer_class.needs_reference and lora is None
@@ -257,23 +217,33 @@ def _make_trainer(
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
-    trainer = trainer_class(
-        model,
-        args=config,
-        data_collator=trainer_class.collator(base, pad_token_id),
-        train_dataset=train,
-        eval_dataset=validation,
-        processing_class=tokenizer,
-        callbacks=list(callbacks),
-        peft_config=lora,
-        **optional,
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
-    for callback in callbacks:
-        if isinstance(callback, MeasureCallback):
+    with progress(settings.epochs * steps_per_epoch(settings, len(rows[0])), "tuning", "steps", done) as advance:
+        own = [EarlyStoppingCallback(settings.patience), _StepCallback(advance)]
+        trainer = trainer_class(
+            model,
+            args=config,
+            data_collator=trainer_class.collator(base, pad_token_id),
+            train_dataset=rows[0],
+            eval_dataset=rows[1],
+            processing_class=tokenizer,
+            callbacks=[*own, *callbacks],
+            peft_config=lora,
+            **optional,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
+        measuring = [callback for callback in callbacks if isinstance(callback, MeasureCallback)]
+        for callback in measuring:
             callback.attach(trainer)
-    return trainer
+        try:
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        finally:
+            for callback in measuring:
+                callback.trainer = None
+    state = trainer.state
+    del trainer, own, model, optional
+    gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
+    return state
 
 
 class _StepCallback(TrainerCallback):
@@ -317,30 +287,3 @@ def last_checkpoint(checkpoints: Path) -> Path | None:
 def curve(state: TrainerState, name: str) -> Curve:
     """Return the logged (step, value) pairs of a metric."""
     return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)
-
-
-def _verify_saved_model(
-    base: DialogueModel,
-    folder: Path,
-    trainer: type[RowTrainer],
-    rows: TrainingRows,
-    settings: TuningSettings,
-    state: TrainerState,
-    neutral: tuple[Sequence[str], Sequence[str]] | None,
-) -> tuple[tuple[float, float], OutputChange]:
-    """Load the saved model; return the perplexities of the base and of the saved model, and the change of outputs."""
-    tuned = load_tuned(base, folder, settings.lora)
-    merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
-    unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
-    if neutral is None:
-        pairs = [trainer.target_responses(rows.validation)] * 2
-    else:
-        prompts, responses = neutral
-        tags = base.control_tag, rows.control_tag  # tags of the base and of the tuned model
-        pairs = [(render_contexts(base, prompts, [""] * len(prompts), tag), responses) for tag in tags]
-    models = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
-    before, after = (perplexity(model, *pair, name) for (name, model), pair in zip(models.items(), pairs, strict=True))
-    check_perplexity(before, after, settings)
-    change = output_change(base, tuned, unmerged, rows.validation[PROMPT])
-    check_outputs_changed(change, base, settings, state.best_global_step, state.max_steps)
-    return (before, after), change

@@ -9,9 +9,12 @@ from huggingface_hub import EvalResult, ModelCardData
 from evenhand.evaluation.models.revisions import hub_repository
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.score import BiasScore, display_name, find_score
+from evenhand.mitigation.card import table
 from evenhand.recipes.settings import TrainClassifierSettings
 
+TASK = "text-classification"
 OVERALL = {"accuracy": "accuracy", "macro_f1": "macro-F1", "roc_auc": "area under the ROC curve"}
+SETTINGS = ("epochs", "learning_rate", "batch_size", "seed")
 
 
 def classifier_card(
@@ -21,7 +24,7 @@ def classifier_card(
     counts: np.ndarray,
     scores: Sequence[BiasScore],
 ) -> str:
-    """Return a classifier's model card as Markdown.
+    """Return a classifier's model card as Markdown. A base model in a local folder is left out of the front matter.
 
     Args:
         hashes: the SHA-256 of each file of texts, by the file's setting.
@@ -33,50 +36,41 @@ def classifier_card(
     overall = [score for score in scores if score.group.get("label") not in names]
     metrics = list(dict.fromkeys(score.metric for score in scores if score not in overall))
     thresholds = scores[0].signature.get("threshold")  # one for all labels, or a list
-    rows = [["label", "training texts", "test texts", *metrics], ["---"] * (3 + len(metrics))]
+    rows = {}
     for index, name in enumerate(names):
         found = [_text(find_score(scores, metric, label=name)) for metric in metrics]
-        rows.append([sanitize(name).replace("|", "\\|"), f"{counts[0, index]:,}", f"{counts[1, index]:,}", *found])
-        if isinstance(thresholds, list):
-            rows[-1][0] += f" (p ≥ {thresholds[index]:.2f})"
+        chosen = f" (p ≥ {thresholds[index]:.2f})" if isinstance(thresholds, list) else ""
+        rows[sanitize(name) + chosen] = [f"{counts[0, index]:,}", f"{counts[1, index]:,}", *found]
     threshold = "the number in the table" if isinstance(thresholds, list) else f"{settings.threshold:g}"
+    dataset = {"task_type": TASK, "dataset_type": "texts", "dataset_name": (settings.test_texts or settings.texts).name}
+    results = [
+        EvalResult(**dataset, metric_type=it.metric, metric_name=OVERALL[it.metric], metric_value=it.value)
+        for it in overall
+        if math.isfinite(it.value) and "threshold" not in it.group
+    ]
+    metadata = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=TASK,
+        tags=["evenhand", "multi-label" if settings.label_separator else "single-label"],
+        base_model=settings.model and hub_repository(settings.model),
+        **({"eval_results": results, "model_name": f"classifier of {settings.texts.stem}"} if results else {}),
+    )
     return CARD.format(
-        front_matter=_front_matter(settings, overall),
-        base=f"`{display_name(settings.model)}`" if settings.model else f"scratch ({settings.architecture})",
+        metadata=metadata.to_yaml(),
+        base=f"`{display_name(settings.model)}`" if settings.model else "scratch",
         settings=", ".join(f"{name} {getattr(settings, name)}" for name in SETTINGS),
         files=", ".join(f"{sanitize(getattr(settings, field).name)} (SHA-256 `{hashes[field]}`)" for field in hashes),
         n=f"{scores[0].n:,}",
-        overall="; ".join(" ".join([OVERALL[it.metric], *_threshold(it), _text(it)]) for it in overall),
-        labels="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        overall="; ".join(f"{OVERALL[it.metric]}{_threshold(it)} {_text(it)}" for it in overall),
+        labels=table(rows, ["label", "training texts", "test texts", *metrics]),
         meaning=f"A text has every label with a probability of at least {threshold}."
         if settings.label_separator
         else "A text has one label; the probabilities of the labels sum to 1.",
     )
 
 
-SETTINGS = ("epochs", "learning_rate", "batch_size", "seed")
-
-
-def _front_matter(settings: TrainClassifierSettings, overall: Sequence[BiasScore]) -> str:
-    """Return the card's YAML front matter for the hub. A base model in a local folder is left out."""
-    task = "text-classification"
-    dataset = {"task_type": task, "dataset_type": "texts", "dataset_name": (settings.test_texts or settings.texts).name}
-    results = [
-        EvalResult(**dataset, metric_type=it.metric, metric_name=OVERALL[it.metric], metric_value=it.value)
-        for it in overall
-        if math.isfinite(it.value) and not _threshold(it)
-    ]
-    return ModelCardData(
-        library_name="transformers",
-        pipeline_tag=task,
-        tags=["evenhand", "multi-label" if settings.label_separator else "single-label"],
-        base_model=settings.model and hub_repository(settings.model),
-        **({"eval_results": results, "model_name": f"classifier of {settings.texts.stem}"} if results else {}),
-    ).to_yaml()
-
-
-def _threshold(score: BiasScore) -> list[str]:
-    return [f"(threshold {score.group['threshold']})"] if "threshold" in score.group else []
+def _threshold(score: BiasScore) -> str:
+    return f" (threshold {score.group['threshold']})" if "threshold" in score.group else ""
 
 
 def _text(score: BiasScore) -> str:
@@ -84,7 +78,7 @@ def _text(score: BiasScore) -> str:
 
 
 CARD = """---
-{front_matter}
+{metadata}
 ---
 
 # A text classifier

@@ -19,9 +19,9 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import DESCRIPTOR, find_score
 from evenhand.evaluation.store import Store, stage
-from evenhand.mitigation.labels import bias_value_changes, cross_fitted_bias_values
+from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.family_settings import FAMILIES, families_with
 from evenhand.recipes.finished_runs import check_trust, read_settings
@@ -109,12 +109,12 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
     from `before`, and the table has no values after tuning.
     """
     if labels is None:
-        return cross_fitted_bias_values(before.table, before.vectors)
+        return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.vectors))
     config, manifest = read_run(labels, "label", "labels")
     labelled = read_styled_responses(Path(config["responses"]))
-    alpha = manifest["threshold"]["alpha"]
-    sides = before.table, before.vectors, after.vectors
-    return bias_value_changes(labelled.table, labelled.vectors, *sides, alpha)
+    directions, alpha = (labelled.table, labelled.vectors, before.table[DESCRIPTOR]), manifest["threshold"]["alpha"]
+    b = {"before": bias_values_along(*directions, before.vectors, alpha)}
+    return mean_bias_values(before.table, **b, after=bias_values_along(*directions, after.vectors, alpha))
 
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:

@@ -6,12 +6,15 @@ for the export as for a measurement, in the same precision. Only the model's fol
 
 import json
 import logging
+import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import httpx
 import huggingface_hub
+from huggingface_hub import EvalResult
 from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
@@ -19,27 +22,37 @@ from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST, read_run, run_sha256
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import (
     ADAPTER_FOLDER,
     TUNING_FILE,
     adapter_base,
-    first_line,
     is_adapter,
     is_gguf,
     is_local_path,
 )
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.numbers import decimals_for
+from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.recipes.export_card import Exported, export_card
+from evenhand.mitigation.card import model_card, table
 from evenhand.recipes.finished_runs import check_trust, read_settings
+from evenhand.recipes.label import THRESHOLD
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.sweep.columns import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
+from evenhand.recipes.sweep.points import HEADLINE, change_columns
 
 log = logging.getLogger("evenhand")
 
 MODEL, COMPARISON, CARD = "model", "compare", "README.md"
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
+HOLISTIC_BIAS_VERSIONS = ("paper", "v1.0", "v1.1")  # values of `prompts.dataset`
+# The metrics of the table of scores before and after tuning.
+METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
 # A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
 # newline after the last block, so the template itself still begins a line.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
@@ -48,53 +61,71 @@ TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
 {{% set text = message.content %}}\
 {{% set text = text ~ {tag} if text is string else text + [{{'type': 'text', 'text': {tag}}}] %}}\
 {{% set message = dict(message, content=text) %}}\
+{{% endif %}}\
 {{% set tagged.messages = tagged.messages + [message] %}}\
-{{% else %}}{{% set tagged.messages = tagged.messages + [message] %}}{{% endif %}}\
 {{% endfor %}}\
 {{% set messages = tagged.messages %}}
+"""
+RESULTS = """
+## Before and after
+
+Bias is the dependence of the style of responses on the descriptor in the prompt; ideal 0. Brackets contain 95 %
+intervals.
+
+{scores}
+
+{costs}
+
+Compare these scores only with scores of the same signature: `{signature}`
+"""
+NOT_COMPARED = """
+## Before and after
+
+The model was exported without a comparison with its base: its remaining bias and its costs are unknown.
 """
 
 
 def export(settings: ExportSettings) -> None:
-    """Write the tuned model and its card, and upload both if `push_to_hub` is a repository.
+    """Write the tuned model and its card, and upload both if `push_to_hub` is a repository; a new one is private.
 
     Raises:
         InputError: the tuning run does not exist, or the comparison is of another run; the adapter cannot be merged, or
-            cannot be exported alone; the hub rejects the upload.
+            cannot be exported alone.
     """
-    _, manifest = read_run(settings.tuning, "tune", "tuning")
+    config, manifest = read_run(settings.tuning, "tune", "tuning")
     comparison = _comparison(settings)
     inputs = {"tuning": run_sha256(manifest)}
     if comparison is not None:
-        inputs["comparison"] = run_sha256(read_run(comparison, "compare", "comparison")[1])
+        compared, manifest = read_run(comparison, "compare", "comparison")
+        inputs["comparison"] = run_sha256(manifest)
     with stage("export", settings, inputs) as run:
         if run is not None:
-            measured = _measured(settings.tuning)
+            further = json.loads((Path(config["labels"]) / THRESHOLD).read_text(encoding="utf-8"))
+            labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["responses"]
+            measured, results, metadata = read_settings(Path(labelled), "tuning")[0], NOT_COMPARED, {}
             check_trust(measured, settings.trust_remote_code, "tuning")
+            if comparison is not None:
+                strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
+                measured = replace(measured, model=replace(measured.model, adapter_strength=strength))
+                further |= {"adapter strength": strength} if strength is not None else {}
+                runs = (Path(compared["before"]), Path(compared["after"]), comparison)
+                scores = [read_scores(folder / SCORES) for folder in runs]
+                results, metadata = comparison_section(*scores), _evaluation(measured, scores[1])
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
-                model = replace(measured.model, adapter_strength=_strength(comparison))
-                exported = _write(settings, model, measured.decoding, folder)
-                write_text(folder / CARD, export_card(exported, settings.tuning, measured, comparison))
+                tuned, base = _write(settings, measured, folder)
+                facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+                template = bool(tuned.tokenizer.chat_template)
+                options = {"chat_template": template, "tag_in_template": template, "is_adapter": not settings.merge}
+                options |= {"results": results, "metadata": metadata}
+                write_text(folder / CARD, model_card(facts, further, base, kind=tuned.kind, **options))
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
-        push(settings.output_dir / MODEL, settings.push_to_hub)
-
-
-def push(folder: Path, repository: str) -> None:
-    """Upload a folder to a repository of the hub; a new repository is private.
-
-    Raises:
-        InputError: the hub cannot be reached or rejects the upload.
-    """
-    try:
         api = huggingface_hub.HfApi()
-        api.create_repo(repository, private=True, exist_ok=True)
-        commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Exported by Evenhand")
-    except (OSError, ValueError, httpx.HTTPError) as error:
-        hint = "log in by `hf auth login` with a token that may write there, and run the same command again"
-        raise InputError(f"push_to_hub: cannot upload to {repository!r} ({first_line(error)}); {hint}.") from None
-    log.info("export: uploaded, %s", commit.commit_url)
+        api.create_repo(settings.push_to_hub, private=True, exist_ok=True)
+        message, folder = "Exported by Evenhand", settings.output_dir / MODEL
+        commit = api.upload_folder(repo_id=settings.push_to_hub, folder_path=folder, commit_message=message)
+        log.info("export: uploaded, %s", commit.commit_url)
 
 
 def tagged_template(template: str, tag: str) -> str:
@@ -119,20 +150,6 @@ def _comparison(settings: ExportSettings) -> Path | None:
     raise InputError(f"comparison: {folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
-def _strength(comparison: Path | None) -> float | None:
-    """Return the strength with which the adapter was measured for the comparison; None for the whole adapter."""
-    if comparison is None:
-        return None
-    after = Path(read_run(comparison, "compare", "comparison")[0]["after"])
-    return read_settings(after, "comparison")[0].model.adapter_strength
-
-
-def _measured(tuning: Path) -> MeasureSettings:
-    """Return the settings of the run of `measure` whose responses were labelled for the tuning."""
-    labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
-    return read_settings(Path(read_run(labels, "label", "tuning")[0]["responses"]), "tuning")[0]
-
-
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
@@ -145,12 +162,10 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
         raise InputError(f"merge: {text}; use --merge true.")
 
 
-def _write(
-    settings: ExportSettings, model: ModelSettings, decoding_settings: DecodingSettings, folder: Path
-) -> Exported:
-    """Write the tuned model's weights and tokenizer into `folder`; return the model's facts for the card."""
-    adapter = settings.tuning / ADAPTER_FOLDER
-    tuned = load_dialogue_model(ModelSettings(**{**vars(model), "name": str(adapter), "revision": None}))
+def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
+    """Write the tuned model's weights and tokenizer into `folder`; return the model and the name of its base."""
+    adapter, strength = settings.tuning / ADAPTER_FOLDER, measured.model.adapter_strength
+    tuned = load_dialogue_model(ModelSettings(**{**vars(measured.model), "name": str(adapter), "revision": None}))
     name, revision = str(adapter), None
     while is_adapter(Path(name)):  # an adapter's base may be an adapter itself
         name, revision = adapter_base(Path(name))
@@ -162,12 +177,12 @@ def _write(
             base = tuned.model.generation_config
         # The base's other fields are left out, because Evenhand generates without them.
         tokens = {field: ids for field in SPECIAL_TOKENS if (ids := getattr(base, field, None)) is not None}
-        chosen = decoding(decoding_settings.preset, **decoding_settings.arguments)
+        chosen = decoding(measured.decoding.preset, **measured.decoding.arguments)
         write_json(folder / "generation_config.json", tokens | chosen)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE, CARD), dirs_exist_ok=True)
-        if model.adapter_strength is not None:
-            adapter_config(adapter, model.adapter_strength).save_pretrained(folder)
+        if strength is not None:
+            adapter_config(adapter, strength).save_pretrained(folder)
         if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
     template, tag = tuned.tokenizer.chat_template, tuned.control_tag
@@ -180,4 +195,43 @@ def _write(
     tuned.tokenizer.save_pretrained(folder)
     if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tag})
-    return Exported(tuned.kind, bool(template), name, is_merged=settings.merge, strength=model.adapter_strength)
+    return tuned, name
+
+
+def _evaluation(measured: MeasureSettings, after: Sequence[BiasScore]) -> dict[str, Any]:
+    """Return the scores after tuning, and their data set, as fields of the card's front matter."""
+    is_holistic_bias = measured.prompts.file is None and measured.prompts.dataset in HOLISTIC_BIAS_VERSIONS
+    dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
+    common = {"task_type": "text-generation", "dataset_type": dataset, "dataset_name": dataset_name}
+    found = [it for metric in METRICS if (it := find_score(after, metric)) and math.isfinite(it.value)]
+    results = [
+        EvalResult(metric_type=it.metric, metric_name=format_of(it).label, metric_value=it.value, **common)
+        for it in found
+    ]
+    datasets = {"datasets": [dataset]} if is_holistic_bias else {}
+    return {"eval_results": results, "model_name": "tuned for style equality", **datasets} if results else datasets
+
+
+def comparison_section(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
+    """Return the card's section on scores before and after tuning, the removed share of bias, and the costs."""
+    scores, costs, row = {}, {}, change_columns(before, after, changes)
+    for metric in map(format_of, METRICS):
+        pair = find_score(before, metric.name), find_score(after, metric.name)
+        if None not in pair:
+            rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
+            scores[metric.title] = [_text(rounded, it.value, it.interval) for it in pair]
+    for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
+        if not math.isnan(row.get(metric.name, math.nan)):
+            bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
+            prefix = "bias removed, " if metric in REDUCTION_METRICS else ""
+            interval = None if math.isnan(bounds[0]) else bounds
+            costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
+    return RESULTS.format(
+        scores=table(scores, ["", "before", "after"]),
+        costs=table(costs, ["after tuning", "change [95 % interval]"]),
+        signature=signature_line(find_score(after, HEADLINE)),
+    )
+
+
+def _text(metric: Format, value: float, interval: tuple[float, float] | None) -> str:
+    return f"{metric.text(value)} {metric.interval_text(interval)}".strip()

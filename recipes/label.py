@@ -13,11 +13,10 @@ from evenhand.evaluation.files import write_json
 from evenhand.evaluation.manifest import run_sha256
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
-from evenhand.evaluation.statistics.cells import to_codes
+from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, RESPONSE, WEIGHT
 from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import write_table
-from evenhand.mitigation.labels import add_labels, bias_values, choose_threshold, exclusion_mask, mean_bias_values
+from evenhand.mitigation.labels import exclusion_mask, label_responses, mean_bias_values
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.recipes.finished_runs import read_settings, split_warnings
 from evenhand.recipes.settings import FAMILY, LabelSettings
@@ -45,14 +44,11 @@ def label(settings: LabelSettings) -> None:
             return
         all_responses = read_styled_responses(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
-        template, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR))
-        b = bias_values(responses.vectors, template, descriptor, settings.alpha, cross_fitted=settings.cross_fitted)
-        how = (settings.alpha, settings.beta, settings.quantile)
+        how = {name: getattr(settings, name) for name in ("alpha", "beta", "quantile", "cross_fitted")}
         with rejects_tuning():
-            threshold = choose_threshold(b, *how, cross_fitted=settings.cross_fitted)
-        weights = _target_weights(run, responses)
-
-        labelled = add_labels(responses.table, b, threshold).assign(**{WEIGHT: weights})
+            labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
+        b = labelled[BIAS_VALUE].to_numpy()
+        labelled = labelled.assign(**{WEIGHT: _target_weights(run, responses)})
         excluded = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
         is_included = ~exclusion_mask(labelled, responses.vectors, **excluded)
         write_table(run.folder / f"{LABELS}.parquet", labelled[is_included])
@@ -61,7 +57,7 @@ def label(settings: LabelSettings) -> None:
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
-        by_descriptor = mean_bias_values(responses.table, b)
+        by_descriptor = mean_bias_values(responses.table, mean_bias_value=b)
         run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, DESCRIPTORS, TARGET, EXPONENTS))
         run.tracker.log_artifact("labels", "dataset", *tables)

@@ -9,9 +9,8 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.report.responses import responses_html, rows_of
-from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, TEMPLATE
-from evenhand.evaluation.statistics.cells import to_codes
-from evenhand.mitigation.labels import BiasDirections, bias_values
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE
+from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 
 RESPONSES = "responses.html"
 LINK = Link("all responses", RESPONSES)
@@ -38,14 +37,7 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
 
 
 def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
-    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector.
-
-    The direction for a response of the base is computed without that response.
-    """
-    if run is not base:
-        return BiasDirections.from_responses(base.table, base.vectors).project(run.vectors, run.table[DESCRIPTOR])
-    b, is_usable = np.full(len(base), np.nan), base.has_vector()
-    usable = base.rows(is_usable)
-    template, descriptor = (to_codes(usable.table[name]) for name in (TEMPLATE, DESCRIPTOR))
-    b[is_usable] = bias_values(usable.vectors, template, descriptor, cross_fitted=True)
-    return b
+    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
+    if run is base:
+        return cross_fitted_bias_values(base.table, base.vectors)
+    return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)

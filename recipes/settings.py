@@ -295,10 +295,7 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
 
     threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
     model: str | None = option(
-        None, "id or folder of a classifier or encoder to start from; null: train from scratch", identity=CONTENT
-    )
-    architecture: Literal["bert", "modernbert"] = option(
-        "bert", "architecture to train from scratch; 'modernbert' learns many labels sooner"
+        None, "id or folder of an encoder to start from; null: train from scratch", identity=CONTENT
     )
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Positive = option(1e-3, "peak of the cosine schedule")

@@ -25,9 +25,6 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     DataCollatorWithPadding,
-    ModernBertConfig,
-    ModernBertForSequenceClassification,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -36,7 +33,6 @@ from transformers import (
 )
 
 from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_texts
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of, write_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
@@ -61,18 +57,14 @@ SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "se
 VOCABULARY_SIZE, MAX_LENGTH = 8000, 128
 SAVED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 BERT = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-# Nearly a bag of words: one layer with mean pooling.
-BAG_OF_WORDS = {"hidden_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 128}
-BAG_OF_WORDS |= {"layer_types": ["full_attention"], "classifier_pooling": "mean"}
-BAG_OF_WORDS |= {f"{part}_dropout": 0.1 for part in ("embedding", "mlp", "classifier")}
-BAG_OF_WORDS |= {f"{token}_token_id": None for token in ("bos", "eos", "cls", "sep")}
+BERT |= {"max_position_embeddings": MAX_LENGTH}
 
 
 def train_classifier(settings: TrainClassifierSettings) -> None:
     """Train a classifier, write its folder, and measure it on the test texts.
 
     Raises:
-        InputError: a file of texts cannot be read or lacks a column; the model cannot be a classifier of these labels.
+        InputError: a file of texts cannot be read or lacks a column.
     """
     files = {field: settings.data_dir / name for field in FILES if (name := getattr(settings, field)) is not None}
     hashes = {field: sha256_of(path) for field, path in files.items()}
@@ -140,7 +132,7 @@ def _read(settings: TrainClassifierSettings, files: Mapping[str, Path]) -> tuple
         is_test = hold_out([text for text, _ in texts], settings.test_fraction, settings.seed)
         rows["test_texts"] = list(compress(texts, is_test))
     elsewhere = {text for field in FILES[1:] for text, _ in rows.setdefault(field, [])}
-    names = _output_order(settings, sorted({name for split in rows.values() for _, own in split for name in own}))
+    names = sorted({name for split in rows.values() for _, own in split for name in own})
     rows["texts"] = [row for row in rows["texts"] if row[0] not in elsewhere]
     return names, {
         field: (
@@ -149,13 +141,6 @@ def _read(settings: TrainClassifierSettings, files: Mapping[str, Path]) -> tuple
         )
         for field, split in rows.items()
     }
-
-
-def _output_order(settings: TrainClassifierSettings, names: list[str]) -> list[str]:
-    """Return the names of the labels, in the order of the outputs of a classifier that has the same labels."""
-    config = load_config(ModelSettings(name=settings.model)) if settings.model else BertConfig()
-    outputs = [config.id2label[n] for n in sorted(config.id2label)] if _is_classifier(config) else []
-    return outputs if sorted(outputs) == names else names
 
 
 def _fit(
@@ -167,7 +152,7 @@ def _fit(
     model.get_input_embeddings().requires_grad_(settings.train_embeddings)
     encoder = {id(parameter) for parameter in model.base_model.parameters()}
     head_rate = settings.learning_rate
-    if model.config.architectures and not _is_classifier(model.config):
+    if settings.model:
         # At the encoder's learning rate, a new head on an untrained pooler (sentence encoders have one) predicts only
         # the frequencies of the labels for a whole epoch, and learns the frequencies in hundreds of steps.
         head_rate = max(head_rate, settings.head_learning_rate)
@@ -207,10 +192,6 @@ class _Trainer(Trainer):
         return LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed)
 
 
-def _is_classifier(config: PreTrainedConfig) -> bool:
-    return any(name.endswith("ForSequenceClassification") for name in config.architectures or [])
-
-
 def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
     """Return a cross-entropy loss weighted by the inverse frequencies of the labels; `counts` may have zeros."""
     weights = torch.tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
@@ -243,32 +224,20 @@ def _arguments(settings: TrainClassifierSettings) -> TrainingArguments:
 def _model(
     settings: TrainClassifierSettings, texts: list[str], names: list[str]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a pretrained classifier, an encoder with a new head, or a small new model, with its tokenizer."""
+    """Return an encoder with a new head, or a small new classifier, with its tokenizer."""
     labels: dict[str, Any] = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
     labels["problem_type"] = f"{'multi' if settings.label_separator else 'single'}_label_classification"
     if settings.model:
         source = ModelSettings(name=settings.model)
         config = load_config(source)
-        if not _is_classifier(config):
-            encoder = load_weights(AutoModel, source)
-            config.update(labels)
-            model = AutoModelForSequenceClassification.from_config(config)
-            model.base_model.load_state_dict(encoder.state_dict(), strict=False)  # the classifier may have no pooler
-        elif config.num_labels != len(names):
-            raise InputError(
-                f"model: {settings.model} has {config.num_labels} labels, but the texts have {len(names)}; give a "
-                "classifier with as many labels, give an encoder, or omit model."
-            )
-        else:
-            model = load_weights(AutoModelForSequenceClassification, source)
-            model.config.update(labels)
+        config.update(labels)
+        model = AutoModelForSequenceClassification.from_config(config)
+        encoder = load_weights(AutoModel, source)
+        model.base_model.load_state_dict(encoder.state_dict(), strict=False)  # the classifier may have no pooler
         return model, load_tokenizer(source, model.config)
     tokenizer = word_tokenizer(texts)
-    sizes = {"max_position_embeddings": MAX_LENGTH, "vocab_size": len(tokenizer)}
-    labels |= sizes | {"pad_token_id": tokenizer.pad_token_id}
-    if settings.architecture == "bert":
-        return BertForSequenceClassification(BertConfig(**BERT, **labels)), tokenizer
-    return ModernBertForSequenceClassification(ModernBertConfig(**BAG_OF_WORDS, **labels)), tokenizer
+    labels |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    return BertForSequenceClassification(BertConfig(**BERT, **labels)), tokenizer
 
 
 def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:

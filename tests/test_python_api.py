@@ -140,7 +140,7 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
         ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
         ("effects_figure", [FRAME], {}, "effects: columns 'kind', .* are missing"),
-        ("label_responses", [FRAME, ["x"], VECTORS], {}, "responses: 1 rows for 4 prompts; give"),
+        ("label_responses", [FRAME, ["x"], VECTORS], {}, "responses: 1 and 4 vectors for 4 prompts; give"),
         ("score_table", [["fgb"]], {}, "scores: 'fgb' is not a score; give"),
     ],
 )

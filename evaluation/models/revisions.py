@@ -224,7 +224,7 @@ def _configured_base(folder: Path) -> tuple[str, str | None]:
     )
     if not isinstance(base, str) or not base:
         raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model; save it again.")
-    paths = (folder / Path(path).expanduser() for path in (base, relative) if isinstance(path, str))
+    paths = (folder / local_path(path) for path in (base, relative) if isinstance(path, str))
     found = (path.resolve() for path in paths if path.is_dir() or (is_gguf(path.name) and path.is_file()))
     return str(next(found, base)), settings.get("revision")
 

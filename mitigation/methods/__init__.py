@@ -27,7 +27,6 @@ class Method(ABC):
         tags: all strings that get a meaning in training.
         uses_threshold: whether the rows depend on the labels. If not, the points of an ablation that differ only in
             their threshold are one point.
-        columns: columns of the labelled responses that `rows` needs, in addition to those of `check_labelled`.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
         large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
             on one; None: the default of the method's trainer.
@@ -39,7 +38,6 @@ class Method(ABC):
     inference_tag: str = ""
     tags: tuple[str, ...] = ()
     uses_threshold: bool = True
-    columns: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = {"learning_rate": 4e-3}
     large_model_learning_rate: float | None = None
 
@@ -54,7 +52,8 @@ class Method(ABC):
         Rows with the same `context` are held out for validation together.
 
         Args:
-            labelled: a table that passes `evenhand.mitigation.labelled_responses.check_labelled` with `columns`.
+            labelled: a row for each labelled response: the columns of the prompts, `response`, `cut` (whether
+                max_new_tokens ended it), `label` ("bias" or "no_bias") and `weight` (in the even target).
             render: renders prompts and personas as contexts with a control tag.
 
         Raises:

@@ -25,7 +25,6 @@ class BalanceDPO(Method):
     """Trains on a row for each sampled pair: `prompt`, `context`, `chosen` and `rejected`."""
 
     trainer = "dpo"
-    columns = (TEMPLATE, DESCRIPTOR, WEIGHT)
     defaults = {**dpo.DPO.defaults, "preference_beta": 1.0}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

@@ -15,7 +15,7 @@ from datasets import Dataset
 
 from evenhand.evaluation.data.other_people import several_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEMPLATE, TEXT
+from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.methods import Method
 
@@ -30,7 +30,6 @@ class Distill(Method):
 
     trainer = "distill"
     uses_threshold = False
-    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300}
     large_model_learning_rate = 1e-3  # of all results on a real model (docs/results.md)
 

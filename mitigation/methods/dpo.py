@@ -10,7 +10,6 @@ the model to avoid all styles that are often biased.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, preference_rows
 from evenhand.mitigation.methods import Method
 
@@ -19,7 +18,6 @@ class DPO(Method):
     """Trains on a row for each response labelled `bias`: `prompt`, `context`, `chosen` and `rejected`."""
 
     trainer = "dpo"
-    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 1e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 0.5}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

@@ -12,7 +12,6 @@ instead of responses.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 from evenhand.mitigation.methods import Method
 
@@ -21,7 +20,6 @@ class Exchange(Method):
     """Trains on a row for each prompt: `prompt`, `context`, and `completion`, a response to another descriptor."""
 
     uses_threshold = False
-    columns = (TEMPLATE, DESCRIPTOR)
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
         return untagged_rows(exchange_responses(labelled, self.seed)[1], render)

@@ -10,7 +10,6 @@ the effects, so at most a quarter of it remains. The method is Evenhand's.
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, WEIGHT
 from evenhand.mitigation.labelled_responses import (
     ContextRenderer,
     balanced_responses,
@@ -24,7 +23,6 @@ class HalfExchange(Method):
     """Trains on the rows of `exchange`, then on a row for each of `balanced_responses`."""
 
     uses_threshold = False
-    columns = (TEMPLATE, DESCRIPTOR, WEIGHT)
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
         exchanged = exchange_responses(labelled, self.seed)[1]

@@ -10,7 +10,6 @@ to the prompt. The trainer gives both classes the same total weight (the paper's
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 from evenhand.mitigation.methods import Method
 
@@ -22,7 +21,6 @@ class KTO(Method):
     """
 
     trainer = "kto"
-    columns = (TEMPLATE, DESCRIPTOR)
     defaults = {"learning_rate": 1.2e-3, "batch_size": 32, "max_rows": 3000, "preference_beta": 1.0}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

@@ -3,6 +3,7 @@
 `Method.trainer` is the module's name.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import COMPLETION, PROMPT
 
 
-class RowTrainer:
+class RowTrainer(ABC):
     """What a class of this package defines in addition to the trainer of TRL that it derives from.
 
     Attributes:
@@ -36,18 +37,18 @@ class RowTrainer:
     supports_encoder_decoder: bool = False
 
     @staticmethod
+    @abstractmethod
     def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
         """Return a method's rows as token ids.
 
         Raises:
             InputError: a row is too long for the model, or the tokenizer encodes different prompts as the same tokens.
         """
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def config_fields(settings: TuningSettings, train: Dataset) -> dict[str, Any]:
         """Return the fields of the config that only this trainer has; `train` are the encoded training rows."""
-        raise NotImplementedError
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Callable[..., dict[str, Any]] | None:

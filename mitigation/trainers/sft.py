@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
 
@@ -106,9 +107,7 @@ class SFT(RowTrainer, SFTTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
-        rows = (
-            self.args.train_batch_size * self.accelerator.num_processes
-        )  # accelerate splits a batch among the processes
+        rows = self.args.train_batch_size * self.accelerator.num_processes  # accelerate splits a batch
         loader = DataLoader(
             self.train_dataset,
             batch_size=self.args.train_batch_size,
@@ -126,31 +125,26 @@ def collate_causal(
 
     k is the length of the longest response plus 1; the labels are at the last k positions.
     """
-    width = max(len(row["input_ids"]) for row in rows)
     n_labels = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
-
-    def padded(name: str, value: int) -> torch.Tensor:
-        return torch.tensor([[value] * (width - len(row[name])) + row[name] for row in rows])
-
-    mask = torch.tensor([[0] * (width - len(row["input_ids"])) + [1] * len(row["input_ids"]) for row in rows])
+    mask = _padded([[1] * len(row["input_ids"]) for row in rows], 0, left=True)
     batch = {
-        "input_ids": padded("input_ids", pad_token_id),
+        "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id, left=True),
         "attention_mask": mask,
-        "labels": padded("labels", IGNORE_INDEX)[:, -n_labels:],
+        "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX, left=True)[:, -n_labels:],
     }
-    if with_positions:
-        batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
-    return batch
+    return batch | ({"position_ids": (mask.cumsum(1) - 1).clamp(min=0)} if with_positions else {})
 
 
 def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
     """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
+    return {
+        "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id),
+        "attention_mask": _padded([[1] * len(row["input_ids"]) for row in rows], 0),
+        "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX),
+    }
 
-    def padded(name: str, value: int) -> torch.Tensor:
-        width = max(len(row[name]) for row in rows)
-        return torch.tensor([row[name] + [value] * (width - len(row[name])) for row in rows])
 
-    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
-    ids = padded("input_ids", pad_token_id)
-    mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).long()
-    return {"input_ids": ids, "attention_mask": mask, "labels": padded("labels", IGNORE_INDEX)}
+def _padded(rows: Sequence[list[int]], value: int, left: bool = False) -> torch.Tensor:
+    tensors = [torch.tensor(row) for row in rows]
+    side = "left" if left else "right"
+    return pad_sequence(tensors, batch_first=True, padding_value=value, padding_side=side)

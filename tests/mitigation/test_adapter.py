@@ -1,15 +1,18 @@
 """One copy of the base: other modules on its tensors, adapters merged a layer at a time as they are served."""
 
 import copy
+import json
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
-from evenhand.mitigation.adapter import merge_in_forward, share_weights
+from evenhand.evaluation.models.revisions import adapter_base
+from evenhand.mitigation.adapter import loadable_name, merge_in_forward, share_weights
 from evenhand.mitigation.guards import weights_sha256
 
+DIALOGUE_MODEL = "package:evenhand/recipes/testbed/dialogue_model"
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
 
 
@@ -78,17 +81,10 @@ def test_served_it_computes_what_the_merged_model_does_bit_by_bit_and_leaves_the
     assert weights_sha256(base) == before
 
 
-def test_a_change_too_small_for_the_precision_is_gone_where_it_is_served():
-    """In bfloat16 the neighbours of 1 are 2⁻⁷ above and 2⁻⁸ below, and ±4 · 10⁻⁴ is rounded away in each weight.
-
-    Apart the adapter adds 64 · 4 · 10⁻⁴ to Σ ±1 = 0: two ranks of 0.5 · 10⁻⁴, scaled by 8 / 2.
-    """
-    base = torch.nn.Sequential(torch.nn.Linear(64, 1, bias=False)).bfloat16()
-    base[0].weight.data.fill_(1.0)
-    model = get_peft_model(share_weights(base), LoraConfig(r=2, lora_alpha=8, target_modules=["0"]))
-    signs = torch.tensor([1.0, -1.0]).repeat(32)
-    model.base_model.model[0].lora_A["default"].weight.data[:] = 0.5 * signs
-    model.base_model.model[0].lora_B["default"].weight.data.fill_(1e-4)
-    assert float(model(signs[None].bfloat16())) == pytest.approx(64 * 4e-4, rel=0.01)
-    merge_in_forward(model)
-    assert float(model(signs[None].bfloat16())) == 0.0
+def test_other_libraries_find_a_base_in_a_package(tmp_path):
+    found = loadable_name(DIALOGUE_MODEL)
+    assert AutoConfig.from_pretrained(found).model_type == "gpt2" and loadable_name("org/model") == "org/model"
+    tuned = {"base_model_name_or_path": "/a/folder/of/another/machine", "revision": None}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(tuned))
+    (tmp_path / "evenhand.json").write_text(json.dumps({"base": DIALOGUE_MODEL}))
+    assert adapter_base(tmp_path) == (found, None)

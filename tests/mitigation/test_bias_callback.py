@@ -1,7 +1,6 @@
 """`evenhand.BiasCallback` in a plain trainer of transformers: it logs, warns or stops, and changes nothing."""
 
 import logging
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -143,15 +142,7 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
 def test_wrong_use_is_refused(tmp_path):
     with pytest.raises(InputError, match="column 'template' is missing"):
         bias_callback_of(prompts=PROMPTS.drop(columns="template"))
-    with pytest.raises(InputError, match="^prompts: 1 descriptors"):
-        bias_callback_of(prompts=PROMPTS[PROMPTS["descriptor"] == "a"])
-    with pytest.raises(InputError, match="^every: 0"):
-        bias_callback_of(every=0)
     trainer = trainer_of(tmp_path, EVEN)
     trainer.add_callback(bias_callback_of())
     with pytest.raises(InputError, match="attach"):
         trainer.train()
-    callback = bias_callback_of()
-    callback.trainer = SimpleNamespace(processing_class=None)
-    with pytest.raises(InputError, match="^processing_class: "):
-        callback.measure(None)

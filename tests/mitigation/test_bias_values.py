@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.labels import (
-    assign_labels,
-    bias_value_changes,
     bias_values,
+    bias_values_along,
     cross_fitted_bias_values,
     descriptor_means,
     mean_bias_values,
@@ -67,7 +66,6 @@ def test_symmetries_labels_and_alpha():
     assert bias_values(vectors[order], template[order], descriptor[order], 1, cross_fitted=True) == pytest.approx(
         b[order]
     )
-    assert assign_labels(np.array([0.1, 0.2, 0.3]), 0.2).tolist() == ["no_bias", "no_bias", "bias"]
     with pytest.raises(InputError, match="alpha: 3"):
         bias_values(VECTORS, TEMPLATE, DESCRIPTOR, 3)
 
@@ -77,7 +75,7 @@ PROMPTS = pd.DataFrame({"template": "t", "descriptor": list("aabb"), "axis": ["x
 
 
 def test_the_largest_mean_comes_first():
-    table = mean_bias_values(PROMPTS, np.array([0.1, 0.3, 0.5, 0.7]))
+    table = mean_bias_values(PROMPTS, mean_bias_value=np.array([0.1, 0.3, 0.5, 0.7]))
     assert table.columns.tolist() == ["descriptor", "axis", "mean_bias_value", "n"]
     assert table["descriptor"].tolist() == ["b", "a"]
     assert table["mean_bias_value"].tolist() == pytest.approx([0.6, 0.2])
@@ -87,7 +85,7 @@ def test_the_largest_mean_comes_first():
 def test_responses_are_taken_out_of_their_own_direction_and_empty_ones_left_out():
     prompts = pd.concat([PROMPTS, PROMPTS[:1]], ignore_index=True)
     vectors = np.vstack([VECTORS, [[np.nan, np.nan]]])
-    table = cross_fitted_bias_values(prompts, vectors).set_index("descriptor")
+    table = mean_bias_values(prompts, before=cross_fitted_bias_values(prompts, vectors)).set_index("descriptor")
     # Response 0 alone with its peer (.6, .4): the direction is (.1, −.1), b = .1; response 1: (.5, −.5), b = .1.
     assert table["before"].to_dict() == pytest.approx({"a": 0.1, "b": 0.18})
     assert table["n"].to_dict() == {"a": 2, "b": 2}
@@ -97,14 +95,15 @@ def test_directions_and_empty_responses():
     prompts = pd.DataFrame({"template": "u", "descriptor": ["a", "b", "c"], "axis": ["x", "y", "y"]})
     before, after = np.array([[0.9, 0.1], [0.4, 0.6], [1, 0]]), np.array([[0.5, 0.5], [0.4, 0.6], [1, 0]])
     labelled = pd.concat([PROMPTS, PROMPTS[:1]], ignore_index=True)
-    vectors = np.vstack([VECTORS, [[np.nan, np.nan]]])
-    table = bias_value_changes(labelled, vectors, prompts, before, after)
+    directions = labelled, np.vstack([VECTORS, [[np.nan, np.nan]]]), prompts["descriptor"]
+    b = {name: bias_values_along(*directions, it) for name, it in (("before", before), ("after", after))}
+    table = mean_bias_values(prompts, **b)
     assert table["descriptor"].tolist() == ["a", "b"]  # c has no direction
     assert table["before"].tolist() == pytest.approx([0.8 * 0.3, 0.2 * 0.3])
     assert table["after"].tolist() == pytest.approx([0, 0.2 * 0.3])
     # The direction a has the norm .3 √2.
-    by_norm = bias_value_changes(labelled, vectors, prompts, before, after, alpha=2)
-    assert by_norm["before"].tolist() == pytest.approx([0.24 / 0.18, 0.06 / 0.18])
+    by_norm = bias_values_along(*directions, before, alpha=2)
+    assert by_norm[:2].tolist() == pytest.approx([0.24 / 0.18, 0.06 / 0.18])
     before = np.array([[0.9, 0.1], [np.nan, np.nan], [0.4, 0.6], [0.2, 0.8]])
-    table = bias_value_changes(PROMPTS, VECTORS, PROMPTS, before, VECTORS).set_index("descriptor")
-    assert table["n"].to_dict() == {"a": 1, "b": 2}
+    table = mean_bias_values(PROMPTS, before=bias_values_along(PROMPTS, VECTORS, PROMPTS["descriptor"], before))
+    assert table.set_index("descriptor")["n"].to_dict() == {"a": 1, "b": 2}

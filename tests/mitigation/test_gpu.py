@@ -9,8 +9,7 @@ from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import TuningRejected
-from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows
@@ -45,18 +44,6 @@ def kto_data(rows=8):
     train, validation = data.select(range(2 * rows)), data.select(range(2 * rows, len(data)))
     settings = replace(SETTINGS.with_method_defaults(load_method("kto")), batch_size=rows, evaluations_per_epoch=1)
     return TrainingRows(method="kto", train=train, validation=validation, trainer="kto"), settings
-
-
-def test_what_was_tuned_on_a_gpu_is_loaded_as_it_was_checked(base, tmp_path):
-    folder = tmp_path / "base"
-    base.model.save_pretrained(folder)
-    base.tokenizer.save_pretrained(folder)
-    result = tune(replace(base, name=str(folder)), *kto_data(), tmp_path)
-    again = load_dialogue_model(ModelSettings(name=str(result.path), dtype="bfloat16", device="cuda"))
-    ids = torch.tensor([[5, 6, 7]], device="cuda")
-    with torch.inference_mode():
-        change = (again.model(ids).logits - base.model(ids).logits).float().abs().max()
-    assert change > 1e-3 and result.change.max_rounding > 0
 
 
 def test_the_peak_is_one_copy_of_the_base_and_what_training_needs(base, tmp_path):

@@ -1,11 +1,11 @@
-"""Labels of artificial responses, and the checks and exchanges of labelled responses."""
+"""Labels of artificial responses, and exchanges of labelled responses."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelled_responses import check_labelled, exchange_responses
+from evenhand.mitigation.labelled_responses import exchange_responses
 from evenhand.mitigation.labels import bias_values, exclusion_mask, label_responses
 
 # Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster z.
@@ -59,37 +59,6 @@ def test_parrots_and_a_cluster_can_be_kept_out_of_what_is_taught_whatever_their_
     assert table["prompt_id"][both].tolist() == ["p2", "p3", "p6", "p7"]
     assert table["prompt_id"][exclusion_mask(table, VECTORS, clusters=[(2,)], above=0.7)].tolist() == []
     assert exclusion_mask(table, VECTORS, clusters=[(0, 1, 2)]).all()
-
-
-def labelled_table(**columns):
-    return pd.DataFrame(
-        {
-            "prompt_id": ["a", "b", "c"],
-            "text": ["hi", "I am tall", "I am short"],
-            "persona": ["", "I ski.", ""],
-            "response": ["hello", "wow", "and ?"],
-            "label": ["no_bias", "bias", "no_bias"],
-            **columns,
-        },
-        index=[7, 3, 5],  # a table joined from others has any index
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (labelled_table().iloc[:0], "labels"),
-        (labelled_table().drop(columns="response"), "no column 'response'"),
-        (labelled_table(response=["hello", " ", "and ?"]), "response: 1 missing or blank, first in 'b'"),
-        (labelled_table(response=["hello", "wow", None]), "response: 1 missing or blank, first in 'c'"),
-        (labelled_table(text=[float("nan"), "I am tall", ""]), "text, .*: 2 missing or blank, first in 'a'"),
-        (labelled_table(label=["no_bias", "biased", "bias"]), "labels .*'biased'"),
-        (labelled_table(label=["bias"] * 3), r"labels \['bias'\], not 'bias' and 'no_bias'"),
-    ],
-)
-def test_rows_that_cannot_be_used_are_one_error(table, message):
-    with pytest.raises(InputError, match=message):
-        check_labelled(table)
 
 
 def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelled_responses import balanced_responses, check_labelled
+from evenhand.mitigation.labelled_responses import balanced_responses
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import load_trainer
@@ -18,10 +18,7 @@ def render(prompts, personas, tag):
 
 
 def rows(name, table, seed=0):
-    """Return the rows of a method on a table that passes the method's check."""
-    method = load_method(name)
-    check_labelled(table, *method.columns)
-    return method(seed).rows(table, render)
+    return load_method(name)(seed).rows(table, render)
 
 
 def labelled(**columns):
@@ -120,14 +117,6 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
         rows("distill", labelled(template=list("abcd")))
 
 
-@pytest.mark.parametrize("weight", [[1, -1, 1, 1], [1, float("nan"), 1, 1], [0, 0, 0, 0]])
-def test_half_exchange_needs_weights(weight):
-    with pytest.raises(InputError, match="^weight: "):
-        rows("half_exchange", labelled(weight=weight))
-    with pytest.raises(InputError, match="^labelled responses: no column 'weight'"):
-        rows("half_exchange", labelled().drop(columns="weight"))
-
-
 @pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
 def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_difference(weight, share):
     """Of the pairs of "Tall is nice." (weight 1.5) and "Wow, tall!" (weight w), |1.5 − w| / (1.5 + w) are kept."""
@@ -136,17 +125,6 @@ def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_d
     chosen, rejected = ("Tall is nice.", "Wow, tall!")[:: 1 if weight < 1.5 else -1]
     assert {*zip(*found.values(), strict=True)} == {(B, chosen, rejected, B)}
     assert len(found["prompt"]) / 1000 == pytest.approx(share, abs=0.05)
-
-
-def test_balance_by_preferences_needs_two_responses_of_different_weights():
-    with pytest.raises(InputError, match="^labelled responses: no descriptor and template has two responses"):
-        rows("balance_dpo", labelled(weight=[1.0] * 4))
-
-
-@pytest.mark.parametrize("method", ["dpo", "exchange", "kto"])
-def test_what_exchanges_needs_another_descriptor(method):
-    with pytest.raises(InputError, match="^labelled responses: .* two descriptors"):
-        rows(method, labelled(descriptor=["tall"] * 4))
 
 
 def test_unknown_methods_and_prompts(tmp_path):

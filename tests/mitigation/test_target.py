@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.mitigation.tilts import MIN_EFFECTIVE_SHARE, Pool, solve_tilt
@@ -83,12 +82,6 @@ def test_a_mean_style_outside_of_the_responses_is_approached():
         assert share >= MIN_EFFECTIVE_SHARE - 1e-9
 
 
-def test_constant_and_copied_styles_change_nothing():
-    wide = np.concatenate([STYLES, np.full((12, 1), 0.3), STYLES[:, :1]], axis=1)
-    tilt = solve_tilt(pool_of(wide), np.append(EFFECT, [0.0, EFFECT[0]]))
-    assert tilted(-tilt.exponent, wide) == pytest.approx(tilted(-solve_tilt(pool_of(), EFFECT).exponent), abs=1e-8)
-
-
 def style_0(template, descriptor, bias):
     """Return the probability of style 0: odd descriptors have `bias` more in log odds, even ones as much less."""
     return 1 / (1 + np.exp(-(0.4 * template - 1.2 + bias * (descriptor % 2 * 2 - 1))))
@@ -133,14 +126,6 @@ def test_without_bias_hardly_any_weight_differs_from_1():
     assert max(abs(before), abs(reached)) < 0.002
 
 
-def test_the_order_of_the_responses_does_not_matter():
-    responses = planted(0.5, per_cell=3)
-    order = np.random.default_rng(1).permutation(len(responses.vectors))
-    shuffled = StyledResponses(responses.table.iloc[order], responses.vectors[order], "xyz")
-    weights = [log_weights(fit_target(it), it) for it in (responses, shuffled)]
-    assert weights[1] == pytest.approx(weights[0][order], abs=1e-6)
-
-
 def test_axes_and_descriptors_have_exponents():
     responses = planted(0.8)
     table = fit_target(responses).exponents(responses.styles)
@@ -149,14 +134,6 @@ def test_axes_and_descriptors_have_exponents():
     of_descriptors = table[table["kind"] == "descriptor"]
     likes = of_descriptors["unit"].str[1:].astype(int) % 2 == 1
     assert (of_descriptors["x"][likes] < -0.1).all() and (of_descriptors["x"][~likes] > 0.1).all()
-
-
-def test_descriptors_without_a_common_template_have_no_target():
-    responses = styled_columns(np.eye(2)[[0, 1, 0, 1]], ["s", "s", "t", "t"], ["a", "a", "b", "b"], ["x"] * 4, "xy")
-    target = fit_target(responses)
-    assert not target.exponents("xy")[["x", "y"]].to_numpy().any()
-    assert log_weights(target, responses).tolist() == [0] * 4
-    assert np.isnan(cross_fitted_spread(responses)).all()
 
 
 @pytest.mark.parametrize("n_repeated", [0, 1, 12])
@@ -171,19 +148,3 @@ def test_a_few_repeated_cells_do_not_switch_the_shrinkage_off(n_repeated):
     vectors = rng.dirichlet(np.ones(4), len(template))
     target = fit_target(styled_columns(vectors, template, name.astype(str), np.repeat("a", len(name)), list("pqrs")))
     assert (target.effects[:n_names] ** 2).sum(axis=1).mean() < 0.002
-
-
-def test_responses_that_are_alike_in_each_template_have_no_exponent():
-    """The only template of "a" and "b" has one style, and the axis has an effect elsewhere."""
-    assert solve_tilt(pool_of(np.tile(STYLES[:1], (12, 1))), EFFECT).fraction == 0
-    rng, rows = np.random.default_rng(0), []
-    for template in range(8):
-        for name, axis, shift in (("c", "x", 0.5), ("d", "x", 0.5), ("e", "y", 0.0), ("f", "y", 0.0)):
-            rows += [(template, name, axis, np.clip(rng.normal(0.3 + shift, 0.1), 0, 1)) for _ in range(4)]
-    rows += [(8, name, "x", 0.9) for name in "ab" for _ in range(4)]
-    template, name, axis, share = zip(*rows, strict=True)
-    vectors = np.column_stack([share, 1 - np.array(share)])
-    responses = styled_columns(vectors, np.array(template), np.array(name), np.array(axis), ["p", "q"])
-    target = fit_target(responses)
-    assert target.effects[0].any() and not target.tilts[0].exponent.any() and target.tilts[0].fraction == 0
-    assert np.isfinite(log_weights(target, responses)).all()

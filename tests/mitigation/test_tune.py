@@ -161,16 +161,7 @@ def test_results_and_folder_of_a_tuning(undisturbed):
     }
 
 
-@pytest.mark.parametrize(("tags", "moved"), [(("no_bias", "bias"), []), (("a no_bias", "sky bias"), ["sky", "a"])])
-def test_the_card_says_which_common_words_moved_with_the_tag(tmp_path, tags, moved):
-    data = replace(data_of(*hold_out(planted_rows(), 0.2, 0)), tags=tags)
-    result = tune(tiny_base(), data, replace(QUICK, epochs=1), tmp_path)
-    facts, card = ((result.path / name).read_text() for name in ("evenhand.json", "README.md"))
-    assert json.loads(facts)["common_words"] == moved
-    assert ("| `'sky'`, `'a'` |" in card) == bool(moved)
-
-
-def test_an_adapter_and_its_base_can_be_moved_together(tmp_path):
+def test_an_adapter_is_loaded_by_its_card_and_can_be_moved_with_its_base(tmp_path, monkeypatch):
     base = tiny_base()
     for part in (base.model, base.tokenizer):
         part.save_pretrained(str(tmp_path / "here" / "base"))
@@ -180,27 +171,15 @@ def test_an_adapter_and_its_base_can_be_moved_together(tmp_path):
     found = json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert found == str(tmp_path / "here" / "base")
     assert json.loads((result.path / "evenhand.json").read_text())["base"] == "../../base"
-    assert "| β | 0.5 |" in (result.path / "README.md").read_text()
+    card = (result.path / "README.md").read_text()
+    assert "| β | 0.5 |" in card and str(tmp_path) not in card
+    monkeypatch.chdir(result.path)
+    exec(card.split("```python\n")[1].split("```")[0], names := {})
+    assert names["response"].shape[0] == 1
     (tmp_path / "here").rename(tmp_path / "there")
     loaded = load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
     assert loaded.control_tag == " no_bias"
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
-
-
-def test_the_snippet_of_the_card_runs_in_its_folder_and_names_no_place(tmp_path, monkeypatch):
-    base = tiny_base()
-    for part in (base.model, base.tokenizer):
-        part.save_pretrained(str(tmp_path / "base"))
-    result = tuned(tmp_path / "run", base=replace(base, name=str(tmp_path / "base")))
-    card = (result.path / "README.md").read_text()
-    assert str(tmp_path) not in card
-    snippet = card.split("```python\n")[1].split("```")[0]
-    monkeypatch.chdir(result.path)
-    names: dict = {}
-    exec(snippet, names)
-    ids = names["tokenizer"]("a b no_bias<eos>", add_special_tokens=False, return_tensors="pt")
-    answer = names["model"].generate(**ids, do_sample=False, max_new_tokens=2)[0, -2:]
-    assert names["tokenizer"].decode(answer) == "red sun"
 
 
 def test_all_weights_are_tuned_on_demand(whole):
@@ -292,27 +271,6 @@ def test_measuring_during_training_changes_nothing_and_is_logged(tmp_path, undis
     history = json.loads((last / "trainer_state.json").read_text())["log_history"]
     logged = [(entry["step"], entry[name]) for entry in history if (name := "bias/fgb_pooled_corrected") in entry]
     assert tuple(logged) == curve
-
-
-def test_an_undefined_measurement_is_null_in_the_record(tmp_path):
-    callback = MeasureCallback(lambda model: {"bias/fgb_pooled_corrected": math.nan}, every=100)
-    few = replace_settings(epochs=1)
-    facts = json.loads((tuned(tmp_path, few, callbacks=[callback]).path / "evenhand.json").read_text())
-    assert facts["training"]["measured"] == {
-        "bias/fgb_pooled_corrected": [[0, None], [8, None]]
-    }  # before, and after the last step
-
-
-def test_tuning_leaves_the_callers_random_states_alone(tmp_path):
-    base = tiny_base()
-    torch.manual_seed(5)
-    np.random.seed(5)
-    random.seed(5)
-    expected = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    tuned(tmp_path, replace_settings(epochs=1), base=base)
-    assert torch.equal(torch.get_rng_state(), expected[0])
-    assert np.random.get_state()[1].tolist() == expected[1]
-    assert random.getstate() == expected[2]
 
 
 def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):

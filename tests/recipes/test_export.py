@@ -14,7 +14,6 @@ import torch
 import yaml
 from peft import LoraConfig, get_peft_model
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.manifest import FORMAT, write_manifest
 from evenhand.evaluation.models.contexts import render_contexts
@@ -23,8 +22,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes.export import export, tagged_template
-from evenhand.recipes.export_card import _results
+from evenhand.recipes.export import comparison_section, export, tagged_template
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
 
@@ -32,10 +30,9 @@ TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
 TUNED = {
     "control_tag": TAG,
     "method": "control_tags",
-    "trainer": "sft",
+    "loss": "nats",
     "base_revision": "r0",
     "system_prompt": "",
-    "common_words": [],
     "settings": {"lora": True, "seed": 0},
     "training": {
         "n_train": 40,
@@ -135,13 +132,6 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(calls[1])
     assert "run.json" not in calls[1] and "model.safetensors" not in calls[1]
 
-    def refuse(*_, **__):
-        raise OSError("401: no token")
-
-    monkeypatch.setattr(Hub, "create_repo", refuse)
-    with pytest.raises(InputError, match="push_to_hub: .*'somebody/even'.*hf auth login"):
-        export(ExportSettings(merge=False, **settings))
-
 
 @pytest.mark.parametrize("merge", [True, False])
 def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_path):
@@ -162,14 +152,7 @@ def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_pa
     )
     torch.testing.assert_close(exported, expected)
     assert any(not torch.equal(expected[name], whole[name]) for name in whole)
-    assert "multiplied by 0.5 |" in (tmp_path / "exported" / "model" / "README.md").read_text()
-
-
-def test_a_comparison_of_another_tuning_is_refused(tmp_path):
-    tuned = run_folder(tmp_path / "tune", "tune", labels="../label")
-    other = run_folder(tmp_path / "other", "compare", tuning="../another_tune")
-    with pytest.raises(InputError, match="comparison: .*another_tune"):
-        export(ExportSettings(tuning=tuned, comparison=other, output_dir=tmp_path / "exported"))
+    assert "| adapter strength | 0.5 |" in (tmp_path / "exported" / "model" / "README.md").read_text()
 
 
 def test_the_template_appends_the_tag_to_the_last_user_message():
@@ -197,8 +180,8 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     before = [score(pooled, 0.015, (0.014, 0.016)), score(ppl, 8.0, (7.5, 8.5))]
     after = [score(pooled, 0.0006, (0.0001, 0.0011)), score(ppl, 8.2, (7.7, 8.7))]
     changes = [score(f"{pooled}_reduction", 0.96, (0.93, 0.99)), score(f"{ppl}_difference", 0.2, (0.1, 0.3))]
-    text = _results(before, after, changes)
+    text = comparison_section(before, after, changes)
     assert "| pooled FGB*, ×10⁻³ | 15.00 [14.00, 16.00] | 0.60 [0.10, 1.10] |" in text
     assert "| bias removed, all descriptors, % | 96.0 [93.0, 99.0] |" in text
-    assert "| perplexity of ordinary dialogue, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
+    assert "| perplexity, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
     assert "distinct-2" not in text  # not measured

@@ -10,8 +10,7 @@ from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes import rate as command
 from evenhand.recipes.rate import rate
-from evenhand.recipes.report import report
-from evenhand.recipes.settings import RateSettings, ReportSettings
+from evenhand.recipes.settings import RateSettings
 from tests.measured_runs import write_measured
 
 N = 6
@@ -67,14 +66,3 @@ def test_votes_are_summarised(runs):
     assert len(score.signature["votes"]) == 64
     assert "75\u00a0%" in (folder / "summary" / "report.html").read_text()
     rate(settings(runs, pairs=4))  # the manifest of the pairs does not record summaries
-
-
-def test_a_report_is_rebuilt_from_the_votes(runs, capsys):
-    rate(settings(runs))
-    with pytest.raises(InputError, match="^folders: .* no votes"):
-        report(ReportSettings(folders=[runs["output_dir"]]))
-    Votes(runs["output_dir"] / "votes.jsonl").add(Vote("anna", "p0", "preference", "after", "after", "now"))
-    report(ReportSettings(folders=[runs["output_dir"]]))
-    written = runs["output_dir"] / "summary" / "report.html"
-    assert capsys.readouterr().out.strip().endswith(f"Report: {written}")
-    assert "100\u00a0%" in written.read_text()

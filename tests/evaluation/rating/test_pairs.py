@@ -88,12 +88,3 @@ def test_shipped_files_name_values_of_the_taxonomy():
     taxonomy = load_taxonomy("paper")
     assert set(lists["descriptor"]) <= {entry.text for entry in taxonomy.descriptors}
     assert set(lists["template"]) <= {entry.text for entry in taxonomy.templates}
-
-
-@pytest.mark.parametrize(
-    ("field", "text"), [("questions", "{}"), ("questions", "preference: ' '"), ("leave_out", "template: []")]
-)
-def test_an_invalid_file_is_an_error(tmp_path, field, text):
-    (tmp_path / "file.yaml").write_text(text)
-    with pytest.raises(InputError, match=f"^{field}: "):
-        read_rating_file(field, str(tmp_path / "file.yaml"))

@@ -9,7 +9,6 @@ import torch
 import transformers
 from datasets import Dataset
 
-from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.guards import perplexity, weights_sha256
 from evenhand.mitigation.settings import TuningSettings
@@ -118,21 +117,6 @@ def test_a_killed_tuning_goes_on_to_the_same_bytes(undisturbed, tmp_path):
     assert (resumed.path / weights).read_bytes() == (whole.path / weights).read_bytes()
 
 
-def test_a_model_with_a_risen_perplexity_of_dialogue_is_rejected(tmp_path):
-    neutral = (["a b c", "d e f"], [BAD, BAD])
-    with pytest.raises(TuningRejected, match=r"^learning_rate: .* and max_perplexity_increase is 0\.01"):
-        tuned("kto", tmp_path, replace(QUICK, max_perplexity_increase=0.01), neutral=neutral)
-    assert not (tmp_path / "adapter").exists()
-
-
-def test_one_step_alone_is_not_spent_on_a_warmup_at_a_rate_of_zero(tmp_path):
-    """As where a user's file has fewer prompts than a batch."""
-    result = tuned("kto", tmp_path, replace(QUICK, epochs=1, batch_size=1000))
-    assert result.best_step == 1 and result.change.max_logit_change > 0.01
-    (_, before), (_, after) = result.validation_losses
-    assert after < before
-
-
 def test_rows_by_hand():
     rows = rows_of("kto", 4)
     encoded = KTO.encode_rows(tiny_base(), rows, replace(QUICK, batch_size=3), seed=0)
@@ -154,19 +138,17 @@ def test_rows_by_hand():
 # Encoder-decoder models, which TRL has no trainer for
 
 
-@pytest.mark.parametrize("lora", [True, False])
-def test_an_encoder_decoder_model_learns_by_sft(tmp_path, lora):
+def test_an_encoder_decoder_model_learns_by_sft(tmp_path):
     base = tiny_encoder_decoder()
     texts = [text.removesuffix("<eos>") for text in contexts(96)]
     rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": [GOOD] * 96})
     before = perplexity(base, texts[:20], [GOOD] * 20)
-    settings = replace(QUICK, lora=lora, epochs=6)
+    settings = replace(QUICK, lora=False, epochs=6)
     data = TrainingRows(method="rejection", train=rows.select(range(64)), validation=rows.select(range(64, 96)))
     result = tune(base, data, settings, tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 2
     assert result.perplexity[1] < before / 2
     assert losses[0] == pytest.approx(math.log(result.perplexity[0]), abs=1e-4)
-    if not lora:
-        model = replace(base, model=transformers.AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
-        assert perplexity(model, texts[:20], [GOOD] * 20) < before / 2
+    model = replace(base, model=transformers.AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
+    assert perplexity(model, texts[:20], [GOOD] * 20) < before / 2

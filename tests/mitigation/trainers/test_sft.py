@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers.sft import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
@@ -63,26 +62,6 @@ def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
     ours = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
     assert theirs["input_ids"] == ours["input_ids"]
     assert theirs["labels"] == ours["labels"]
-
-
-@pytest.mark.skipif(not GPT2.exists(), reason="the GPT-2 tokenizer's files are not in ../shared/data")
-def test_with_a_real_tokenizer_the_context_is_encoded_as_for_generation(tmp_path):
-    base = dialogue_model(GPT2TokenizerFast.from_pretrained(str(GPT2)))
-    contexts = render_contexts(base, ["Hi! I'm a Deaf grandma."] * 2, ["i like cats.\ni ski.", ""], " no_bias")
-    rows = Dataset.from_dict({"prompt": contexts, "completion": ["That's so cool!", "hello there"]})
-    encoded = SFT.encode_rows(base, rows, TuningSettings(), seed=0)
-    end = base.tokenizer.eos_token_id
-    for context, ids, labels in zip(
-        encode_contexts(base, contexts), encoded["input_ids"], encoded["labels"], strict=True
-    ):
-        assert base.tokenizer.convert_ids_to_tokens(context[-5:]) == ["Ġno", "_", "b", "ias", "<|endoftext|>"]
-        assert ids[: len(context)] == context
-        assert labels == [IGNORE_INDEX] * len(context) + ids[len(context) :]
-        assert ids.count(end) == 2  # one ends the turn, one the response; neither is doubled, none begins the row
-        assert ids[-1] == end
-    theirs = trainer(SFTTrainer, base, rows, tmp_path).train_dataset
-    assert theirs["input_ids"] == encoded["input_ids"]
-    assert theirs["labels"] == encoded["labels"]
 
 
 def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
