@@ -31,10 +31,7 @@ WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_c
 
 
 def prepare_network(network: PreTrainedModel, lora: bool, gradient_checkpointing: bool) -> PreTrainedModel:
-    """Return the network to train: with LoRA, a network that shares the base's weights; else a copy in float32.
-
-    PEFT converts the unquantized parts of a quantized network to float32.
-    """
+    """Return the network to train: with LoRA, one that shares the base's weights; else a copy in float32."""
     if not lora:
         return copy.deepcopy(network).float()
     shared = share_weights(network)
@@ -46,9 +43,9 @@ def prepare_network(network: PreTrainedModel, lora: bool, gradient_checkpointing
 def share_weights(network: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of a network that shares its weight tensors.
 
-    Modules, hooks, config and parameters are copied: adapters, another forward function, gradients or another precision
-    of the copy do not affect the network, but writing into a weight does. Weights that are sharded over processes are
-    copied, because sharding writes into weights.
+    Adapters, another forward function, gradients or another precision of the copy do not affect the network, but
+    writing into a weight does. Weights that are sharded over processes are copied, because sharding writes into
+    weights.
     """
     if processes.shards_model():
         return copy.deepcopy(network)

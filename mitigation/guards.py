@@ -25,10 +25,9 @@ MIN_LOGIT_CHANGE = 1e-3
 class OutputChange:
     """The difference between a tuned model and its base on `n` contexts.
 
-    max_logit_change: the largest absolute change of a logit of the response's first token, in nats.
-    greedy_share: the share of contexts whose greedy response (its first 20 tokens) changed.
-    max_rounding: the largest difference of such a logit between the merged and the unmerged adapter, a rounding error;
-        0 in float32.
+    `max_logit_change` is the largest absolute change of a logit of the response's first token, in nats, `greedy_share`
+    the share of contexts whose greedy response (its first 20 tokens) changed, and `max_rounding` the largest difference
+    of such a logit between the merged and the unmerged adapter, a rounding error; 0 in float32.
     """
 
     n: int

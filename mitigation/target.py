@@ -58,12 +58,9 @@ from evenhand.mitigation.tilts import NO_VARIANCE, Pool, Tilt, solve_tilt
 class Target:
     """The tilts of D descriptors and of their A axes.
 
-    Attributes:
-        names, axes: sorted names of the descriptors, (D,), and of the axes, (A,).
-        axis: index of each descriptor's axis, (D,).
-        effects: shrunk effects on the descriptors, then on the axes, (D + A, S).
-        tilts: tilts of the descriptors, then of the axes, (D + A,). The tilt of an axis is for descriptors of the axis
-            that have no labelled responses.
+    `names` (D,) and `axes` (A,) are sorted; `axis` (D,) is the index of each descriptor's axis. Shrunk `effects`
+    (D + A, S) and `tilts` are of the descriptors, then of the axes. The tilt of an axis is for descriptors of the axis
+    that have no labelled responses.
     """
 
     names: np.ndarray
@@ -131,10 +128,10 @@ def fit_target(responses: StyledResponses) -> Target:
 
 
 def log_weights(target: Target, responses: StyledResponses) -> np.ndarray:
-    """Return log w = λ_d · φ − log A_td of each response, (n,).
+    """Return log w = λ_d · φ − log A_td of each response, (n,); A_td is estimated from the responses.
 
-    The responses have the target's descriptors. A_td is estimated from them. The weights of responses to a template
-    without another descriptor are 1.
+    The responses have the target's descriptors. The weights of responses to a template without another descriptor are
+    1.
     """
     descriptor = factorize(responses.table[DESCRIPTOR])[0]
     cells = _compared_cells(responses, descriptor)
@@ -206,7 +203,7 @@ def cross_fitted_spread(responses: StyledResponses) -> tuple[float, float]:
 def _pooled_spread(responses: StyledResponses, weights: np.ndarray | None) -> float:
     """Return pooled FGB* of responses, whose deviations from the mean of their template are multiplied by weights.
 
-    The weights are divided by their mean for each descriptor, so that single large weights have a limited influence.
+    Weights are divided by their mean for each descriptor, so that single large weights have a limited influence.
     """
     template, descriptor = to_codes(responses.table[TEMPLATE]), to_codes(responses.table[DESCRIPTOR])
     vectors = responses.vectors.astype(np.float64)

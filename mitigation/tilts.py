@@ -28,13 +28,10 @@ BISECTIONS = 12
 
 @dataclass(frozen=True)
 class Pool:
-    """The responses to T templates and all descriptors, which estimate p̄(x | t).
+    """The responses to T templates and all descriptors, which estimate p̄(x | t), sorted by template.
 
-    Attributes:
-        deviations: style vectors minus the mean of their template, (r, S), sorted by template.
-        share: share of each response in its template, (r,).
-        size: number of responses of each template, (T,).
-        mean: mean style vector of each template, (T, S).
+    `deviations` (r, S) are style vectors minus the `mean` (T, S) of their template, `share` (r,) is each response's
+    share of its template, and `size` (T,) the number of responses to each template.
     """
 
     deviations: np.ndarray

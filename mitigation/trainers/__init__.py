@@ -20,8 +20,7 @@ class RowTrainer(ABC):
     """What a class of this package defines in addition to the trainer of TRL that it derives from.
 
     Attributes:
-        config_class: the trainer's config in TRL.
-        loss_name: the name or unit of the trainer's loss, for the model card.
+        config_class, loss_name: the trainer's config in TRL, and the name or unit of its loss.
         response_column: the column of the responses that training makes more likely.
         needs_reference: whether the loss compares the model with its base. With an adapter, the reference is the model
             without the adapter; else a copy of the base.

@@ -56,8 +56,8 @@ class LengthGroupedSampler(Sampler):
 class SFT(RowTrainer, SFTTrainer):
     """TRL's SFTTrainer that computes logits only at the responses, and repeats the row order when training resumes.
 
-    On CPUs, SFTTrainer computes the output layer at every position, including the context, which takes half of a small
-    model's time. Here, rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
+    On CPUs, SFTTrainer computes the output layer at every position, which takes half of a small model's time. Here,
+    rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
     """
 
     config_class, loss_name, supports_encoder_decoder = SFTConfig, "nats per response token", True
