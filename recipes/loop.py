@@ -169,9 +169,13 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
 def _labelled_measurement(loop: LoopSettings) -> Measurement:
     """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
     measurement = loop.measure.with_metrics(FAMILY)
-    unscored = {"permutations": 0, "relevance": False, "offensiveness": ClassifierSettings()}
-    # The second classifier must not influence a label.
-    one_classifier = replace(measurement.generation_bias, second_style_classifier=None, **unscored)
+    one_classifier = replace(
+        measurement.generation_bias,
+        second_style_classifier=None,  # it must not influence a label
+        offensiveness=ClassifierSettings(),
+        permutations=0,
+        relevance=False,
+    )
     prompts = replace(measurement.prompts, per_cell=loop.train_per_cell)
     return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
 
