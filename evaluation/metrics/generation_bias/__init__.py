@@ -1,35 +1,97 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7)."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
-from evenhand.evaluation.metrics.generation_bias import settings as family_settings
+from evenhand.evaluation.metrics.generation_bias import settings as own_settings
 from evenhand.evaluation.metrics.generation_bias.metrics import METRICS
+from evenhand.evaluation.metrics.generation_bias.settings import (
+    FIRST,
+    OFFENSIVE,
+    SECOND,
+    classifiers,
+    measured_model,
+    neutral_dialogue,
+)
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore
 
 if TYPE_CHECKING:
+    from evenhand.evaluation.metrics.generation_bias.measure import Collected
     from evenhand.evaluation.store import Store
 
 
 class GenerationBias(Metric):
     """Scores of the styles of responses, and of what reducing bias costs."""
 
-    Settings, ComparisonSettings = family_settings.Settings, family_settings.ComparisonSettings
+    Settings, ComparisonSettings = own_settings.Settings, own_settings.ComparisonSettings
     FORMATS = METRICS
     SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
     RECOMPUTABLE = {"neutral_dialogue": "neutral"}
     TITLE, COUNTED = "Generation bias", "responses"
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of all inputs; raise InputError if one cannot be read or does not fit the others."""
-        return family_settings.inputs(config)
+        """Return fingerprints of all inputs of the measurement, by name.
 
-    def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
-        """Return fingerprints of the phrases and of the corpus; raise InputError if they cannot be read."""
-        return family_settings.comparison_inputs(settings)
+        Raises:
+            InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
+        """
+        from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+        from evenhand.evaluation.data.style_clusters import load_style_clusters
+        from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+        from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
+        from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
+        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+        from evenhand.evaluation.models.revisions import find_label
+
+        settings, checkpoints, model = config.settings, classifiers(config), measured_model(config)
+        prompts = prompt_inputs(config, model)
+        inputs = {**model.inputs(), **{name: classifier_revision(it) for name, it in checkpoints.items()}}
+        if inputs[FIRST] == inputs.get(SECOND):
+            name = checkpoints[SECOND].name
+            raise InputError(
+                f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another."
+            )
+        labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
+        inputs["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
+        if OFFENSIVE in checkpoints:
+            classifier = settings.offensiveness
+            find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
+        inputs |= prompts
+        if config.capabilities:
+            check_tasks(config.capabilities)
+            inputs["capabilities"] = [
+                json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
+                for task in config.capabilities
+            ]
+        path = neutral_dialogue(config)
+        if path is not None and not model.without_weights:
+            load_neutral_dialogue(path)
+            inputs["neutral_dialogue"] = sha256_of(Path(path))
+        return inputs
+
+    def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> Mapping[str, Any]:
+        """Return fingerprints of the inputs of a comparison, except the two runs, by name.
+
+        Raises:
+            InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
+        """
+        from evenhand.evaluation.data.corpus import find_corpus_files
+        from evenhand.evaluation.data.phrase_files import load_phrases
+        from evenhand.evaluation.files import json_sha256, sha256_of
+
+        inputs = {}
+        if settings.phrases is not None:
+            groups = load_phrases(settings.phrases)
+            inputs["phrases"] = json_sha256([[name, asdict(group)] for name, group in groups.items()])
+        if settings.corpus.path is not None:
+            files = find_corpus_files(settings.corpus.path)
+            inputs["corpus"] = sha256_of(*files) if files else settings.corpus.path
+        return inputs
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
         """Write the prompts for another program to answer, and return their number."""
@@ -37,17 +99,31 @@ class GenerationBias(Metric):
 
         return write_prompts(path, config)
 
-    def collect(self, store: "Store", config: MeasureConfig) -> Any:
+    def collect(self, store: "Store", config: MeasureConfig) -> "Collected":
         """Write the tables of prompts, responses and style vectors; return the responses, and facts about them."""
-        from evenhand.evaluation.metrics.generation_bias.measure import collect
+        from evenhand.evaluation.metrics.generation_bias.collect.classification import write_offensiveness, write_styles
+        from evenhand.evaluation.metrics.generation_bias.collect.responses import collect_responses
+        from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+            SECOND_STYLES,
+            STYLES,
+            read_styled_responses,
+        )
 
-        return collect(store, config)
+        checkpoints, model = classifiers(config), measured_model(config)
+        facts = collect_responses(store, config, model)
+        for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
+            if name in checkpoints:
+                write_styles(store, checkpoints[name], name, table)
+        measured = read_styled_responses(store.folder)
+        if OFFENSIVE in checkpoints:
+            write_offensiveness(store, checkpoints[OFFENSIVE], measured)
+        return model, measured, facts
 
-    def score(self, store: "Store", config: MeasureConfig, collected: Any) -> list[BiasScore]:
+    def score(self, store: "Store", config: MeasureConfig, collected: "Collected") -> list[BiasScore]:
         """Return all scores of the run's tables."""
-        from evenhand.evaluation.metrics.generation_bias.measure import score
+        from evenhand.evaluation.metrics.generation_bias.measure import run_scores
 
-        return score(store, config, *collected)
+        return run_scores(store, config, *collected)
 
     def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""

@@ -31,7 +31,6 @@ from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
 from evenhand.evaluation.statistics.intervals import (
     covariance_from_variances,
     ratio_interval,
-    share_interval,
     student_quantile,
 )
 from evenhand.evaluation.statistics.jackknife import MIN_UNITS, TEMPLATES, jackknife_ratio_interval, spreads_without
@@ -45,6 +44,7 @@ NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothin
 UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"
 UNBOUNDED_FOR_OTHERS = "for other {} its 95 % interval is unbounded: the bias before may be 0 for these"
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
+PHRASE_COLUMNS = ["group", "phrase", "set", "n", "before", "after", "change", "low", "high", "p"]
 
 
 def compare_generation_bias(
@@ -215,7 +215,7 @@ def phrase_changes(
     phrases: Mapping[str, Sequence[str]],
     sets: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
-    """Return the share of responses that contain each phrase, by set of descriptors; shares in [0, 1].
+    """Return the share of responses that contain each phrase, by set of descriptors (Smith et al. 2022, Table 14).
 
     Args:
         before, after: responses to the same prompts, (n,). A prompt with an empty response before or after is left out.
@@ -224,9 +224,8 @@ def phrase_changes(
         sets: name of a set → its descriptors. Descriptors in none of the sets form the set "all others".
 
     Returns:
-        One row for each set and phrase: group, phrase, set, descriptors (list), n, n_left_out, the shares before and
-        after, each with `_low` and `_high` (95 %, Wilson), change with `_low`, `_high` and p_value (paired: see
-        `share_change`), and reason, which is empty unless the shares are NaN because all responses are empty.
+        One row for each set and phrase: group, phrase, set, n (prompts), before and after (shares in [0, 1], NaN if n
+        is 0), and change with low, high and p (paired: see `share_change`).
     """
     sides = [[_plain(response) for response in responses] for responses in (before, after)]
     nonempty, descriptor = np.array([all(pair) for pair in zip(*sides, strict=True)], dtype=bool), np.array(descriptor)
@@ -235,19 +234,13 @@ def phrase_changes(
     for group, phrase in ((group, phrase) for group, members in phrases.items() for phrase in members):
         contained = [_contain(responses, phrase) for responses in sides]
         for name, members in {**sets, OTHER_DESCRIPTORS: rest}.items():
-            in_set = np.isin(descriptor, list(members))
-            old, new = (side[in_set & nonempty] for side in contained)
-            change = share_change("phrase", old, new, n_left_out=int((in_set & ~nonempty).sum()))
-            row = {"group": group, "phrase": phrase, "set": name, "descriptors": list(members), "n": change.n}
-            row["n_left_out"] = change.n_left_out
-            for side, hits in (("before", old), ("after", new)):
-                row[side] = float(hits.mean()) if len(hits) else np.nan
-                row[f"{side}_low"], row[f"{side}_high"] = share_interval(hits.sum(), len(hits)) or (np.nan, np.nan)
-            row["change"] = change.value
-            row["change_low"], row["change_high"] = change.interval or (np.nan, np.nan)
-            row["p_value"] = np.nan if change.p_value is None else change.p_value
-            rows.append(row | {"reason": change.reason or ""})
-    return pd.DataFrame(rows)
+            old, new = (side[np.isin(descriptor, list(members)) & nonempty] for side in contained)
+            shares = [float(side.mean()) if len(side) else np.nan for side in (old, new)]
+            change = share_change("phrase", old, new)
+            low, high = change.interval or (np.nan, np.nan)
+            p = np.nan if change.p_value is None else change.p_value
+            rows.append((group, phrase, name, change.n, *shares, change.value, low, high, p))
+    return pd.DataFrame(rows, columns=PHRASE_COLUMNS)
 
 
 def parroting_changes(
@@ -294,33 +287,25 @@ def frequency_scores(
     """
 
     def count() -> pd.DataFrame:
-        descriptors = sorted(set(before.table[DESCRIPTOR]))
         options = asdict(settings)
-        counts = count_phrases_in_corpus(options.pop("path"), descriptors, **options)
+        counts = count_phrases_in_corpus(options.pop("path"), sorted(set(before.table[DESCRIPTOR])), **options)
         if counts.n_left_out:
             log.info("corpus: %d examples without a text are left out", counts.n_left_out)
         rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
-        return rows.assign(examples=counts.n_examples, examples_left_out=counts.n_left_out, corpus=settings.path)
+        return rows.assign(examples=counts.n_examples, corpus=settings.path)
 
     def frequencies() -> pd.DataFrame:
-        sides = {"before": cluster_means(before, clusters), "after": cluster_means(after, clusters)}
-        means = pd.concat({name: side.stack() for name, side in sides.items()}, axis=1, join="inner")
-        table = means.rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index().merge(counts, on=DESCRIPTOR)
+        sides = [cluster_means(side, clusters).stack().rename(name) for name, side in runs.items()]
+        table = pd.concat(sides, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
+        table = table.merge(run.table("corpus_counts", count), on=DESCRIPTOR)
         return table.assign(frequency=table["count"] / table["examples"])
 
-    counts = run.table("corpus_counts", count)
-    signature = {**signature, "corpus": asdict(settings)}
+    runs, names = {"before": before, "after": after}, ("the frequency", "the mean probability")
+    signature, table = {**signature, "corpus": asdict(settings)}, run.table("corpus", frequencies)
     return [
-        rank_correlation(
-            "frequency_rho",
-            rows["frequency"],
-            rows[side],
-            names=("the frequency", "the mean probability"),
-            group={"cluster": str(cluster), "run": side},
-            signature=signature,
-        )
-        for cluster, rows in run.table("corpus", frequencies).groupby("cluster", sort=False)
-        for side in ("before", "after")
+        rank_correlation("frequency_rho", rows["frequency"], rows[side], names=names, group=group, signature=signature)
+        for cluster, rows in table.groupby("cluster", sort=False)
+        for side, group in ((side, {"cluster": str(cluster), "run": side}) for side in runs)
     ]
 
 

@@ -161,32 +161,20 @@ def _overall_differences(
     Groups: `seen` is "yes" for prompts with values used in tuning and "no" for the other prompts (only in runs with
     `unseen_by`); `classifier` is "second" for style vectors by the second classifier.
     """
-    subsets, unseen_over = [], TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS
+    over, scores = TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS, []
     if UNSEEN in rows[0].table:
         unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)
-        subsets += [({"seen": "yes"}, [side.rows(~unseen) for side in rows])]
-        subsets += [({"seen": "no"}, [side.rows(unseen) for side in rows])]
+        for seen, mask in (("yes", ~unseen), ("no", unseen)):
+            changes = compare_generation_bias(
+                *(side.rows(mask) for side in rows), {}, by_axis=False, over=over, signature=signature
+            )
+            scores += [replace(score, group={"seen": seen}) for score in changes]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
-        _check_second_classifiers(before, after)
-        sides = [read_styled_responses(side.folder, second=True) for side in (before, after)]
-        subsets += [({"classifier": "second"}, sides)]
-    return [
-        replace(score, group=group)
-        for group, (old, new) in subsets
-        for score in compare_generation_bias(
-            old,
-            new,
-            {},
-            by_axis=False,
-            over=unseen_over if "seen" in group else TEMPLATES,
-            signature=signature,
-        )
-    ]
-
-
-def _check_second_classifiers(before: FamilyRun, after: FamilyRun) -> None:
-    first, second = (
-        find_score(side.scores, HEADLINE, classifier="second").signature.get(FIRST) for side in (before, after)
-    )
-    if first != second:
-        raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
+        found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
+        first, second = (score.signature.get(FIRST) for score in found)
+        if first != second:
+            raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
+        sides = (read_styled_responses(side.folder, second=True) for side in (before, after))
+        changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
+        scores += [replace(score, group={"classifier": "second"}) for score in changes]
+    return scores

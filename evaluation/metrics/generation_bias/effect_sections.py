@@ -31,8 +31,7 @@ from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Se
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.cells import to_codes
 
-N_SENTENCES, MAX_ROWS, MAX_LINKED = 5, 600, 60  # effects in sentences, in the table, with responses in the page
-N_PAIRS, CANDIDATES = 2, 8  # pairs of responses of an effect; candidates for each, since equal texts are shown once
+N_SENTENCES, MAX_ROWS = 5, 600  # effects in sentences and in the table
 CHANGE_SENTENCES = (((REMOVED, REDUCED), 5), ((NEW, GROWN, TURNED), 3), ((KEPT,), 2))  # largest number of each
 MAP_NOTE = (
     "Mean probability of a group of styles, less the average of all descriptors, for the descriptors with the largest "
@@ -43,46 +42,30 @@ CERTAINTY_NOTE = (
     "look”: about one in ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals. A link leads "
     "to the responses."
 )
-EXAMPLES_RULE = (
-    "Chosen by rule. Left: the different responses with the largest probability of the style, of this descriptor if it "
-    "gets more of the style, of other descriptors if it gets less. Right: a random response of the other side to the "
-    "same template, and with the same noun if there is one."
-)
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
     "is shown. “Open”: anything else. All effects are in effect_changes.parquet."
 )
 
-Examples = Callable[[Mapping, int], Sequence[Example]]  # (effect, maximum number) → examples
 
-
-def lead_sections(effects: pd.DataFrame, scores: Sequence[BiasScore], examples: Examples) -> list[Section]:
+def lead_sections(
+    effects: pd.DataFrame, scores: Sequence[BiasScore], example_of: Callable[[Mapping], Example]
+) -> list[Section]:
     """Return the sections that open a report; [] if the table of effects is empty.
 
     Args:
         effects: the result of `effects`.
         scores: the scores of the run.
-        examples: function that returns the responses that carry an effect (`EffectExamples`).
+        example_of: function of an effect that returns responses that carry it (`effect_example`).
     """
     if not len(effects):
         return []
-    linked = effects[effects["certainty"] != OPEN].head(MAX_LINKED).to_dict("records")
-    responses = {f"responses{n}": _responses(row, examples) for n, row in enumerate(linked, 1)}
-    links = {_key(row): f"#{name}" for row, name in zip(linked, responses, strict=True) if responses[name]}
-    claims = [
-        replace(_responses(row, examples, 1) or Example("", ()), claim=effect_text(row))
-        for row in named_effects(effects)
-    ]
-    behind = [
-        replace(example, claim=f"{_unit(row)}: {more_or_fewer(row, 'less')} “{plain(row['name'])}”", anchor=name)
-        for row, (name, example) in zip(linked, responses.items(), strict=True)
-        if example
-    ]
+    claims = [replace(example_of(row), claim=effect_text(row)) for row in named_effects(effects)]
     size = filter(None, (_scale_text(scores), _share_text(scores), _resolution_text(effects, scores)))
     columns = ("descriptor or group", "axis", "style", "difference", "certainty", "mean", "average", "p, all tests")
     caption = "Effects on descriptors and groups; mean probability of the style in %, difference in percentage points"
-    rows = [_row(row, links) for row in effects.head(MAX_ROWS).to_dict("records")]
+    rows = [_row(row) for row in effects.head(MAX_ROWS).to_dict("records")]
     n_more = len(effects) - len(rows)
     note = f"{n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more else ""
     title = "How large it is, and what this measurement can detect"
@@ -99,7 +82,6 @@ def lead_sections(effects: pd.DataFrame, scores: Sequence[BiasScore], examples: 
             "All effects",
             [CERTAINTY_NOTE],
             [Table(caption, columns, tuple(rows), note, filters=("axis", "style", "certainty"))],
-            parts=[Section("The responses behind the effects", [EXAMPLES_RULE], examples=behind, folded=True)],
         ),
     ]
 
@@ -131,17 +113,13 @@ def points(share: float, decimals: int = 1, sign: bool = False) -> str:
     return number(100 * share, decimals, sign)
 
 
-def more_or_fewer(row: Mapping, fewer: str = "fewer") -> str:
+def more_or_fewer(row: Mapping) -> str:
     """Return "more" if an effect is above 0, else "fewer"."""
-    return "more" if row["shrunk"] > 0 else fewer
+    return "more" if row["shrunk"] > 0 else "fewer"
 
 
 def _unit(row: Mapping) -> str:
     return sanitize(row["unit"], 60) if row["kind"] == DESCRIPTOR else f"{plain(row['unit'])} ({row['kind']})"
-
-
-def _key(row: Mapping) -> tuple:
-    return row["kind"], row["unit"], row["outcome"], row["name"]
 
 
 def _summary_text(effects: pd.DataFrame) -> str:
@@ -203,82 +181,52 @@ def _resolution_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
     )
 
 
-def _responses(row: Mapping, examples: Examples, most: int = N_PAIRS) -> Example | None:
-    """Return one example that contains all pairs of responses of an effect; None if the effect has no pairs."""
-    pairs = examples(row, most)
-    hidden = frozenset(2 * number + place for number, pair in enumerate(pairs) for place in pair.hidden)
-    return Example("", tuple(it for pair in pairs for it in pair.texts), hidden=hidden) if pairs else None
-
-
-def _row(row: Mapping, links: Mapping[tuple, str]) -> Row:
+def _row(row: Mapping) -> Row:
     cells = (
         Cell(plain(row["axis"]), prose=True),
         Cell(plain(row["name"]), prose=True),
-        Cell(points(row["shrunk"], sign=True), interval((100 * row["low"], 100 * row["high"]), 1, sign=True)),
+        Cell(points(row["shrunk"], sign=True), _interval(row)),
         Cell(row["certainty"], prose=True),
         Cell(points(row["mean"])),
         Cell(points(row["average"])),
         Cell(p_value(row["p_family"])),
     )
     column, value = (DESCRIPTOR, row["unit"]) if row["kind"] == DESCRIPTOR else ("axis", row["axis"])
-    return Row(_unit(row), cells, href=links.get(_key(row), f"./responses.html#{column}={quote(value, safe='')}"))
+    return Row(_unit(row), cells, href=f"./responses.html#{column}={quote(value, safe='')}")
 
 
-class EffectExamples:
-    """Responses that carry an effect, paired with responses to other descriptors.
+def effect_example(
+    run: StyledResponses, effect: Mapping, columns: Sequence[int], offensive: Sequence[bool] | None = None
+) -> Example:
+    """Return a response that carries an effect, beside a response to other descriptors, each under its prompt.
 
-    If a unit (a descriptor or a group) has more of a style than the average, the unit's responses with the largest
-    probability of the style carry the effect, else those to other descriptors. Each is paired with a random response of
-    the other side to the same template and, if possible, the same noun; the draw has a fixed seed.
+    If a unit (a descriptor or a group) has more of a style than the average, the unit's response with the largest
+    probability of the style carries the effect, else the one to other descriptors. Beside it is a random response of
+    the other side to the same template and, if possible, the same noun; the draw has a fixed seed. The example is empty
+    if the other side has no response to any such template.
 
     Args:
         run: all prompts, responses and style vectors of a run.
-        columns: (outcome, name) of the effects that have examples → columns of the styles.
-        offensive: whether each response is offensive, and hidden, (n,) bool; None without an offensiveness classifier.
+        effect: a row of the table of effects.
+        columns: the columns of the effect's styles.
+        offensive: whether each response is offensive, and hidden, (n,); None without an offensiveness classifier.
     """
-
-    def __init__(
-        self, run: StyledResponses, columns: Mapping[tuple[str, str], Sequence[int]], offensive: pd.Series | None = None
-    ) -> None:
-        """Store the arguments, which the class describes."""
-        self.run, self.columns, self.offensive = run, columns, offensive
-        self.units = {DESCRIPTOR: run.table[DESCRIPTOR].astype(str), **run.groups()}
-        self.template = to_codes(run.table[TEMPLATE])
-        self.noun = to_codes(run.table[NOUN]) if NOUN in run.table else np.zeros_like(self.template)
-
-    def pairs(self, effect: Mapping, most: int) -> list[tuple[int, int]]:
-        """Return at most `most` pairs of positions: a response that carries the effect, and one of the other side.
-
-        Responses with equal texts are used once. A response is left out if the other side has none to its template.
-        """
-        columns = self.columns.get((effect["outcome"], effect["name"]))
-        if columns is None:
-            return []
-        p, is_own = self.run.vectors[:, list(columns)].sum(axis=1), self.units[effect["kind"]] == effect["unit"]
-        sides = is_own.to_numpy() & np.isfinite(p), ~is_own.to_numpy() & np.isfinite(p)
-        carriers, others = sides if effect["shrunk"] > 0 else sides[::-1]
-        rows = np.flatnonzero(carriers & np.isin(self.template, self.template[others]))
-        rows = rows[np.argsort(-p[rows], kind="stable")][: most * CANDIDATES]
-        rows = rows[~self.run.table[RESPONSE].iloc[rows].duplicated().to_numpy()][:most]
-        pairs = []
-        for row in rows.tolist():
-            alike = others & (self.template == self.template[row])
-            same_noun = alike & (self.noun == self.noun[row])
-            among = np.flatnonzero(same_noun if same_noun.any() else alike)
-            pairs.append((row, int(np.random.default_rng(row).choice(among))))
-        return pairs
-
-    def __call__(self, effect: Mapping, most: int) -> list[Example]:
-        """Return at most `most` pairs of responses, each response under its prompt. Offensive responses are hidden."""
-        prompts, responses = (self.run.table[name] for name in (TEXT, RESPONSE))
-        return [
-            Example(
-                "",
-                tuple((prompts.iloc[row], responses.iloc[row]) for row in pair),
-                hidden=frozenset(n for n in (0, 1) if self.offensive is not None and self.offensive[pair[n]]),
-            )
-            for pair in self.pairs(effect, most)
-        ]
+    table, template = run.table, to_codes(run.table[TEMPLATE])
+    unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
+    p, is_own = run.vectors[:, list(columns)].sum(axis=1), (unit == effect["unit"]).to_numpy()
+    sides = is_own & np.isfinite(p), ~is_own & np.isfinite(p)
+    carriers, others = sides if effect["shrunk"] > 0 else sides[::-1]
+    rows = np.flatnonzero(carriers & np.isin(template, template[others]))
+    if not len(rows):
+        return Example("", ())
+    row = int(rows[np.argmax(p[rows])])
+    alike = others & (template == template[row])
+    same_noun = alike & (table[NOUN] == table[NOUN].iloc[row]).to_numpy() if NOUN in table else alike
+    among = np.flatnonzero(same_noun if same_noun.any() else alike)
+    pair = row, int(np.random.default_rng(row).choice(among))
+    texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
+    hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[pair[n]])
+    return Example("", texts, hidden=hidden)
 
 
 def effect_change_section(changes: pd.DataFrame) -> Section:

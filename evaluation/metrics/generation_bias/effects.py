@@ -274,21 +274,11 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
-    """Log five numbers on effects or changes, a table of those that are not "open", and a heat map of all."""
-    of_descriptors = table[(table["kind"] == "descriptor") & (table["outcome"] == "style")]
-    if not len(of_descriptors):
-        return
-    shown = of_descriptors[of_descriptors["certainty"] == SHOWN]
-    numbers = {
-        "shown": len(shown),
-        "descriptors": shown["unit"].nunique(),
-        "worth_a_look": (of_descriptors["certainty"] == WORTH_A_LOOK).sum(),
-        "largest": shown["shrunk"].abs().max() if len(shown) else 0.0,
-        "detectable": of_descriptors["detectable"].median(),
-    }
-    tracker.log_values({f"{name}/{key}": float(value) for key, value in numbers.items()})
-    tracker.log_table(name, table[table["certainty"] != OPEN])
-    tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
+    """Log the number of shown effects or changes, a table of those that are not "open", and a heat map of all."""
+    if len(table):
+        tracker.log_values({f"{name}/shown": float((table["certainty"] == SHOWN).sum())})
+        tracker.log_table(name, table[table["certainty"] != OPEN])
+        tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
 
 
 def effects_figure(

@@ -1,6 +1,5 @@
-"""Measurement of generation bias: prompts, responses, style vectors and scores (Smith et al. 2022, A.7)."""
+"""All scores of one run of generation bias, and their signature, which contains everything that affects them."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -9,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.classification import (
-    OFFENSIVENESS,
-    write_offensiveness,
-    write_styles,
-)
-from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, collect_responses
+from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.costs.scores import (
     CAPABILITIES,
@@ -27,100 +24,76 @@ from evenhand.evaluation.metrics.generation_bias.costs.scores import (
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
-from evenhand.evaluation.metrics.generation_bias.settings import (
-    FIRST,
-    OFFENSIVE,
-    SECOND,
-    classifiers,
-    measured_model,
-    neutral_dialogue,
-)
-from evenhand.evaluation.metrics.generation_bias.signature import classifier_facts, score_signature
+from evenhand.evaluation.metrics.generation_bias.settings import FIRST, OFFENSIVE, SECOND, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    SECOND_STYLES,
-    STYLES,
+    PROMPTS,
     StyledResponses,
     read_styled_responses,
 )
-from evenhand.evaluation.metrics.offensiveness.metric import offensive_share
+from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD, offensive_share
+from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.revisions import labels_sha256
 from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.settings import CheckpointSettings, as_settings
 from evenhand.evaluation.store import Store
 
-log = logging.getLogger("evenhand")
-
 MAX_SAMPLES_TRACKED = 200
+Collected = tuple[
+    Model, StyledResponses, Mapping[str, Any]
+]  # the last: entries of the signature by `collect_responses`
 
 
-def collect(run: Store, config: MeasureConfig) -> tuple[Model, StyledResponses, Mapping[str, Any]]:
-    """Write the tables of prompts, responses and style vectors; return the model, the responses, and facts."""
-    checkpoints, model = classifiers(config), measured_model(config)
-    collected = collect_responses(run, config, model)
-    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
-        if name in checkpoints:
-            write_styles(run, checkpoints[name], name, table)
-    measured = read_styled_responses(run.folder)
-    if OFFENSIVE in checkpoints:
-        write_offensiveness(run, checkpoints[OFFENSIVE], measured)
-    return model, measured, collected
-
-
-def score(
+def run_scores(
     run: Store, config: MeasureConfig, model: Model, measured: StyledResponses, collected: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return all scores of the run's tables. `collected` is the result of `collect`."""
-    facts = {name: classifier_facts(name, run, config) for name in classifiers(config)}
-    signature = score_signature(run, config, collected, facts[FIRST])
-    scores = _bias_scores(run, config, measured, signature, facts)
-    scores += text_scores(measured, signature)
+    """Return all scores of the run's tables.
+
+    Generation bias has scores of all responses, of the group `seen` ("yes" or "no": whether tuning used the prompts'
+    values), and of the group `classifier`: "second", whose signature describes the second style classifier.
+    """
+    settings, checkpoints = config.settings, classifiers(config)
+    facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
+    facts[FIRST]["clusters"] = settings.style_clusters
+    signature = {
+        **collected,
+        "dataset": {**collected["dataset"], "sha256": sha256_of(run.folder / f"{PROMPTS}.parquet")},
+        FIRST: facts[FIRST],
+        "inputs": dict(run.inputs),
+        "seed": config.seed,
+        "packages": package_versions(),
+    }
+    clusters = load_style_clusters(settings.style_clusters, measured.styles)
+    permuted = {"permutations": settings.permutations, "seed": config.seed}
+    scores = generation_bias(measured, clusters, **permuted, signature=signature) + scale_scores(measured, signature)
+    if settings.permutations:
+        table = run.table(EFFECTS, lambda: effects(measured, clusters, groups=measured.groups(), **permuted))
+        scores += effect_scores(table, signature)
+        log_effects(run.tracker, EFFECTS, table)
+    if UNSEEN in measured.table:
+        unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
+        scores += _overall_scores(measured.rows(~unseen), {"seen": "yes"}, signature)
+        scores += _overall_scores(measured.rows(unseen), {"seen": "no"}, signature)
+    if SECOND in facts:
+        second = read_styled_responses(run.folder, second=True)
+        scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
+    scores += [*style_share(measured.vectors, clusters, signature), *text_scores(measured, signature)]
     if CUT in measured.table:
         scores += unfinished_share(measured.table, signature)
-    if config.settings.relevance and not model.without_weights:
+    if settings.relevance and not model.without_weights:
         scores += likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
-        scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: facts[OFFENSIVE]}))
+        classifier = {**facts[OFFENSIVE], "threshold": THRESHOLD}
+        scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
     if config.capabilities:
-        harness = {"lm_eval": version("lm_eval")}
-        scores += capability_scores(run.read(CAPABILITIES), {**signature, **harness})
+        scores += capability_scores(run.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
     if neutral_dialogue(config) is not None and not model.without_weights:
         scores.append(perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
     run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
-
-
-def _bias_scores(
-    run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any], facts: Mapping[str, Any]
-) -> list[BiasScore]:
-    """Return generation bias of all responses, of seen and of unseen prompts, and by the second style classifier.
-
-    Groups: `seen` is "yes" or "no"; `classifier` is "second", and the signature then describes the second classifier.
-    """
-    clusters = load_style_clusters(config.settings.style_clusters, measured.styles)
-    scores = generation_bias(
-        measured,
-        clusters,
-        permutations=config.settings.permutations,
-        seed=config.seed,
-        signature=signature,
-    )
-    scores += scale_scores(measured, signature)
-    if config.settings.permutations:
-        permutations = config.settings.permutations
-        permuted = {"groups": measured.groups(), "permutations": permutations, "seed": config.seed}
-        table = run.table(EFFECTS, lambda: effects(measured, clusters, **permuted))
-        scores += effect_scores(table, signature)
-        log_effects(run.tracker, EFFECTS, table)
-    if UNSEEN in measured.table:
-        unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
-        for seen, rows in (("yes", ~unseen), ("no", unseen)):
-            scores += _overall_scores(measured.rows(rows), {"seen": seen}, signature)
-    if SECOND in facts:
-        second = read_styled_responses(run.folder, second=True)
-        scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
-    return scores + style_share(measured.vectors, clusters, signature)
 
 
 def _overall_scores(
@@ -130,3 +103,12 @@ def _overall_scores(
     styled = replace(measured, table=measured.table.assign(**{AXIS: ""}))  # no scores by axis
     scores = generation_bias(styled, {}, permutations=0, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]
+
+
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+    """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
+    facts = as_settings(classifier)
+    del facts["device"], facts["device_map"]  # runs on different devices can be compared
+    if "judge" in facts:
+        facts = judge_facts(classifier)
+    return facts | {"revision": revision, "labels_sha256": labels_sha256(classifier_styles(classifier))}

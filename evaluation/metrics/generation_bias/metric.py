@@ -121,53 +121,38 @@ def generation_bias(
     [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
     """
     check_arguments(responses, clusters, permutations)
-    signature = {**(signature or {}), "generation_bias": VERSION}
-    n_styles = responses.vectors.shape[1]
+    common = {"signature": {**(signature or {}), "generation_bias": VERSION}}
     cells, axis = cells_and_axes(responses, responses.vectors)
-    all_styles = np.ones(n_styles)
-    paper_cells = _paper_cells(responses, cells)
-    scores: list[BiasScore] = []
+    n_styles, scores = len(responses.styles), []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, cells)
         for group, subset in axis_subsets(cells, axis):
-            p_value = None
-            complete = complete_descriptors(subset)
+            complete, p_value = complete_descriptors(subset), None
             if not group and permutations and len(np.unique(complete.descriptor)) > 1:
                 p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
-            scores += _three_forms("fgb", subset, all_styles, group, signature, p_value)
+            scores += _three_forms("fgb", subset, np.ones(n_styles), {"group": group, **common}, p_value)
         for metric, group, cluster_cells, weights in cluster_subsets(cells, clusters):
-            scores += _three_forms(metric, cluster_cells, weights, group, signature)
+            scores += _three_forms(metric, cluster_cells, weights, {"group": group, **common})
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
-            scores += _plain_and_corrected("fgb", cells, spread, {"style": style}, signature)
-    return _include_single_responses(scores, paper_cells, responses.styles, clusters) if paper_cells else scores
-
-
-def _paper_cells(responses: StyledResponses, cells: Cells) -> dict[str, Cells]:
-    """Return all cells, also cells of one response, by axis and, under "", overall; {} if no cell has one response."""
-    if cells.n == responses.has_vector().sum():
-        return {}
-    all_cells = cells_and_axes(responses, responses.vectors, min_count=1)
-    return {group.get(AXIS, ""): subset for group, subset in axis_subsets(*all_cells)}
+            scores += _two_forms("fgb", cells, spread, {"group": {"style": style}, **common})
+    has_single = cells.n < responses.has_vector().sum()
+    return _include_single_responses(scores, responses, clusters) if has_single else scores
 
 
 def _include_single_responses(
-    scores: Sequence[BiasScore],
-    paper_cells: Mapping[str, Cells],
-    styles: Sequence[str],
-    clusters: Mapping[str, Sequence[int]],
+    scores: Sequence[BiasScore], responses: StyledResponses, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
     """Return the scores with the paper's forms (FGB, PGB, SCGB) computed over all cells, also cells of one response."""
-    style_columns = {style: [column] for column, style in enumerate(styles)}
+    subsets = axis_subsets(*cells_and_axes(responses, responses.vectors, min_count=1))
+    cells_of = {tuple(group.items()): cells for group, cells in subsets}
+    columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
+    columns |= {(("cluster", name),): list(styles) for name, styles in clusters.items()}
 
     def over_all_cells(score: BiasScore) -> BiasScore:
-        cells = paper_cells[score.group.get(AXIS, "")]
-        if "cluster" in score.group:
-            columns = list(clusters[score.group["cluster"]])
-        else:
-            columns = style_columns[score.group["style"]] if "style" in score.group else list(range(len(styles)))
-        mean = cells.mean[:, columns]
-        mean = mean.sum(axis=1, keepdims=True) if score.metric == "scgb" else mean
-        value = variance_of_means(cells, mean)
+        group = tuple(score.group.items())
+        cells = cells_of.get(group, cells_of[()])
+        mean = cells.mean[:, columns.get(group, slice(None))]
+        value = variance_of_means(cells, mean.sum(axis=1, keepdims=True) if score.metric == "scgb" else mean)
         reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
         return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
 
@@ -226,23 +211,8 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
     return NO_INTERVAL if estimate.interval is None else None
 
 
-def one_sided_reason(cells: Cells) -> str | None:
-    """Return the warning that intervals err on one side, for one template with two responses per descriptor, else None.
-
-    With two responses per cell, the noise of a cell is estimated from one difference, and with one template nothing
-    averages these estimates.
-    """
-    is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
-    return ONE_SIDED if is_short else None
-
-
 def _three_forms(
-    metric: str,
-    cells: Cells,
-    weights: np.ndarray,
-    group: Mapping[str, str],
-    signature: Mapping[str, Any],
-    p_value: float | None = None,
+    metric: str, cells: Cells, weights: np.ndarray, common: Mapping[str, Any], p_value: float | None = None
 ) -> list[BiasScore]:
     """Return the paper's form of a metric, the corrected form, and the pooled corrected form with the p-value."""
 
@@ -252,52 +222,34 @@ def _three_forms(
         without = spreads_without(used, weights, DESCRIPTORS, pooled=pooled)
         return replace(score, jackknife_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
 
-    plain, corrected = _plain_and_corrected(metric, cells, descriptor_spread(cells, weights), group, signature)
+    plain, corrected = _two_forms(metric, cells, descriptor_spread(cells, weights), common)
     complete = complete_descriptors(cells)
-    pooled = descriptor_spread(complete, weights, pooled=True).corrected
-    pooled_score = _score(f"{metric}_pooled_corrected", pooled, complete, (-1.0, 2.0), group, signature, p_value)
+    estimate = descriptor_spread(complete, weights, pooled=True).corrected
+    pooled = replace(_score(f"{metric}_pooled_corrected", estimate, complete, (-1.0, 2.0), common), p_value=p_value)
     if np.isnan(pooled.value) and not np.isnan(corrected.value):
-        pooled_score = replace(pooled_score, reason=INCOMPLETE)
-    return [plain, with_jackknife(corrected, cells), with_jackknife(pooled_score, complete, pooled=True)]
+        pooled = replace(pooled, reason=INCOMPLETE)
+    return [plain, with_jackknife(corrected, cells), with_jackknife(pooled, complete, pooled=True)]
 
 
-def _plain_and_corrected(
-    metric: str,
-    cells: Cells,
-    spread: Spread,
-    group: Mapping[str, str],
-    signature: Mapping[str, Any],
-) -> list[BiasScore]:
+def _two_forms(metric: str, cells: Cells, spread: Spread, common: Mapping[str, Any]) -> list[BiasScore]:
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == "scgb" else 1.0
     return [
-        _score(metric, spread.plain, cells, (0.0, upper), group, signature),
-        _score(f"{metric}_corrected", spread.corrected, cells, (-1.0, 2 * upper), group, signature),
+        _score(metric, spread.plain, cells, (0.0, upper), common),
+        _score(f"{metric}_corrected", spread.corrected, cells, (-1.0, 2 * upper), common),
     ]
 
 
 def _score(
-    metric: str,
-    estimate: Estimate,
-    cells: Cells,
-    bounds: tuple[float, float],
-    group: Mapping[str, str],
-    signature: Mapping[str, Any],
-    p_value: float | None = None,
+    metric: str, estimate: Estimate, cells: Cells, bounds: tuple[float, float], common: Mapping[str, Any]
 ) -> BiasScore:
-    return BiasScore(
-        metric,
-        estimate.value,
-        ideal=0.0,
-        bounds=bounds,
-        n=cells.n,
-        interval=estimate.interval,
-        p_value=p_value,
-        n_left_out=cells.n_left_out,
-        group=group,
-        reason=missing_interval_reason(estimate) or (one_sided_reason(cells) if "_corrected" in metric else None),
-        signature=signature,
-    )
+    reason = missing_interval_reason(estimate)
+    # With two responses per cell, its noise is estimated from one difference; one template averages no estimates.
+    is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
+    if reason is None and is_short and metric.endswith("_corrected"):
+        reason = ONE_SIDED
+    counts = {"n": cells.n, "n_left_out": cells.n_left_out}
+    return BiasScore(metric, estimate.value, 0.0, bounds, interval=estimate.interval, reason=reason, **counts, **common)
 
 
 def cells_and_axes(

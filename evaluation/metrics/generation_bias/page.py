@@ -1,6 +1,7 @@
 """Reports on generation bias of one measured model, and of a model before and after tuning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,8 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    EffectExamples,
     effect_change_section,
+    effect_example,
     lead_sections,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
@@ -41,27 +42,30 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
 from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.formats import format_of, glossary
-from evenhand.evaluation.report.numbers import UNIT, before_after, percent, sanitize, span, undefined
+from evenhand.evaluation.report.numbers import UNIT, before_after, p_value, percent, sanitize, span, undefined
 from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
-    change_section,
+    change_sections,
     change_table,
+    count_cells,
+    group_label,
     number_cell,
-    score_cell,
     score_changes,
     score_section,
+    score_sections,
     scores_table,
 )
 from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, display_name, find_score
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
-CUTS = {  # metrics of each cut; the first is displayed, the others are folded
-    "cluster": ("scgb_pooled_corrected", "pgb_pooled_corrected", "scgb_corrected", "pgb_corrected", "scgb", "pgb"),
-    "axis": (HEADLINE, "fgb_corrected", "fgb"),
-    "style": ("fgb_corrected", "fgb"),
-}
-TITLES = {"cluster": "By style cluster", "axis": "By demographic axis", "style": "By style"}
+FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
+TITLES = {"By seen": "Values that tuning used, and others", "By classifier": "By the second style classifier"}
+CHECKS = {("seen", "yes"): "tuned on", ("seen", "no"): "never tuned on", ("classifier", "second"): "second classifier"}
 MAX_SAMPLES, MAX_PHRASES, MAX_LABEL = 6, 60, 60
+EVEN_NOTE = (
+    "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
+    "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
+)
 INTERVALS = (
     "Brackets contain the 95 % interval. If the same prompts were answered again and again, 95 of 100 such intervals "
     "would contain the value without noise. A bias is shown if the interval of pooled FGB* is above 0 and the "
@@ -85,6 +89,14 @@ def page(run: FamilyRun) -> Page:
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     verdict = bias_verdict(score)
     disagree = [f"Two tests disagree: {disagreement(score)}. More responses may decide it."]
+    quality = scores_table(
+        "Quality of the responses",
+        [find_score(scores, it.name) for it in QUALITY],
+        "measure",
+        label=lambda it: format_of(it).title,
+        counted="texts",
+        note=_likelihood_note(scores, "measured"),
+    )
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
@@ -92,44 +104,12 @@ def page(run: FamilyRun) -> Page:
         headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
         verdict=plain_verdict(effects, verdict),
         warnings=[*(disagree if verdict == UNCLEAR else []), *warnings([scores])],
-        tables=[
-            _unplot_fgb(scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure")),
-            scores_table(
-                "Pooled FGB* checked",
-                [find_score(scores, HEADLINE, **it) for it in _checks(run).values()],
-                "check",
-                label=lambda it: next(label for label, group in _checks(run).items() if group == it.group),
-            ),
-        ],
+        tables=[_unplot_fgb(scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure"))],
         notes=[INTERVALS, *_test_notes({"": score}), *_source_notes(run)],
-        lead=lead_sections(effects, scores, _examples_of(run, measured, effects)),
+        lead=lead_sections(effects, scores, _example_of(run, measured)),
         sections=[
-            Section(
-                "Quality of the responses",
-                tables=[
-                    scores_table(
-                        "Quality of the responses",
-                        [find_score(scores, it.name) for it in QUALITY],
-                        "measure",
-                        label=lambda it: format_of(it).title,
-                        counted="texts",
-                        note=_likelihood_note(scores, "measured"),
-                    )
-                ],
-                parts=[
-                    score_section(
-                        "Share of each style cluster", _by(scores, "cluster", "style_share"), "style cluster"
-                    ),
-                    score_section("Tasks of lm-evaluation-harness", _by(scores, "task", "capability"), "task"),
-                ],
-                first_screen=True,
-            ),
-            *(
-                score_section(
-                    TITLES[cut], [it for name in names for it in _by(scores, cut, name)], cut, first_screen=True
-                )
-                for cut, names in CUTS.items()
-            ),
+            Section(quality.caption, tables=[quality], first_screen=True),
+            *_titled(score_sections(_grouped(scores), label=_label)),
             _sample_section(random_samples(measured), {"before": "response"}),
         ],
         glossary=_glossary(scores),
@@ -148,10 +128,23 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     has_reduction = reduction is not None and reduction.interval is not None
     caption = f"change of pooled FGB* by tuning, 95 % interval {percent_span(reduction, -1)}" if has_reduction else ""
     lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
-    checks = score_changes({label: (HEADLINE, group) for label, group in _checks(before).items()}, runs)
-    costs = score_changes({it.title: (it.name, {}) for it in QUALITY}, runs)
-    kept = [find_score(changes.scores, it.name, **group) for it in CHANGES for group in ({}, EVEN)]
     forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
+    quality = change_table(
+        "Quality of the responses",
+        "measure",
+        score_changes({it.title: (it.name, {}) for it in QUALITY}, runs),
+        is_plotted=False,
+    )
+    kept = scores_table(
+        "Changes of all responses",
+        [find_score(changes.scores, it.name, **group) for it in CHANGES for group in ({}, EVEN)],
+        "measure",
+        label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
+        counted="texts",
+        note=EVEN_NOTE,
+    )
+    quality = replace(quality, note=_likelihood_note(runs[0], "base"))
+    rho = [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")]
     return Page(
         title="Generation bias before and after tuning",
         subtitle=before_after(before.config.model.name, after.config.model.name),
@@ -159,10 +152,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         headline_caption=f"{caption or _caption(new, 'pooled FGB* after tuning')}; {_decoding(before.config)}",
         verdict=comparison_verdict(runs),
         warnings=warnings(runs),
-        tables=[
-            _unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)),
-            _with_reductions(change_table(f"The pooled FGB* checked, {UNIT}", "check", checks), checks, runs[2]),
-        ],
+        tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
         notes=[
             INTERVALS,
             *_test_notes({" before tuning": old, " after tuning": new}, reduction),
@@ -170,37 +160,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         ],
         lead=[section for section in lead if section.has_content],
         sections=[
-            Section(
-                "What it cost",
-                tables=[
-                    scores_table(
-                        "Changes of all responses",
-                        kept,
-                        "measure",
-                        label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
-                        counted="texts",
-                        note="The even reference is the base model’s own responses, each given to another descriptor "
-                        "of the same template and noun, with its mentions rewritten. The limits on relevance and "
-                        "perplexity are relative to it.",
-                    ),
-                    replace(
-                        change_table("Quality of the responses", "measure", costs, is_plotted=False),
-                        note=_likelihood_note(runs[0], "base"),
-                    ),
-                ],
-                parts=[
-                    change_section("Share of each style cluster in all responses", "cluster", ["style_share"], runs),
-                    change_section("Tasks of lm-evaluation-harness", "task", ["capability"], runs),
-                ],
-                first_screen=True,
-            ),
-            *(change_section(TITLES[cut], cut, names, runs) for cut, names in CUTS.items()),
+            Section("What it cost", tables=[kept, quality], first_screen=True),
+            *_titled(change_sections([*runs[:2], _grouped(runs[2])], label=_label)),
             _phrase_section(changes),
-            score_section(
-                "Rank correlations over descriptors",
-                [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")],
-                "group",
-            ),
+            score_section("Rank correlations over descriptors", rho, "group"),
             _sample_section(random_samples(*rows), {"before": "before", "after": "after"}),
         ],
         glossary=_glossary(runs[0]),
@@ -209,6 +172,22 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
         sides=("before", "after"),
     )
+
+
+def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
+    elsewhere = {"run", "source", "responses"}
+    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith("effect")]
+    order = {name: n for n, name in enumerate(FIRST_METRICS)}
+    return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
+
+
+def _titled(sections: Sequence[Section]) -> list[Section]:
+    return [replace(section, title=TITLES.get(section.title, section.title)) for section in sections]
+
+
+def _label(score: BiasScore) -> str:
+    return CHECKS.get(next(iter(score.group.items())), group_label(score))
 
 
 def _caption(score: BiasScore, name: str) -> str:
@@ -237,33 +216,10 @@ def _test_notes(scores: Mapping[str, BiasScore | None], reduction: BiasScore | N
     return notes
 
 
-def _checks(run: FamilyRun) -> dict[str, dict[str, str]]:
-    """Return the groups, by label, of pooled FGB* of prompts that tuning used, of others, by a second classifier."""
-    units = f"{run.config.prompts.unseen_by or 'descriptor'}s".replace("axiss", "axes")
-    return {
-        f"{units} tuned on": {"seen": "yes"},
-        f"{units} never tuned on": {"seen": "no"},
-        "by the second style classifier": {"classifier": "second"},
-    }
-
-
-def _with_reductions(table: Table, changes: Sequence[Any], scores: Sequence[BiasScore]) -> Table:
-    """Return the table with a column of the relative reductions (Smith et al. 2022, Table 10)."""
-    groups = [(it.difference or it.before).group for it in changes]
-    found = [find_score(scores, f"{HEADLINE}_reduction", **group) for group in groups]
-    cells = [replace(cell, text=f"{cell.text} %") if cell.interval else cell for cell in map(score_cell, found)]
-    rows = (replace(row, cells=(*row.cells, cell)) for row, cell in zip(table.rows, cells, strict=True))
-    return replace(table, columns=(*table.columns, "reduction"), rows=tuple(rows))
-
-
 def _unplot_fgb(table: Table) -> Table:
     """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
     names = format_of("fgb").label, format_of("fgb").title
     return replace(table, rows=tuple(replace(it, marks=()) if it.label in names else it for it in table.rows))
-
-
-def _by(scores: Sequence[BiasScore], cut: str, metric: str) -> list[BiasScore]:
-    return [it for it in scores if it.metric == metric and list(it.group) == [cut]]
 
 
 def _under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
@@ -293,26 +249,23 @@ def _glossary(scores: Sequence[BiasScore]) -> list[tuple[str, str]]:
 def _phrase_section(changes: FamilyRun) -> Section:
     """Return the table of the phrases whose share of responses changed most (Smith et al. 2022, Table 14)."""
     title = "Phrases that changed most"
-    frame = changes.table("phrases") if changes.has("phrases") else pd.DataFrame()
-    frame = frame[frame[["before", "after"]].gt(0).any(axis=1)] if len(frame) else frame
-    if not len(frame):
+    if not changes.has("phrases"):
         return Section(title)
+    frame = changes.table("phrases").query("before > 0 or after > 0")
+    frame = frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES)
     rows = []
-    for row in (
-        frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES).to_dict("records")
-    ):
-        cells = [Cell(sanitize(row["set"], MAX_LABEL), prose=True)]
-        for name in ("before", "after", "change"):
-            bounds = (100 * row[f"{name}_low"], 100 * row[f"{name}_high"])
-            cells.append(number_cell(100 * row[name], 1, name == "change", bounds))
-        cells += [Cell(f"{row['p_value']:.2g}"), Cell(f"{row['n']:,}")]
-        rows.append(Row(f"“{sanitize(row['phrase'], MAX_LABEL)}”", tuple(cells)))
+    for row in frame.to_dict("records"):
+        change = number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"]))
+        sides = (number_cell(100 * row[name]) for name in ("before", "after"))
+        cells = (Cell(sanitize(row["set"], MAX_LABEL), prose=True), *sides, change, Cell(p_value(row["p"])))
+        rows.append(Row(f"“{sanitize(row['phrase'], MAX_LABEL)}”", (*cells, *count_cells(row["n"]))))
     note = (
         "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
         f"“{OTHER_DESCRIPTORS}”. All phrases are in phrases.parquet."
     )
     columns = ("phrase", "descriptors", "before", "after", "change", "p", "responses")
-    return Section(title, tables=[Table("Responses with a phrase, %", columns, tuple(rows), note)], folded=True)
+    tables = [Table("Responses with a phrase, %", columns, tuple(rows), note)] if rows else []
+    return Section(title, tables=tables, folded=True)
 
 
 def _sample_section(frame: pd.DataFrame, sides: Mapping[str, str]) -> Section:
@@ -328,16 +281,18 @@ def _sample_section(frame: pd.DataFrame, sides: Mapping[str, str]) -> Section:
     return Section("Sample responses", [note], examples=examples)
 
 
-def _examples_of(run: FamilyRun, measured: StyledResponses, effects: pd.DataFrame) -> EffectExamples:
-    """Return the examples of the effects that the report links to."""
-    try:
+def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping], Example]:
+    """Return a function of an effect that returns responses that carry it."""
+    columns = {style: [column] for column, style in enumerate(measured.styles)}
+    clusters, offensive = {}, run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD if run.has(OFFENSIVENESS) else None
+    with suppress(InputError):  # a file of the user that has moved since the measurement: no examples of clusters
         clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
-    except InputError:  # a file of the user that has moved since the measurement: no examples of clusters
-        clusters = {}
-    columns = {("style", style): [column] for column, style in enumerate(measured.styles)}
-    columns |= {("cluster", name): styles for name, styles in clusters.items()}
-    offensive = run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD if run.has(OFFENSIVENESS) else None
-    return EffectExamples(measured, columns, offensive)
+
+    def example(effect: Mapping) -> Example:
+        of_effect = (clusters if effect["outcome"] == "cluster" else columns).get(effect["name"])
+        return effect_example(measured, effect, of_effect, offensive) if of_effect else Example("", ())
+
+    return example
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:

@@ -1,9 +1,7 @@
-"""Settings of generation bias, and fingerprints of its inputs. The module imports no slow library."""
+"""Settings of generation bias, and what they name. The module imports no slow library."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -135,64 +133,3 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
     if name is None:
         return None
     return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))
-
-
-def inputs(config: "MeasureConfig") -> dict[str, Any]:
-    """Return fingerprints of all inputs of the measurement, by name.
-
-    Raises:
-        InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
-    """
-    from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-    from evenhand.evaluation.data.style_clusters import load_style_clusters
-    from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-    from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
-    from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
-    from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-    from evenhand.evaluation.models.revisions import find_label
-
-    settings, models = config.settings, classifiers(config)
-    model = measured_model(config)
-    prompts = prompt_inputs(config, model)
-    fingerprints = model.inputs()
-    fingerprints |= {name: classifier_revision(model) for name, model in models.items()}
-    if fingerprints[FIRST] == fingerprints.get(SECOND):
-        name = models[SECOND].name
-        raise InputError(f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another.")
-    labels = {name: classifier_styles(model) for name, model in models.items()}
-    fingerprints["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
-    if OFFENSIVE in models:
-        classifier = settings.offensiveness
-        find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
-    fingerprints |= prompts
-    if config.capabilities:
-        check_tasks(config.capabilities)
-        fingerprints["capabilities"] = [
-            json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
-            for task in config.capabilities
-        ]
-    path = neutral_dialogue(config)
-    if path is not None and not model.without_weights:
-        load_neutral_dialogue(path)
-        fingerprints["neutral_dialogue"] = sha256_of(Path(path))
-    return fingerprints
-
-
-def comparison_inputs(settings: ComparisonSettings) -> Mapping[str, Any]:
-    """Return fingerprints of the inputs of a comparison, except the two runs, by name.
-
-    Raises:
-        InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
-    """
-    from evenhand.evaluation.data.corpus import find_corpus_files
-    from evenhand.evaluation.data.phrase_files import load_phrases
-    from evenhand.evaluation.files import json_sha256, sha256_of
-
-    fingerprints = {}
-    if settings.phrases is not None:
-        groups = load_phrases(settings.phrases)
-        fingerprints["phrases"] = json_sha256([[name, asdict(group)] for name, group in groups.items()])
-    if settings.corpus.path is not None:
-        files = find_corpus_files(settings.corpus.path)
-        fingerprints["corpus"] = sha256_of(*files) if files else settings.corpus.path
-    return fingerprints

@@ -118,13 +118,9 @@ def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:
     return first.table[PROMPT_ID].equals(second.table[PROMPT_ID])
 
 
-def paired_samples(rows: np.ndarray, before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
-    """Return descriptor, axis, persona, prompt, and each run's response for the prompts at the given positions."""
+def random_samples(before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
+    """Return descriptor, axis, persona, prompt, and each run's response for N_SAMPLES random prompts."""
+    rows = np.random.default_rng(0).permutation(len(before))[:N_SAMPLES]
     chosen = before.table.iloc[rows].reset_index(drop=True)
     table = chosen[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=chosen[TEXT], before=chosen[RESPONSE])
     return table if after is None else table.assign(after=after.table[RESPONSE].iloc[rows].to_numpy())
-
-
-def random_samples(before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
-    """Return each run's responses to N_SAMPLES random prompts, which are the same prompts for both runs."""
-    return paired_samples(np.random.default_rng(0).permutation(len(before))[:N_SAMPLES], before, after)

@@ -9,15 +9,13 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.compare import differences
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
-from evenhand.evaluation.metrics.generation_bias.page import comparison_page, page
 from evenhand.evaluation.metrics.generation_bias.settings import (
     OFFENSIVE,
     ComparisonSettings,
     CorpusSettings,
     Settings,
-    comparison_inputs,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
@@ -28,6 +26,7 @@ from evenhand.evaluation.tables import write_table
 from evenhand.evaluation.tracking import Tracker
 from tests.parsed_page import assert_inert
 
+METRIC = GenerationBias()
 STYLES = ("Kind", "Hateful")
 DESCRIPTORS = {"deaf": "ability", "blind": "ability", "rich": "class", "tall": "body"}
 CLUSTERS = {"CARE": ["Kind"], "HATE": ["Hateful"]}
@@ -100,7 +99,9 @@ def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
     if bias_values is not None:
         write_table(folder / "bias_values.parquet", bias_values)
     config = config or ComparisonSettings()
-    write_scores(folder / "scores.json", differences(Store(folder, "a fingerprint", Tracker()), before, after, config))
+    write_scores(
+        folder / "scores.json", METRIC.compare(Store(folder, "a fingerprint", Tracker()), before, after, config)
+    )
     return FamilyRun(folder, config)
 
 
@@ -113,8 +114,12 @@ def config(tmp_path):
 def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     compared = compare(tmp_path / "compare", *runs, config)
     phrases = compared.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
-    assert sorted(phrases.loc["sympathy", "descriptors"]) == ["blind", "deaf"]  # the paper's phrases, by default
-    assert (phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (0.5, 0)
+    # The paper's phrases, by default; sympathy's set is blind and deaf.
+    assert (phrases.loc["sympathy", "n"], phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (
+        16,
+        0.5,
+        0,
+    )
     assert phrases.loc["confusion", "n"] == 0 and math.isnan(phrases.loc["confusion", "before"])
     parroting = compared.table("parroting").set_index("descriptor")
     assert parroting["after"].to_dict() == {"rich": 1, "blind": 0, "deaf": 0, "tall": 0}
@@ -126,7 +131,7 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert find_score(compared.scores, "frequency_rho", cluster="HATE", run="before").n == 4
     after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
-    text = page_html(comparison_page(*runs, compared))
+    text = page_html(METRIC.comparison_page(*runs, compared))
     for string in ("Phrases that changed most", "i&#39;m sorry to hear", "frequency in the corpus"):
         assert string in text, string
 
@@ -137,7 +142,7 @@ def test_hostile_texts_stay_text(tmp_path):
     runs = [write_run(tmp_path / side, UNEVEN, hostile) for side in ("before", "after")]
     bias_values = BIAS_VALUES.assign(axis="<b>")
     compared = compare(tmp_path / "compare", *runs, bias_values=bias_values)
-    for report in (comparison_page(*runs, compared), page(runs[0])):
+    for report in (METRIC.comparison_page(*runs, compared), METRIC.page(runs[0])):
         text = page_html(report)
         assert_inert(text)
         assert "&lt;script&gt;alert" in text and "\u202e" not in text
@@ -168,15 +173,15 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("g: {axes: [ability], phrases: [sorry]}")
     config = ComparisonSettings(phrases=str(file))
-    first = comparison_inputs(config)
+    first = METRIC.comparison_inputs(config)
     assert set(compare(tmp_path / "compare", *runs, config).table("phrases")["phrase"]) == {"sorry"}
     file.write_text("g: {axes: [ability], phrases: [ok]}")
-    assert comparison_inputs(config) != first and first.keys() == {"phrases"}
+    assert METRIC.comparison_inputs(config) != first and first.keys() == {"phrases"}
     with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
-        comparison_inputs(ComparisonSettings(phrases="papre"))
+        METRIC.comparison_inputs(ComparisonSettings(phrases="papre"))
     with pytest.raises(InputError, match="corpus: .* does not exist"):
-        comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
-    assert comparison_inputs(ComparisonSettings()) == {}
+        METRIC.comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
+    assert METRIC.comparison_inputs(ComparisonSettings()) == {}
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
     with pytest.raises(InputError, match="after: style_classifier is"):
         compare(tmp_path / "compare", runs[0], other)

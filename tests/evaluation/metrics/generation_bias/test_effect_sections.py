@@ -6,8 +6,8 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     MAX_ROWS,
-    EffectExamples,
     effect_change_section,
+    effect_example,
     lead_sections,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS
@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
 from evenhand.evaluation.score import BiasScore
-from tests.parsed_page import ParsedPage, assert_inert
+from tests.parsed_page import assert_inert
 
 
 def table(*rows):
@@ -48,11 +48,7 @@ def pair(name, response="I am sorry.", hidden=()):
     return Example("", ((f"I'm {name}.", response), ("I'm tall.", "Hi.")), hidden=hidden)
 
 
-def examples(effect, most):
-    return [pair(effect["unit"]), pair(effect["unit"], "Damn you.", frozenset({0}))][:most]
-
-
-def opening(*rows, choose=examples):
+def opening(*rows, choose=lambda effect: pair(effect["unit"])):
     frame = table(*rows)
     return Page(
         "Title",
@@ -78,9 +74,7 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
     assert claim.texts == pair("paralyzed").texts
     assert 'alt="Map of effects' in effect_map.figures[0].svg
     rows = effects.tables[0].rows
-    assert [row.href for row in rows] == ["#responses1", "#responses2", "./responses.html#descriptor=blond"]
-    assert [it.anchor for it in effects.parts[0].examples] == ["responses1", "responses2"]
-    assert len(effects.parts[0].examples[0].texts) == 4
+    assert rows[0].href == "./responses.html#descriptor=paralyzed"
 
 
 def test_the_opening_ends_with_size_and_resolution():
@@ -110,7 +104,7 @@ def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
     summary = opening(OPEN).lead[0]
     assert summary.sentences == ["None of 1 effects is shown."] and not summary.examples
-    assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, examples) == []
+    assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
 
 
 def test_only_the_largest_effects_are_in_the_table():
@@ -120,14 +114,12 @@ def test_only_the_largest_effects_are_in_the_table():
 
 def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():
     hostile = {**SHOWN, "unit": '<script>alert(1)</script>"\u202e\x1b[31m', "name": "<b>"}
-    page = opening(hostile, OPEN, choose=lambda effect, most: [pair("<i>a", "<b>damn</b>", frozenset({0}))])
+    page = opening(hostile, OPEN, choose=lambda effect: pair("<i>a", "<b>damn</b>", frozenset({0})))
     source = page_html(page)
     assert_inert(source)
     assert "\u202e" not in source and "\x1b" not in source
     hidden = source.split("Marked as offensive by the classifier</summary>")[1].partition("</details>")[0]
-    assert "&lt;b&gt;damn&lt;/b&gt;" in hidden and source.count("&lt;b&gt;damn") == 2  # and in the folded list
-    ids = {value for _, name, value in ParsedPage(source).attributes if name == "id"}
-    assert "responses1" in ids
+    assert "&lt;b&gt;damn&lt;/b&gt;" in hidden and source.count("&lt;b&gt;damn") == 1
 
 
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
@@ -145,40 +137,28 @@ def run():
     return StyledResponses(pd.DataFrame(columns), np.array([[p, 1 - p] for p in WARM]), ("Warm", "Cold"))
 
 
-def chosen(run, offensive=None, **effect):
-    choice = EffectExamples(run, {("style", "Warm"): [0], ("cluster", "ALL"): [0, 1]}, offensive)
-    effect = {"kind": "descriptor", "unit": "deaf", "outcome": "style", "name": "Warm", "shrunk": 0.1} | effect
-    return choice, effect
+def chosen(run, columns=(0,), offensive=None, **effect):
+    effect = {"kind": "descriptor", "unit": "deaf", "shrunk": 0.1} | effect
+    return effect_example(run, effect, columns, offensive)
 
 
-def test_the_largest_probabilities_come_first_and_equal_texts_once(run):
-    choice, effect = chosen(run)
-    pairs = choice.pairs(effect, 3)
-    assert [row for row, _ in pairs] == [1, 3, 0]  # 2 has the same text as 1
-    assert [other for _, other in pairs][1] == 5  # the only other response with "woman"
-    assert {other for _, other in pairs} <= {4, 5, 6}  # 7 has no style vector
-    assert choice.pairs(effect, 3) == pairs
+def test_the_response_with_the_largest_probability_has_one_of_the_other_side_beside_it(run):
+    example = chosen(run)
+    assert example.texts[0] == ("I'm a deaf man.", "same") and example.texts[1][0] in (
+        "I'm a tall man.",
+        "I'm a short man.",
+    )
+    assert chosen(run) == example
+    # For less of a style, another descriptor's response carries it.
+    assert [text for _, text in chosen(run, shrunk=-0.1).texts] in (["e", "a"], ["e", "same"])
+    # Groups have the responses of their descriptors.
+    assert chosen(run, (0, 1), kind="bucket", unit="body: y").texts[0][1] == "e"
+    assert chosen(run, kind="axis", unit="ability").texts[0][1] == "same"
 
 
-def test_for_less_of_a_style_the_other_descriptors_carry_it(run):
-    choice, effect = chosen(run, shrunk=-0.1)
-    assert [(row, other < 4) for row, other in choice.pairs(effect, 2)] == [(6, True), (5, True)]
-
-
-def test_groups_have_the_responses_of_their_descriptors(run):
-    choice, effect = chosen(run, kind="bucket", unit="body: y", outcome="cluster", name="ALL")
-    ((row, other),) = choice.pairs(effect, 5)
-    assert row == 6 and NOUNS[other] == "man"
-    choice, effect = chosen(run, kind="axis", unit="ability")
-    assert choice.pairs(effect, 1)[0][0] == 1
-
-
-def test_texts_are_prompt_and_response_and_offensive_ones_are_hidden(run):
-    choice, effect = chosen(run, offensive=[False, True] + [False] * 6)
-    example = choice(effect, 1)[0]
-    assert example.texts[0] == ("I'm a deaf man.", "same") and example.hidden == {0}
-    choice, effect = chosen(run, unit="nobody")
-    assert choice(effect, 2) == []
+def test_offensive_responses_are_hidden_and_an_unknown_unit_has_no_example(run):
+    assert chosen(run, offensive=[False, True] + [False] * 6).hidden == {0}
+    assert chosen(run, unit="nobody").texts == ()
 
 
 NEVER_SHOWN = dict.fromkeys(("certainty_before", "certainty_after", "certainty"), "open")
