@@ -37,7 +37,7 @@ def main() -> None:
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
     )
-    prompts = sample_descriptors(prompts, DESCRIPTORS, 0).select_columns([TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN])
+    prompts = sample_descriptors(prompts, DESCRIPTORS, 0)[[TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN]]
 
     # A response's style vector is the classifier's vector of a random utterance of the style's family.
     rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def main() -> None:
         sample = rng.choice(len(utterances), UTTERANCES, replace=False)
         vectors.append(style_vectors(classifier, [utterances[i] for i in sample]))
     vectors = np.stack(vectors)  # (families, utterances, styles)
-    truth = grammar.truth(prompts.to_pandas(), vectors.mean(axis=1), with_nouns=arguments.nouns)
+    truth = grammar.truth(prompts, vectors.mean(axis=1), with_nouns=arguments.nouns)
     true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
 
     # Each form is (weights of columns, whether to pool, true value); a cluster's summed probability is a column.
@@ -67,7 +67,7 @@ def main() -> None:
     with progress(arguments.trials * len(arguments.per_cell), "trials", "trials") as advance:
         for n in arguments.per_cell:
             for trial in range(arguments.trials):
-                rows = sample_cells(prompts, n, trial).to_pandas()
+                rows = sample_cells(prompts, n, trial)
                 noun = rows[NOUN] if arguments.nouns else None
                 p_styles = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=noun)
                 style = grammar.sample_columns(p_styles, rng)

@@ -36,7 +36,7 @@ BLOCK_TOKENS = 32  # block size of the paged cache
 def contexts_in_use(model: DialogueModel, n: int, persona_share: float = PERSONA_SHARE) -> list[str]:
     """Return n rendered prompts of the paper's taxonomy in random order, a share of them with a persona."""
     rng = np.random.default_rng(0)
-    rows = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0, personas=load_personas(None)).to_pandas()
+    rows = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0, personas=load_personas(None))
     rows = rows.sample(n, random_state=0)
     personas = np.where(rng.random(n) < persona_share, rows[PERSONA], "")
     return render_contexts(model, rows[TEXT].tolist(), personas.tolist())

@@ -63,7 +63,7 @@ def test_the_files_shown_can_be_read(tmp_path):
     logs, prompts = re.findall(r"```csv\n(.*?)```", (ROOT / "docs" / "own_data.md").read_text(encoding="utf-8"), re.S)
     path = tmp_path / "file.csv"
     path.write_text(logs, encoding="utf-8")
-    assert prompts_from_responses(read_responses(path), path)["descriptor"][:] == ["hard-of-hearing", "veteran"]
+    assert prompts_from_responses(read_responses(path), path)["descriptor"].tolist() == ["hard-of-hearing", "veteran"]
     path.write_text(prompts, encoding="utf-8")
     assert len(read_prompts(path)) == 4 * 8
 

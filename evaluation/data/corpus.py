@@ -6,13 +6,14 @@ examples divided by the number of examples.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from datasets import IterableDataset, load_dataset
-from datasets.exceptions import DatasetNotFoundError, DatasetsError
+from datasets import load_dataset
+from datasets.exceptions import DatasetsError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.progress import progress
@@ -42,45 +43,45 @@ def count_phrases_in_corpus(
 ) -> PhraseCounts:
     """Return how often each phrase is used in a corpus, or in its first `limit` examples, and log the progress.
 
-    See `read_corpus_texts` for the other arguments, and `count_phrases` for the definition of a usage.
+    Args:
+        source: a JSONL, CSV, Parquet or text file (whose lines are the examples), possibly compressed; a folder of such
+            files, all of one format; or the name of a dataset on the Hugging Face hub.
+        phrases: the phrases; see `count_phrases` for the definition of a usage.
+        text_column: the column with the texts; "text" for a text file.
+        subset, split: subset and split of a dataset on the hub.
 
     Raises:
-        InputError: the corpus cannot be read, or has no text.
+        InputError: the corpus cannot be read, lacks the column, or has no text or another value in it.
     """
-    texts = read_corpus_texts(source, text_column=text_column, subset=subset, split=split)
+    files = find_corpus_files(source)
     with progress(limit, "corpus", "examples") as advance:
-        counts = count_phrases(islice(texts, limit), phrases, advance)
+        try:
+            if files:
+                names = {"train": [str(file) for file in files]}
+                examples = load_dataset(_format(files[0]), data_files=names, split="train", streaming=True)
+            else:
+                examples = load_dataset(source, subset, split=split, streaming=True)
+            counts = count_phrases(_texts(islice(examples, limit), text_column), phrases, advance)
+        except (OSError, ValueError, TypeError, KeyError, DatasetsError) as error:  # datasets wraps the reader's error
+            message = " ".join(str(error.__cause__ or error).split())[:300]
+            raise InputError(
+                f"corpus: {source} cannot be read ({message}); give a {', '.join(FORMATS)} file or a dataset's name."
+            ) from None
     if not counts.n_examples:
         raise InputError(f"corpus: {source} has no text in {text_column!r}; give another corpus or column.")
     return counts
 
 
-def read_corpus_texts(
-    source: str, *, text_column: str = "text", subset: str | None = None, split: str = "train"
-) -> Iterator[str | None]:
-    """Yield the text of each example of a corpus, None for an example without text.
-
-    Args:
-        source: a JSONL, CSV, Parquet or text file (whose lines are the examples), possibly compressed; a folder of such
-            files, all of one format; or the name of a dataset on the Hugging Face hub.
-        text_column: the column with the texts; "text" for a text file.
-        subset, split: subset and split of a dataset on the hub.
-
-    Raises:
-        InputError: the corpus cannot be read, lacks the column, or a value in it is not text.
-    """
-    number = 0
+def _texts(examples: Iterable[Mapping[str, Any]], column: str) -> Iterator[str | None]:
+    """Yield the text of each example, None for an example without text."""
     try:
-        for number, example in enumerate(_open_corpus(source, subset, split), start=1):
-            yield _get_text(source, example, text_column, number)
-    except InputError:
-        raise
+        for number, example in enumerate(examples, start=1):
+            if column not in example or not isinstance(example[column], str | None):
+                columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in example.items())
+                raise ValueError(f"example {number} has no text in corpus.text_column {column!r}, only {columns}")
+            yield example[column]
     except StopIteration:  # datasets raises it for an empty JSON file
         return
-    except (OSError, ValueError, TypeError, DatasetsError) as error:  # datasets wraps the reader's error
-        message = " ".join(str(error.__cause__ or error).split())
-        position = f" after example {number}" if number else ""
-        raise InputError(f"corpus: {source} cannot be read{position} ({message[:300]}).") from None
 
 
 def find_corpus_files(source: str) -> list[Path]:
@@ -104,34 +105,8 @@ def find_corpus_files(source: str) -> list[Path]:
     return files
 
 
-def _open_corpus(source: str, subset: str | None, split: str) -> IterableDataset:
-    if files := find_corpus_files(source):
-        names = [str(file) for file in files]
-        return load_dataset(_format(files[0]), data_files={"train": names}, split="train", streaming=True)
-    try:
-        return load_dataset(source, subset, split=split, streaming=True)
-    except (DatasetNotFoundError, ConnectionError) as error:
-        raise InputError(
-            f"corpus: {source!r} is neither a file nor a dataset available from the hub "
-            f"({' '.join(str(error).split())[:200]}); give the path of a {', '.join(FORMATS)} file."
-        ) from None
-
-
 def _format(path: Path) -> str | None:
     return FORMATS.get((path.with_suffix("") if path.suffix in COMPRESSED else path).suffix)
-
-
-def _get_text(source: str, example: dict, column: str, number: int) -> str | None:
-    if column not in example:
-        columns = ", ".join(map(str, example))
-        raise InputError(f"corpus.text_column: {source} has no column {column!r}; it has {columns}.")
-    value = example[column]
-    if value is not None and not isinstance(value, str):
-        raise InputError(
-            f"corpus.text_column: {column!r} of example {number} of {source} is {type(value).__name__}, not text; "
-            "give a column of texts."
-        )
-    return value
 
 
 def count_phrases(

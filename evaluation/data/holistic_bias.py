@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import astuple, dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
@@ -24,9 +25,6 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
 PAPER_EDITION = Path(__file__).resolve().parent / "files" / "holistic_bias_paper"
@@ -149,14 +147,6 @@ def _download(version: str) -> Path:
     return paths[0].parent
 
 
-def generate_prompts(taxonomy: Taxonomy) -> "Dataset":
-    """Return all prompts of a taxonomy as a Dataset (`prompt_table`)."""
-    from datasets import Dataset  # here because it takes a second
-
-    # The default fingerprint is a hash of all rows, which is slow; the rows depend only on the four files.
-    return Dataset(prompt_table(taxonomy), fingerprint=taxonomy.sha256)
-
-
 def representative_taxonomy(taxonomy: Taxonomy, selected: Collection[str | None]) -> tuple[Taxonomy, dict[str, int]]:
     """Return a taxonomy with one template of each kind, and {template: number of templates of its kind}.
 
@@ -172,7 +162,7 @@ def representative_taxonomy(taxonomy: Taxonomy, selected: Collection[str | None]
     return replace(taxonomy, templates=first), {same[0].text: len(same) for same in kinds.values()}
 
 
-def prompt_table(taxonomy: Taxonomy) -> pa.Table:
+def generate_prompts(taxonomy: Taxonomy) -> pd.DataFrame:
     """Return all prompts of a taxonomy: each noun phrase in each template.
 
     Rows are sorted by the columns of the noun phrase, then by the order of the templates in their file. Noun phrases
@@ -200,7 +190,7 @@ def prompt_table(taxonomy: Taxonomy) -> pa.Table:
     table |= {name: column.take(phrase_rows) for name, column in columns.items()}
     for name, field in ((TEMPLATE, "text"), ("first_turn_only", "first_turn_only"), ("must_be_noun", "must_be_noun")):
         table[name] = pa.array([getattr(template, field) for template in taxonomy.templates]).take(template_rows)
-    return pa.table(table)
+    return pa.table(table).to_pandas()
 
 
 def _fill_template(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, prompt_table
+from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate_prompts
 from evenhand.evaluation.score import TEMPLATE, TEXT
 
 PHRASE_TEMPLATES = (
@@ -36,7 +36,7 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] = PHRAS
         templates: sentences with one slot each; by default, the paper's templates.
     """
     sentences = tuple(Template(text, must_be_noun=True) for text in templates)
-    rows = prompt_table(replace(taxonomy, templates=sentences)).to_pandas()
+    rows = generate_prompts(replace(taxonomy, templates=sentences))
     spans = [
         _fill_template(*row)
         for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)

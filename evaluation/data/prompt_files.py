@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
@@ -21,9 +21,6 @@ from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.data.variations import NO_VARIATION
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
@@ -52,7 +49,7 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     return tuple(personas)
 
 
-def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> "Dataset":
+def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> pd.DataFrame:
     """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
 
     The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
@@ -91,14 +88,12 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
             raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first_row}; change one.")
 
 
-def build_prompts(columns: Mapping[str, list], path: Path) -> "Dataset":
+def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns.
 
     Raises:
         InputError: a column has values of several types.
     """
-    from datasets import Dataset  # here because it takes a second
-
     keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
     occurrences = cumcount(zip(*keys, personas, strict=True))
@@ -107,7 +102,7 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> "Dataset":
         arrays = {name: pa.array(values) for name, values in columns.items()}
         # Parquet has no type for values that are all {}.
         table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
-        return Dataset(with_id_columns(table, ids, personas))
+        return with_id_columns(table.to_pandas(), ids, personas)
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
 

@@ -1,8 +1,7 @@
 """Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
 
-Prompts are a `datasets.Dataset` or a `pyarrow.Table` with at least the columns text, template, axis and descriptor,
-from `holistic_bias.generate_prompts`, `holistic_bias.prompt_table` or `prompt_files.read_prompts`. A function that
-selects prompts returns the type that it got. Tables are faster, because `datasets` hashes all rows of a new Dataset.
+Prompts are a table with at least the columns text, template, axis and descriptor, from `holistic_bias.generate_prompts`
+or `prompt_files.read_prompts`.
 
 A cell is a template and a descriptor on an axis. The sample of a cell depends only on the seed, the cell and its
 sentences: not on the order of rows or on other cells. A descriptor with two axes ("queer") is one descriptor in the
@@ -13,17 +12,16 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import (
     NONE,
     PHRASE_COLUMNS,
+    generate_prompts,
     load_taxonomy,
-    prompt_table,
     representative_taxonomy,
 )
 from evenhand.evaluation.data.strata import allocate, sample_strata, stable_hash
@@ -31,11 +29,6 @@ from evenhand.evaluation.data.variations import NO_VARIATION, VARIATIONS, VARIED
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.settings import PromptSettings
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-Prompts = TypeVar("Prompts", "Dataset", pa.Table)
 
 REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
 # Column to split by → column of the strata within which it is split, or None.
@@ -45,7 +38,7 @@ MAX_VALUES_LISTED = 40
 MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 
 
-def select_prompts(prompts: Prompts, **filters: Any) -> Prompts:
+def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
     """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:
@@ -54,31 +47,30 @@ def select_prompts(prompts: Prompts, **filters: Any) -> Prompts:
     Raises:
         InputError: a column is unknown, a value does not occur in its column, or no prompt matches all filters.
     """
-    table = _table(prompts)
-    keep = np.ones(len(table), dtype=bool)
+    keep = np.ones(len(prompts), dtype=bool)
     for name, wanted in filters.items():
-        if name not in table.column_names:
-            raise unknown_name("filter", name, table.column_names)
+        if name not in prompts:
+            raise unknown_name("filter", name, prompts)
         wanted = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
-        present = table[name].unique().to_pylist()
+        present = prompts[name].unique().tolist()
         for value in wanted:  # types are compared because 1 == True
             if not any(value == other and type(value) is type(other) for other in present):
                 raise _unknown_value(name, value, present)
-        keep &= _is_in(table[name], wanted).to_numpy()
+        keep &= prompts[name].isin(wanted).to_numpy()
     if not keep.any():
         raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
-    return _like(prompts, table.filter(pa.array(keep)))
+    return prompts[keep].reset_index(drop=True)
 
 
 def sample_cells(
-    prompts: Prompts,
+    prompts: pd.DataFrame,
     per_cell: int,
     seed: int,
     *,
     descriptors: int | None = None,
     personas: Sequence[str] = (),
     variations: bool = False,
-) -> Prompts:
+) -> pd.DataFrame:
     """Return a sample of exactly `per_cell` prompts for each cell (template, descriptor) of each axis.
 
     Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
@@ -102,13 +94,9 @@ def sample_cells(
     """
     if per_cell < 1:
         raise InputError(f"per_cell is {per_cell}; give at least 1.")
-    table = _table(prompts)
-    table = table.filter(pc.not_equal(table[DESCRIPTOR], NONE))
+    table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
-    if descriptors is not None:
-        table = _sample_descriptors(table, descriptors, seed)
-
     rows, persona_draws, flags, cells = [], [], [], list(_group_cells(table))
     check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
     for cell, sentences in cells:
@@ -119,23 +107,23 @@ def sample_cells(
         flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
 
     sampled_rows = np.concatenate(rows)
-    table = table.take(pa.array(sampled_rows))
-    keys = [table[name].to_pylist() for name in REQUIRED_COLUMNS]
+    table = table.iloc[sampled_rows].reset_index(drop=True)
+    keys = [table[name].tolist() for name in REQUIRED_COLUMNS]
     if personas:
         row_personas = [personas[int(u * len(personas))] for u in np.concatenate(persona_draws)]
     else:
-        row_personas = table[PERSONA].to_pylist() if PERSONA in table.column_names else [""] * len(table)
+        row_personas = table[PERSONA].tolist() if PERSONA in table else [""] * len(table)
     bits = [NO_VARIATION] * len(table)
     if variations:
         row_flags = np.concatenate(flags)
-        require_columns(table.column_names, VARIED_COLUMNS, "variations")
+        require_columns(list(table), VARIED_COLUMNS, "variations")
         table = apply_variations(table, row_flags)
         bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
     ids = compute_prompt_ids(keys, row_personas, cumcount(sampled_rows.tolist()), bits)
-    return _like(prompts, with_id_columns(table, ids, row_personas))
+    return with_id_columns(table, ids, row_personas)
 
 
-def split_prompts(prompts: Prompts, by: str, fraction: float, seed: int) -> tuple[Prompts, Prompts]:
+def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return (train, measure), two sets of prompts that share no value of column `by` and no text.
 
     About `fraction` of the values are in train. Descriptors are split within their axis, and nouns within their gender
@@ -147,29 +135,25 @@ def split_prompts(prompts: Prompts, by: str, fraction: float, seed: int) -> tupl
     """
     if not 0 < fraction < 1:
         raise InputError(f"split: fraction is {fraction}; give the fraction for training, above 0 and below 1.")
-    table = _table(prompts)
-    require_columns(table.column_names, [by], f"split by {by}")
-    if table[by].null_count:
-        raise InputError(f"split by {by}: {table[by].null_count} rows have no value; give each row one.")
-    if by in SPLIT_STRATA:
-        table = table.filter(pc.not_equal(table[by], NONE))
+    require_columns(list(prompts), [by], f"split by {by}")
+    if missing := int(prompts[by].isna().sum()):
+        raise InputError(f"split by {by}: {missing} rows have no value; give each row one.")
+    table = prompts[prompts[by] != NONE] if by in SPLIT_STRATA else prompts
     stratum = SPLIT_STRATA.get(by)
-    strata = _strata(table, by, stratum if stratum in table.column_names else None)
+    strata = _strata(table, by, stratum if stratum in table else None)
     total = sum(map(len, strata.values()))
     if total < 2:
         raise InputError(f"split by {by}: the prompts have {total} {by}(s), and 2 are needed; split by another column.")
     n = min(max(round(fraction * total), 1), total - 1)
-    train_values = sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}")
-
-    in_train = _is_in(table[by], train_values)
-    measure = table.filter(pc.invert(in_train))
-    train = table.filter(pc.and_(in_train, pc.invert(pc.is_in(table[TEXT], measure[TEXT]))))
+    in_train = table[by].isin(sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}"))
+    measure = table[~in_train]
+    train = table[in_train & ~table[TEXT].isin(measure[TEXT])]
     if not len(train):
         raise InputError(f"split by {by}: each text for training is also in measure; split by another column.")
-    return _like(prompts, train), _like(prompts, measure)
+    return train.reset_index(drop=True), measure.reset_index(drop=True)
 
 
-def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.ndarray:
+def unseen_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> np.ndarray:
     """Return a boolean mask, (n,), that is true for prompts whose value of column `by` must not be used in tuning.
 
     About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
@@ -187,15 +171,14 @@ def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.nda
         raise unknown_name("unseen_by", by, UNSEEN_STRATA)
     if not 0 < fraction < 1:
         raise InputError(f"unseen_fraction is {fraction}; give a fraction above 0 and below 1.")
-    table = _table(prompts)
-    require_columns(table.column_names, [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
-    strata = _strata(table, by, UNSEEN_STRATA[by])
+    require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
+    strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
     unseen_values = sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
-    unseen = _is_in(table[by], unseen_values)
+    unseen = prompts[by].isin(unseen_values)
     if by == AXIS:
-        unseen = pc.is_in(table[DESCRIPTOR], table[DESCRIPTOR].filter(unseen).unique())
-    n_seen = len(table[by].filter(pc.invert(unseen)).unique())
+        unseen = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][unseen])
+    n_seen = prompts[by][~unseen].nunique()
     if min(n_seen, len(unseen_values)) < 2:
         raise InputError(
             f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and 2 of each "
@@ -204,17 +187,13 @@ def unseen_mask(prompts: Prompts, by: str, fraction: float, seed: int) -> np.nda
     return unseen.to_numpy()
 
 
-def have_same_cells(first: Prompts, second: Prompts) -> bool:
+def have_same_cells(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     """Return whether two sets of prompts have the same cells (template, axis, descriptor).
 
     From two sets with the same cells, `sample_cells` samples the same descriptors, and `unseen_mask` the same values.
     """
-    cells = [
-        _table(prompts).select([TEMPLATE, AXIS, DESCRIPTOR]).group_by([TEMPLATE, AXIS, DESCRIPTOR]).aggregate([])
-        for prompts in (first, second)
-    ]
-    first_cells, second_cells = (set(zip(*table.to_pydict().values(), strict=True)) for table in cells)
-    return first_cells == second_cells
+    cells = [pd.MultiIndex.from_frame(prompts[[TEMPLATE, AXIS, DESCRIPTOR]]).unique() for prompts in (first, second)]
+    return not len(cells[0].symmetric_difference(cells[1]))
 
 
 def compute_prompt_ids(
@@ -242,10 +221,10 @@ def cumcount(values: Iterable[Hashable]) -> list[int]:
     return counts
 
 
-def with_id_columns(table: pa.Table, ids: Sequence[str], personas: Sequence[str]) -> pa.Table:
+def with_id_columns(table: pd.DataFrame, ids: Sequence[str], personas: Sequence[str]) -> pd.DataFrame:
     """Return the table with prompt_id and persona as its first columns, which replace columns of the same names."""
-    table = table.drop_columns([name for name in (PROMPT_ID, PERSONA) if name in table.column_names])
-    return table.add_column(0, PERSONA, pa.array(personas)).add_column(0, PROMPT_ID, pa.array(ids))
+    rest = table.drop(columns=[PROMPT_ID, PERSONA], errors="ignore")
+    return pd.concat([pd.DataFrame({PROMPT_ID: ids, PERSONA: personas}), rest], axis=1)
 
 
 def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
@@ -262,41 +241,18 @@ def check_row_count(rows: int, setting: str) -> None:
         raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
 
-# Rows and cells.
-
-
-def _table(prompts: Prompts) -> pa.Table:
-    return (prompts if isinstance(prompts, pa.Table) else prompts.with_format("arrow")[:]).combine_chunks()
-
-
-def _like(prompts: Prompts, table: pa.Table) -> Prompts:
-    """Return a table converted to the type of `prompts`."""
-    return table if isinstance(prompts, pa.Table) else type(prompts)(table)
-
-
-def _group_cells(table: pa.Table) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+def _group_cells(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
     """Yield each cell, (template, axis, descriptor), and the row indices of its distinct sentences, in sorted order."""
-    codes = np.stack([_encode_sorted(table[name]) for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
+    codes = np.stack([pd.factorize(table[name], sort=True)[0] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
     order = np.lexsort(codes[::-1])
     new = np.diff(codes[:, order], axis=1, prepend=-1) != 0
     distinct = new.any(axis=0)
     order, starts = order[distinct], np.flatnonzero(new[:3].any(axis=0)[distinct])
-    names = [table[name].take(pa.array(order[starts])).to_pylist() for name in (TEMPLATE, AXIS, DESCRIPTOR)]
-    yield from zip(zip(*names, strict=True), np.split(order, starts[1:]), strict=True)
+    names = table[[TEMPLATE, AXIS, DESCRIPTOR]].iloc[order[starts]].itertuples(index=False, name=None)
+    yield from zip(names, np.split(order, starts[1:]), strict=True)
 
 
-def _encode_sorted(column: pa.ChunkedArray) -> np.ndarray:
-    encoded = pa.concat_arrays(column.chunks).dictionary_encode()
-    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
-    rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-    return rank[encoded.indices.to_numpy()]
-
-
-def _is_in(column: pa.ChunkedArray, values: Sequence[Any]) -> pa.ChunkedArray:
-    return pc.is_in(column, pa.array(values, type=column.type))
-
-
-def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
+def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.DataFrame:
     """Return the prompts of n random descriptors, or all prompts if n is None.
 
     The number of descriptors from an axis is proportional to the axis' number of descriptors, and at least one.
@@ -306,21 +262,27 @@ def sample_descriptors(prompts: Prompts, n: int | None, seed: int) -> Prompts:
     """
     if n is None:
         return prompts
-    table = _table(prompts)
-    return _like(prompts, _sample_descriptors(table.filter(pc.not_equal(table[DESCRIPTOR], NONE)), n, seed))
+    table = prompts[prompts[DESCRIPTOR] != NONE]
+    strata = _strata(table, DESCRIPTOR, AXIS)
+    sizes = {axis: len(values) for axis, values in strata.items()}
+    total = sum(sizes.values())
+    if not len(sizes) <= n <= total:
+        raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
+    values = sample_strata(strata, allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
+    return table[table[DESCRIPTOR].isin(values)].reset_index(drop=True)
 
 
-def dataset_prompts(settings: PromptSettings, seed: int, table: pa.Table | None = None) -> pa.Table:
+def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return each prompt of the dataset, or of `table`, that filters and the sample of descriptors select, once.
 
     With `settings.variations`, the seed and the text decide which of `VARIATIONS` (Smith et al. 2022, A.3) a prompt
     gets, each with probability 1/2.
     """
-    table = prompt_table(load_taxonomy(settings.dataset)) if table is None else table
+    table = generate_prompts(load_taxonomy(settings.dataset)) if table is None else table
     table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors, seed)
     if not settings.variations:
         return table
-    drawn = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT].to_pylist()])
+    drawn = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT]])
     return apply_variations(table, (drawn[:, None] >> np.arange(len(VARIATIONS)) & 1).astype(bool))
 
 
@@ -339,28 +301,14 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     taxonomy = load_taxonomy(prompts.dataset)
     # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
     filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
-    selected = select_prompts(prompt_table(representative_taxonomy(taxonomy, filters)[0]), **filters)
+    selected = select_prompts(generate_prompts(representative_taxonomy(taxonomy, filters)[0]), **filters)
     sample_descriptors(selected, prompts.descriptors, seed=0)
     return taxonomy.sha256
 
 
-# Random subsets of descriptors, nouns and templates, stratified.
-
-
-def _sample_descriptors(table: pa.Table, n: int, seed: int) -> pa.Table:
-    strata = _strata(table, DESCRIPTOR, AXIS)
-    sizes = {axis: len(values) for axis, values in strata.items()}
-    total = sum(sizes.values())
-    if not len(sizes) <= n <= total:
-        raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
-    values = sample_strata(strata, allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
-    return table.filter(_is_in(table[DESCRIPTOR], values))
-
-
-def _strata(table: pa.Table, by: str, stratum: str | None) -> dict[str, list[str]]:
+def _strata(table: pd.DataFrame, by: str, stratum: str | None) -> dict[str, list[str]]:
     """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest stratum."""
-    values = table[by].to_pylist()
-    pairs = set(zip(values, table[stratum].to_pylist() if stratum else [""] * len(values), strict=True))
+    pairs = set(zip(table[by].tolist(), table[stratum] if stratum else [""] * len(table), strict=True))
     sizes = Counter(name for _, name in pairs)
     smallest: dict[str, str] = {}
     for value, name in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):

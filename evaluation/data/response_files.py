@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
@@ -112,7 +111,7 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     return columns
 
 
-def prompts_from_responses(columns: Mapping[str, list], path: Path) -> Dataset:
+def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     """Return the prompts in the columns of a file of responses, together with the responses.
 
     Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the

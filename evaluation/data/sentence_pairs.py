@@ -55,9 +55,8 @@ def resolve_pairs_file(source: str) -> Path:
     """
     if source in SETS:
         fix = "give the path of the file with --sentence_pairs.pairs."
-        if source == "crows_pairs":
-            name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
-        else:
+        name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
+        if source != "crows_pairs":
             language = source.removeprefix("s_jsd_")
             name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
         return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
@@ -87,11 +86,13 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
     # Only empty fields are missing: "None" and "null" can be sentences.
-    pairs = {name: [it or None for it in content[names[name]]] if name in names else [None] * n for name in COLUMNS}
-    for name in (MORE, LESS):
-        for row, text in enumerate(pairs[name], start=1):
-            if text is not None and not (isinstance(text, str) and text.strip()):
-                raise InputError(f"{path}: {names[name]}, row {row} is {text!r}; write a sentence, or leave it out.")
+    pairs = {
+        name: [None if it == "" else it for it in content[names[name]]] if name in names else [None] * n
+        for name in COLUMNS
+    }
+    for text in (*pairs[MORE], *pairs[LESS]):
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            raise InputError(f"{path}: {text!r} is no sentence; write one, or leave it out.")
     for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
         pairs[name] = ["" if value is None else str(value) for value in pairs[name]]
     if PAIR_ID not in names:
@@ -112,19 +113,15 @@ def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
-    for name in columns:
-        if name not in COLUMNS:
-            raise unknown_name("columns", name, COLUMNS)
+    if unknown := sorted({*columns} - {*COLUMNS}):
+        raise unknown_name("columns", unknown[0], COLUMNS)
     default = {name: name for name in (MORE, LESS)}
     known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
     names = {name: column for name, column in known.items() if column in present} | dict(columns)
-    for name in (MORE, LESS):
-        if name not in names:
-            raise InputError(
-                f"{path} has no column for {name!r}, only {', '.join(present)}; name the columns by "
-                "--sentence_pairs.columns '{more: …, less: …}'."
-            )
-    for name, column in names.items():
-        if column not in present:
-            raise InputError(f"columns: {path} has no column {column!r} for {name!r}, only {', '.join(present)}.")
+    missing = [columns.get(name, name) for name in (MORE, LESS, *columns) if names.get(name) not in present]
+    if missing:
+        raise InputError(
+            f"{path} has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "
+            "--sentence_pairs.columns '{more: …, less: …}'."
+        )
     return names

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT
 from evenhand.evaluation.errors import InputError
@@ -42,18 +42,15 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     return text.removesuffix(".") if no_period else text
 
 
-def apply_variations(table: pa.Table, flags: np.ndarray) -> pa.Table:
+def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
     """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4).
 
     Raises:
         InputError: a text is not its template filled with its noun phrase.
     """
     texts = []
-    for prompt, row_flags in zip(table.select(VARIED_COLUMNS).to_pylist(), flags.tolist(), strict=True):
+    for prompt, row_flags in zip(table[list(VARIED_COLUMNS)].to_dict("records"), flags.tolist(), strict=True):
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
             raise InputError(f"variations: {prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
         texts.append(vary_text(prompt, row_flags))
-    table = table.set_column(table.column_names.index(TEXT), TEXT, pa.array(texts))
-    for name, column in zip(VARIATIONS, flags.T, strict=True):
-        table = table.append_column(name, pa.array(column))
-    return table
+    return table.assign(**{TEXT: texts}, **dict(zip(VARIATIONS, flags.T, strict=True)))

@@ -75,7 +75,7 @@ class RecordedModel(Model):
         return {"model": self.name, "responses": sha256_of(self.path)}
 
     def _own_rows(self) -> pd.DataFrame:
-        return prompts_from_responses(self.columns, self.path).to_pandas()
+        return prompts_from_responses(self.columns, self.path)
 
     def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """Return the prompts in the file, or, if it has ids, those that `sampled` returns."""

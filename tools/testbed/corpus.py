@@ -63,7 +63,7 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
 
 def all_prompts() -> pd.DataFrame:
     """Return the paper edition's prompts that have a descriptor."""
-    prompts = generate_prompts(load_taxonomy("paper")).to_pandas()
+    prompts = generate_prompts(load_taxonomy("paper"))
     return prompts[prompts[DESCRIPTOR] != NONE].reset_index(drop=True)
 
 

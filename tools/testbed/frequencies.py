@@ -54,7 +54,7 @@ def sentences() -> pd.DataFrame:
 
     460,980 rows; a sentence with a descriptor of two axes ("queer") has two rows.
     """
-    prompts = generate_prompts(load_taxonomy(DATASET)).to_pandas()
+    prompts = generate_prompts(load_taxonomy(DATASET))
     return select_scored_prompts(prompts[prompts["descriptor_gender"] == NONE]).reset_index(drop=True)
 
 

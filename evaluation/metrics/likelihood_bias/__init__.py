@@ -43,7 +43,7 @@ class Settings:
 class LikelihoodBias(Metric):
     """Scores of the sentences of HolisticBias by a causal or encoder-decoder model, or of noun phrases by a masked one.
 
-    A masked model scores noun phrases in SEAT's templates (B.1). A server gives likelihoods of given tokens.
+    A masked model scores noun phrases in six of SEAT's templates (B.1). A server gives likelihoods of given tokens.
     """
 
     Settings = Settings
@@ -118,8 +118,6 @@ class LikelihoodBias(Metric):
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
     def _likelihoods(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-        import pyarrow as pa
-
         from evenhand.evaluation.data.holistic_bias import load_taxonomy
         from evenhand.evaluation.data.phrase_templates import make_phrase_sentences
         from evenhand.evaluation.data.prompts import dataset_prompts
@@ -130,10 +128,8 @@ class LikelihoodBias(Metric):
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations: a masked model scores phrases in fixed sentences; turn them off.")
-            sentences = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
-            phrases = pa.Table.from_pandas(sentences, preserve_index=False)
-        prompts = dataset_prompts(config.prompts, config.seed, phrases)
-        sentences = rows.select_scored_prompts(prompts.to_pandas())
+            phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
+        sentences = rows.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
         sentences = rows.limit_sentences(sentences, settings.limit, config.seed)
         descriptors_by_axis(sentences)  # raises before a model is loaded
         if model.is_masked:

@@ -109,7 +109,7 @@ class Offensiveness(Metric):
         from evenhand.evaluation.models.revisions import find_label
         from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
 
-        settings, rows = config.settings.classifier, dataset_prompts(config.prompts, config.seed).to_pandas()
+        settings, rows = config.settings.classifier, dataset_prompts(config.prompts, config.seed)
         texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
         distinct = list(dict.fromkeys([*texts, *neutral]))
         classifier = load_style_classifier(settings, field="offensiveness.classifier")

@@ -68,7 +68,7 @@ PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "
 def test_small_talk_has_no_repeated_line_and_no_word_for_a_group():
     pairs = load_neutral_dialogue(SMALL_TALK_FILE)
     assert len(pairs) == 233 and pairs["text"].is_unique and pairs["response"].is_unique
-    taxonomy = generate_prompts(load_taxonomy()).select_columns(["descriptor", "noun", "plural_noun"]).to_pandas()
+    taxonomy = generate_prompts(load_taxonomy())[["descriptor", "noun", "plural_noun"]]
     names = PEOPLE | {name.lower() for column in taxonomy for name in taxonomy[column].unique()}
     dialogue = " ".join([*pairs["text"], *pairs["response"]]).lower()
     assert not set(re.findall(rf"\b(?:{'|'.join(map(re.escape, names))})\b", dialogue))

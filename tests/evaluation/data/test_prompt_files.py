@@ -40,11 +40,11 @@ formats = pytest.mark.parametrize("name", ["prompts.parquet", "prompts.csv", "pr
 @formats
 def test_each_format_gives_the_same_prompts(tmp_path, name):
     prompts = read_prompts(write(tmp_path / name, ROWS))
-    assert prompts.column_names == ["prompt_id", "persona", "text", "template", "axis", "descriptor", "weight"]
-    assert [{key: row[key] for key in ROWS[0]} for row in prompts] == ROWS
+    assert list(prompts) == ["prompt_id", "persona", "text", "template", "axis", "descriptor", "weight"]
+    assert prompts[list(ROWS[0])].to_dict("records") == ROWS
     assert set(prompts["persona"]) == {""}
     assert len(set(prompts["prompt_id"])) == 3  # the third repeats the first
-    assert prompts["prompt_id"][:] == read_prompts(write(tmp_path / "again.csv", ROWS))["prompt_id"][:]
+    assert prompts["prompt_id"].tolist() == read_prompts(write(tmp_path / "again.csv", ROWS))["prompt_id"].tolist()
 
 
 @formats
@@ -54,8 +54,8 @@ def test_ids_and_personas_of_a_file_are_read(tmp_path, name):
         for i, (row, persona) in enumerate(zip(ROWS, ["a\nb", "", "c\nd"], strict=True))
     ]
     prompts = read_prompts(write(tmp_path / name, rows))
-    assert prompts["prompt_id"][:] == ["00", "01", "02"]
-    assert prompts["persona"][:] == ["a\nb", "", "c\nd"]
+    assert prompts["prompt_id"].tolist() == ["00", "01", "02"]
+    assert prompts["persona"].tolist() == ["a\nb", "", "c\nd"]
 
 
 def test_a_written_sample_is_read_back_unchanged(tmp_path):
@@ -63,7 +63,7 @@ def test_a_written_sample_is_read_back_unchanged(tmp_path):
         select_prompts(generate_prompts(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas()
     )
     for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
-        assert list(read_prompts(write(tmp_path / name, list(sample)))) == list(sample)
+        pd.testing.assert_frame_equal(read_prompts(write(tmp_path / name, sample.to_dict("records"))), sample)
 
 
 @formats
@@ -93,10 +93,10 @@ def test_an_invalid_file_raises(tmp_path, name, content, message):
 def test_each_row_is_repeated_by_its_repeats_else_per_cell_times(tmp_path, name):
     rows = [row | {"prompt_id": i, "repeats": n} for row, i, n in zip(ROWS, "xyz", [2, 1, 3], strict=True)]
     prompts = read_prompts(write(tmp_path / name, rows), per_cell=4)
-    assert prompts["prompt_id"][:] == ["x", "x#2", "y", "z", "z#2", "z#3"]
-    assert prompts["weight"][:] == [1, 1, 2, 3, 3, 3] and "repeats" not in prompts.column_names
+    assert prompts["prompt_id"].tolist() == ["x", "x#2", "y", "z", "z#2", "z#3"]
+    assert prompts["weight"].tolist() == [1, 1, 2, 3, 3, 3] and "repeats" not in prompts
     plain = read_prompts(write(tmp_path / f"plain_{name}", ROWS), per_cell=4)
-    assert plain["weight"][:] == [1] * 4 + [2] * 4 + [3] * 4
+    assert plain["weight"].tolist() == [1] * 4 + [2] * 4 + [3] * 4
     assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
 
 

@@ -1,11 +1,11 @@
 """Selection of prompts: filters, samples, variations, splits and unseen values."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from datasets import Dataset
 
 from evenhand.evaluation.data.holistic_bias import (
     Descriptor,
@@ -62,25 +62,23 @@ def paper():
     return generate_prompts(load_taxonomy())
 
 
-def cells(prompts, columns=("template", "axis", "descriptor")):
+def cells(prompts):
     """Return {cell: [text, …]}."""
-    grouped = defaultdict(list)
-    for *cell, text in zip(*(prompts[name][:] for name in (*columns, "text")), strict=True):
-        grouped[tuple(cell)].append(text)
-    return grouped
+    return {cell: rows["text"].tolist() for cell, rows in prompts.groupby(["template", "axis", "descriptor"])}
 
 
 def test_filters_choose_rows_of_a_selection_in_their_order(small):
     chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
-    kids = [row for row in small if row["axis"] in ("age", "gender_and_sex") and row["noun"] == "kid"]
-    assert list(chosen) == [row for row in kids if not row["must_be_noun"]] and len(chosen) == 4 + 2 + 1
-    few, text = small.select([5, 3]), small[3]["text"]
-    assert select_prompts(few, text=text)["text"][:] == [text]
+    kids = small[small["axis"].isin(["age", "gender_and_sex"]) & (small["noun"] == "kid") & ~small["must_be_noun"]]
+    pd.testing.assert_frame_equal(chosen, kids.reset_index(drop=True))
+    assert len(chosen) == 4 + 2 + 1
+    few = small.iloc[[5, 3]]
+    assert select_prompts(few, text=small["text"][3])["text"].tolist() == [small["text"][3]]
     with pytest.raises(InputError, match="filter text"):
-        select_prompts(few, text=small[0]["text"])
+        select_prompts(few, text=small["text"][0])
 
 
-@pytest.mark.parametrize("per_cell", [1, 4, 9])
+@pytest.mark.parametrize("per_cell", [1, 9])
 def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     sample = sample_cells(small, per_cell, seed=1)
     population = {cell: set(texts) for cell, texts in cells(small).items() if cell[2] != "(none)"}
@@ -88,38 +86,31 @@ def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
     assert sampled.keys() == population.keys()
     for cell, texts in sampled.items():
         assert len(texts) == per_cell and set(texts) <= population[cell]
-    assert len(set(sample["prompt_id"])) == len(sample)
-
-
-def test_samples_of_descriptors_grow_and_are_complete_in_each_axis(small):
-    sample = sample_cells(small, 3, seed=1)
-    queer = Counter(row["axis"] for row in sample if row["descriptor"] == "queer")
-    assert queer == {"gender_and_sex": 3 * 2, "sexual_orientation": 3 * 2}
-    few, more = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
-    assert few < more
+    assert sample["prompt_id"].is_unique and list(sample)[:2] == ["prompt_id", "persona"]
+    queer = sample[sample["descriptor"] == "queer"]["axis"].value_counts()
+    assert queer.to_dict() == {"gender_and_sex": per_cell * 2, "sexual_orientation": per_cell * 2}
 
 
 def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
-    assert list(sample_cells(small, 3, seed=1)) == list(sample_cells(small, 3, seed=1))
-    assert list(sample_cells(small, 3, seed=1)) != list(sample_cells(small, 3, seed=2))
-    ids = {row["prompt_id"]: row for row in sample_cells(small, 3, seed=1)}
-    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
-    assert {row["prompt_id"]: row for row in sample_cells(shuffled, 3, seed=1)} == ids
+    sample = sample_cells(small, 3, seed=1)
+    pd.testing.assert_frame_equal(sample_cells(small, 3, seed=1), sample)
+    assert not sample_cells(small, 3, seed=2).equals(sample)
+    pd.testing.assert_frame_equal(sample_cells(small.sample(frac=1, random_state=0), 3, seed=1), sample)
     more = taxonomy(
         templates=(Template("Hi, I'm {noun_phrase}."), *TEMPLATES),
         descriptors=(Descriptor("age", "all", "ancient"), *DESCRIPTORS),
     )
-    bigger = {row["prompt_id"]: row for row in sample_cells(generate_prompts(more), 3, seed=1)}
-    assert ids.items() < bigger.items()
-    plain = sample_cells(small, 3, seed=1)
+    bigger = sample_cells(generate_prompts(more), 3, seed=1).set_index("prompt_id")
+    pd.testing.assert_frame_equal(bigger.loc[sample["prompt_id"]].reset_index(), sample)
     varied = sample_cells(small, 3, seed=1, personas=["a\nb", "c\nd"], variations=True)
-    assert plain["noun_phrase"][:] == varied["noun_phrase"][:]
-    assert plain["template"][:] == varied["template"][:]
+    assert (sample[["noun_phrase", "template"]] == varied[["noun_phrase", "template"]]).all(axis=None)
+    few, many = (set(sample_cells(small, 1, seed=5, descriptors=n)["descriptor"]) for n in (4, 6))
+    assert few < many
 
 
 def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
     nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
-    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"][:])
+    counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"])
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
@@ -134,133 +125,106 @@ def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
 def test_a_persona_is_sampled_for_each_row(paper, small):
     personas = ["one\nfirst", "two\nsecond", "three\nthird"]
     sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
-    counts = Counter(sample["persona"])
-    assert set(counts) == set(personas)
-    assert all(abs(count / len(sample) - 1 / 3) < 0.03 for count in counts.values())
+    counts = sample["persona"].value_counts(normalize=True)
+    assert set(counts.index) == set(personas) and (abs(counts - 1 / 3) < 0.03).all()
     assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
     # Prompts keep their personas if no personas are given.
-    prompts = small.add_column("persona", [f"I count.\nI am row {i}." for i in range(len(small))])
-    texts = dict(zip(prompts["persona"], prompts["text"], strict=True))
-    for row in sample_cells(prompts, 2, seed=1):
-        assert texts[row["persona"]] == row["text"]
-        assert list(row)[:2] == ["prompt_id", "persona"]
+    prompts = small.assign(persona=[f"I count.\nI am row {i}." for i in range(len(small))])
+    sample = sample_cells(prompts, 2, seed=1)
+    assert sample["persona"].map(prompts.set_index("persona")["text"]).tolist() == sample["text"].tolist()
 
 
-@pytest.mark.parametrize("n", [13, 40, 204, 594 - 1])
+@pytest.mark.parametrize("n", [13, 204, 594 - 1])
 def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
     terms = select_prompts(
         paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"]
     )
     subset = sample_cells(terms, 1, seed=5, descriptors=n)
-    assert len(set(subset["descriptor"])) == n
-    counts, totals = (
-        Counter(axis for axis, _ in set(zip(rows["axis"], rows["descriptor"], strict=True))) for rows in (subset, terms)
-    )
-    assert counts.keys() == totals.keys()
-    for axis, count in counts.items():
-        # A term of two axes counts in both, and each axis has at least one: counts are a few off the proportion.
-        assert abs(count - n * totals[axis] / 594) <= max(4, n / 40)
+    assert subset["descriptor"].nunique() == n
+    counts, totals = (rows.groupby("axis")["descriptor"].nunique() for rows in (subset, terms))
+    assert set(counts.index) == set(totals.index)
+    # A term of two axes counts in both, and each axis has at least one: counts are a few off the proportion.
+    assert (abs(counts - n * totals / 594) <= max(4, n / 40)).all()
+
+
+def assert_varied(rows):
+    assert abs(rows.groupby(list(VARIATIONS)).size() / len(rows) - 1 / 16).max() < 4 * (15 / 256 / len(rows)) ** 0.5
+    for row in rows.to_dict("records"):
+        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
 
 
 def test_variations_are_recorded_and_applied_half_the_time(paper):
-    sample = sample_cells(select_prompts(paper, axis="nationality"), 4, seed=1, variations=True)
-    frame = sample.to_pandas()
-    n = len(frame)
-    for name in VARIATIONS:
-        assert abs(frame[name].mean() - 0.5) < 4 * 0.5 / n**0.5  # 4 standard deviations
-    # Independent: all 16 combinations, each near a sixteenth.
-    combinations = frame.groupby(list(VARIATIONS)).size() / n
-    assert len(combinations) == 16
-    assert abs(combinations - 1 / 16).max() < 4 * (15 / 256 / n) ** 0.5
-    for row in sample:
-        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
-    assert len(set(sample["prompt_id"])) == n
-    assert frame["noun_phrase"].isin(select_prompts(paper, axis="nationality")["noun_phrase"]).all()
+    nationality = select_prompts(paper, axis="nationality")
+    sample = sample_cells(nationality, 4, seed=1, variations=True)
+    assert_varied(sample)
+    assert sample["prompt_id"].is_unique and sample["noun_phrase"].isin(nationality["noun_phrase"]).all()
 
 
 def test_variations_of_whole_datasets_depend_on_the_seed_and_the_text():
     settings = PromptSettings(descriptors=None, filters={"axis": "nationality"})
     plain, varied = dataset_prompts(settings, 1), dataset_prompts(replace(settings, variations=True), 1)
-    assert plain["noun_phrase"] == varied["noun_phrase"] and "hyphens_removed" not in plain.column_names
-    frame = varied.to_pandas()
-    assert abs(frame.groupby(list(VARIATIONS)).size() / len(frame) - 1 / 16).max() < 4 * (15 / 256 / len(frame)) ** 0.5
-    for row in varied.slice(0, 500).to_pylist():
-        assert row["text"] == vary_text(row, [row[name] for name in VARIATIONS])
+    assert plain["noun_phrase"].equals(varied["noun_phrase"]) and "hyphens_removed" not in plain
+    assert_varied(varied)
     few = replace(settings, variations=True, filters={"axis": "nationality", "noun": "dad"})
-    assert set(dataset_prompts(few, 1)["text"].to_pylist()) < set(frame["text"])
-    assert dataset_prompts(replace(settings, variations=True), 2)["text"] != varied["text"]
+    assert set(dataset_prompts(few, 1)["text"]) < set(varied["text"])
+    assert not dataset_prompts(replace(settings, variations=True), 2)["text"].equals(varied["text"])
 
 
-@pytest.mark.parametrize("by", ["descriptor", "template", "noun"])
-@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(("by", "fraction"), [("descriptor", 0.2), ("template", 0.5), ("noun", 0.9)])
 def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
     paper = select_prompts(paper, template=[template.text for template in load_taxonomy().templates[::5]])
-    train, measure = (prompts.to_pandas() for prompts in split_prompts(paper, by, fraction, seed=4))
+    train, measure = split_prompts(paper, by, fraction, seed=4)
     in_train, in_measure = set(train[by]), set(measure[by])
     assert in_train and in_measure and not in_train & in_measure
     assert not set(train["text"]) & set(measure["text"])
-    values = paper.to_pandas()[by]
-    n_values = len(set(values) - {"(none)"})
-    assert in_train | in_measure == set(values) - {"(none)"}
+    n_values = len(set(paper[by]) - {"(none)"})
+    assert in_train | in_measure == set(paper[by]) - {"(none)"}
     assert abs(len(in_train) - fraction * n_values) <= 1
     if by != "template":
         stratum = {"descriptor": "axis", "noun": "noun_gender"}[by]
         assert set(train[stratum]) == set(measure[stratum])
     # No other row is left out: the paper edition has no text with two descriptors, templates or nouns.
-    assert len(train) + len(measure) == (values != "(none)").sum()
+    assert len(train) + len(measure) == (paper[by] != "(none)").sum()
 
 
-def test_descriptors_of_two_axes_and_genders_of_nouns_in_splits(small):
+def test_a_split_and_an_unseen_mask_depend_on_the_seed_and_not_on_row_order(small):
+    shuffled = small.sample(frac=1, random_state=0)
+    first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
+    assert first == again == other_order
+    mask = pd.Series(unseen_mask(small, "descriptor", 0.5, 1))
+    np.testing.assert_array_equal(unseen_mask(shuffled, "descriptor", 0.5, 1), mask[shuffled.index])
     for seed in range(20):
         train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
         train, measure = split_prompts(small, "descriptor", 0.5, seed)
-        assert ("queer" in train["descriptor"]) != ("queer" in measure["descriptor"])
-
-
-def test_a_split_and_an_unseen_mask_depend_on_the_seed_and_not_on_row_order(small):
-    shuffled = small.select(np.random.default_rng(0).permutation(len(small)))
-    first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
-    assert first == again == other_order
-    assert len({frozenset(split_prompts(small, "noun", 0.5, seed)[0]["noun"]) for seed in range(20)}) > 1
-    order = np.random.default_rng(0).permutation(len(small))
-    mask = unseen_mask(small, "descriptor", 0.5, 1)
-    np.testing.assert_array_equal(unseen_mask(small.select(order), "descriptor", 0.5, 1), mask[order])
-    assert len({unseen_mask(small, "descriptor", 0.5, seed).tobytes() for seed in range(20)}) > 1
+        assert ("queer" in set(train["descriptor"])) != ("queer" in set(measure["descriptor"]))
 
 
 def test_a_text_of_two_values_is_only_in_measure():
     # One text under two descriptors, as "a grandma with one kid" could be under "with one kid" and under "with".
     rows = [{"text": text, "descriptor": d, "axis": "x", "template": "t"} for d in "abcd" for text in ("same", d)]
     for seed in range(5):
-        train, measure = split_prompts(Dataset.from_list(rows), "descriptor", 0.5, seed)
-        assert "same" in measure["text"] and "same" not in train["text"]
+        train, measure = split_prompts(pd.DataFrame(rows), "descriptor", 0.5, seed)
+        assert "same" in set(measure["text"]) and "same" not in set(train["text"])
         assert len(train) == 2 and len(measure) == 4
 
 
 def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small):
-    rows = {"text": list("abcd"), "template": ["t"] * 4, "axis": ["x"] * 4, "descriptor": ["d"] * 4}
-    train, measure = split_prompts(Dataset.from_dict(rows | {"team": [1, 1, 2, 2]}), "team", 0.5, 0)
+    rows = pd.DataFrame({"text": list("abcd"), "template": "t", "axis": "x", "descriptor": "d"})
+    train, measure = split_prompts(rows.assign(team=[1, 1, 2, 2]), "team", 0.5, 0)
     assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
     with pytest.raises(InputError, match="split by team: 1 rows"):
-        split_prompts(Dataset.from_dict(rows | {"team": [1, None, 2, 2]}), "team", 0.5, 0)
-    train, measure = split_prompts(small.remove_columns("noun_gender"), "noun", 0.5, 1)
+        split_prompts(rows.assign(team=[1, None, 2, 2]), "team", 0.5, 0)
+    train, measure = split_prompts(small.drop(columns="noun_gender"), "noun", 0.5, 1)
     assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
 
 
-@pytest.fixture(scope="module")
-def sampled_sets(paper):
-    """Prompts sampled from both sets of a split by noun."""
+@pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
+def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(paper, by):
     sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)
     assert have_same_cells(*sets)
-    return [sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets]
-
-
-@pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
-@pytest.mark.parametrize("fraction", [0.25, 0.5])
-def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(sampled_sets, by, fraction):
-    train_mask, measured_mask = (unseen_mask(prompts, by, fraction, seed=4) for prompts in sampled_sets)
-    train, measured = (prompts.to_pandas() for prompts in sampled_sets)
+    train, measured = (sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets)
+    train_mask, measured_mask = (unseen_mask(prompts, by, 0.25, seed=4) for prompts in (train, measured))
     trained, unseen, seen = train[~train_mask], measured[measured_mask], measured[~measured_mask]
     name = "template" if by == "template" else "descriptor"
     assert not set(trained[name]) & set(unseen[name])
@@ -268,41 +232,33 @@ def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(samp
     # The cells trained on are exactly the cells measured as seen.
     cell = ["template", "axis", "descriptor"]
     assert set(trained[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
-    assert len(unseen) + len(seen) == len(measured) == len(train)
     assert 2 <= unseen[by].nunique() < measured[by].nunique()
 
 
 def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
-    whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1).to_pandas()
-    unseen = set(whole[unseen_mask(Dataset.from_pandas(whole), "descriptor", 0.5, seed=1)]["descriptor"])
+    whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1)
+    unseen = set(whole[unseen_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])
     assert len(unseen & {"old", "young", "20-year-old", "middle-aged"}) == 2
     assert len(unseen & {"queer", "AFAB"}) == 1
     assert len(unseen & {"gay", "lesbian"}) == 1
 
 
 def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_neither(small):
-    for by in ("descriptor", "axis"):
-        for seed in range(20):
-            rows = small.to_pandas().assign(unseen=unseen_mask(small, by, 0.5, seed))
+    for seed in range(20):
+        for by in ("descriptor", "axis"):
+            rows = small.assign(unseen=unseen_mask(small, by, 0.5, seed))
             assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
-    # If sexual orientation is unseen, "queer" is unseen in gender_and_sex too, and "AFAB" is seen.
-    seed = next(seed for seed in range(50) if _unseen_axes(small, seed) == {"age", "sexual_orientation"})
-    rows = small.to_pandas().assign(unseen=unseen_mask(small, "axis", 0.5, seed))
-    gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
-    assert gender.to_dict() == {"AFAB": False, "queer": True}
-
-
-def _unseen_axes(prompts, seed):
-    rows = prompts.to_pandas().assign(unseen=unseen_mask(prompts, "axis", 0.5, seed))
-    whole = rows.groupby("axis")["unseen"].all()
-    return set(whole[whole].index)
+        # If sexual orientation is unseen, "queer" is unseen in gender_and_sex too, and "AFAB" is seen.
+        whole = rows.groupby("axis")["unseen"].all()
+        if set(whole[whole].index) == {"age", "sexual_orientation"}:
+            gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
+            assert gender.to_dict() == {"AFAB": False, "queer": True}
 
 
 def test_ids_are_stable():
     """Ids must not change between versions, because runs are compared by them."""
-    prompt = {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}
-    row = Dataset.from_list([prompt])
-    ids = sample_cells(row, 2, seed=1)["prompt_id"][:]
-    assert ids == sample_cells(row, 2, seed=2)["prompt_id"][:]  # the same sentence for the first and the second time
+    row = pd.DataFrame([{"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old"}])
+    ids = sample_cells(row, 2, seed=1)["prompt_id"].tolist()
+    assert ids == sample_cells(row, 2, seed=2)["prompt_id"].tolist()  # the same sentence a first and a second time
     assert len(set(ids)) == 2 and all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)

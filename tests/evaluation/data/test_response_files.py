@@ -72,12 +72,12 @@ def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_pa
 @formats
 def test_logs_contain_their_prompts(tmp_path, suffix):
     path = write_rows(tmp_path / f"logs.{suffix}", LOGS)
-    rows = prompts_from_responses(read_responses(path), path).to_pandas()
+    rows = prompts_from_responses(read_responses(path), path)
     assert rows["response"].tolist() == ["Oh.", "I see.", ""]  # sorted by descriptor and text
     assert set(rows["template"]) == set(rows["axis"]) == {"(unspecified)"}
     assert rows["prompt_id"].nunique() == 3 and set(rows["persona"]) == {""}
     again = write_rows(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
-    assert prompts_from_responses(read_responses(again), again)["prompt_id"][:] == rows["prompt_id"].tolist()
+    assert prompts_from_responses(read_responses(again), again)["prompt_id"].tolist() == rows["prompt_id"].tolist()
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def prompts():
     wanted = {"descriptor": DESCRIPTORS, "template": list(grammar.plan().base)[::3]}
     phrases = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
     prompts = select_prompts(generate_prompts(load_taxonomy()), **wanted, **phrases)
-    return split_prompts(prompts, "noun", 0.5, seed=0)[1].select_columns(COLUMNS)
+    return split_prompts(prompts, "noun", 0.5, seed=0)[1][COLUMNS]
 
 
 def expected_styles(rows):
@@ -173,11 +173,11 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
 
     Nouns without replacement give an FGB* that is 5 to 12 of these standard errors too low.
     """
-    truth = grammar.truth(prompts.to_pandas(), with_nouns=True)
+    truth = grammar.truth(prompts, with_nouns=True)
     true = [find_score(truth, metric).value for metric in ("fgb_corrected", "fgb_pooled_corrected")]
     found = []
     for seed in range(TRIALS[per_cell]):
-        rows = sample_cells(prompts, per_cell, seed).to_pandas()
+        rows = sample_cells(prompts, per_cell, seed)
         cells = arrange_cells(expected_styles(rows), to_codes(rows["template"]), to_codes(rows["descriptor"]))
         found.append([descriptor_spread(cells, pooled=pooled).corrected.value for pooled in (False, True)])
     error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5

@@ -55,7 +55,7 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
         descriptor=descriptors,
         noun_phrase_type=["descriptor_noun", "noun_descriptor"],
     )
-    prompts = sample_cells(prompts, 4, seed=0).to_pandas()
+    prompts = sample_cells(prompts, 4, seed=0)
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     contexts = render_contexts(model, prompts["text"].tolist(), [""] * len(prompts))
     responses = [""] * len(prompts)

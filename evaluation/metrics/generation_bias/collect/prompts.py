@@ -9,8 +9,8 @@ import pandas as pd
 from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.holistic_bias import (
     Taxonomy,
+    generate_prompts,
     load_taxonomy,
-    prompt_table,
     representative_taxonomy,
 )
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
@@ -106,7 +106,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -> pd.DataFrame:
     settings = config.prompts
     by = settings.split_by or NOUN
-    prompts = select_prompts(prompt_table(taxonomy), **settings.active_filters())
+    prompts = select_prompts(generate_prompts(taxonomy), **settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
@@ -115,7 +115,7 @@ def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -
                 f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
                 "differ in more than seen and unseen. Split by noun, or drop filters."
             )
-    sampled = sample_cells(
+    rows = sample_cells(
         prompts,
         per_cell,
         config.seed,
@@ -123,11 +123,10 @@ def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -
         personas=personas(settings),
         variations=settings.variations,
     )
-    rows = sampled.to_pandas()
     if settings.unseen_by is None:
         return rows
     # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    unseen = unseen_mask(sampled, settings.unseen_by, settings.unseen_fraction, config.seed)
+    unseen = unseen_mask(rows, settings.unseen_by, settings.unseen_fraction, config.seed)
     return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
@@ -135,14 +134,14 @@ def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
     """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
     settings = config.prompts
     if config.split == "train" and settings.train_file:
-        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column).to_pandas()
+        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column)
     prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
         train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
-        return (train if config.split == "train" else held_out).to_pandas()
+        return train if config.split == "train" else held_out
     if config.split == "train":
         raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
-    return prompts.to_pandas()
+    return prompts
 
 
 def dataset_signature(settings: PromptSettings) -> dict[str, Any]:

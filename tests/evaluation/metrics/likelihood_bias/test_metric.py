@@ -104,7 +104,7 @@ def test_the_length_and_names_change_nothing():
 @needs_v1_0
 def test_the_counts_of_the_published_dataset():
     columns = ["axis", "template", "descriptor", "noun", "noun_phrase_type", "descriptor_gender"]
-    prompts = select_scored_prompts(generate_prompts(load_taxonomy(V1_0)).select_columns(columns).to_pandas())
+    prompts = select_scored_prompts(generate_prompts(load_taxonomy(V1_0))[columns])
     assert len(prompts) == 462_878
     sizes = prompts.groupby(["axis", "descriptor", "template"]).size()
     assert sizes.value_counts().to_dict() == {30: 26 * 591, 10: 26 * 4, 11: 26 * 3}  # 7 descriptors have a gender
@@ -117,7 +117,7 @@ def test_the_counts_of_the_published_dataset():
 
 def test_descriptors_with_a_gender_are_compared_over_the_nouns_they_share():
     taxonomy = load_taxonomy("paper")
-    prompts = generate_prompts(replace(taxonomy, templates=taxonomy.templates[:1])).to_pandas()
+    prompts = generate_prompts(replace(taxonomy, templates=taxonomy.templates[:1]))
     scored = select_scored_prompts(prompts)
     assert set(scored["noun_phrase_type"]) == {"descriptor_noun", "noun_descriptor"}
     rows = scored[scored["descriptor"].isin(["Filipina", "Filipino", "Korean"])]

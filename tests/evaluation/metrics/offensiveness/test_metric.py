@@ -89,7 +89,7 @@ def test_templates_by_hand_with_every_descriptor_weighing_the_same():
     ],
 )
 def test_the_neutral_descriptor_takes_the_place_of_the_other(paper, text, neutral):
-    (found,) = set(make_neutral_texts(select_prompts(paper, text=text).to_pandas()))
+    (found,) = set(make_neutral_texts(select_prompts(paper, text=text)))
     assert found == neutral
 
 
@@ -98,12 +98,12 @@ def test_other_phrases_and_variations_and_what_is_no_template(paper):
     rows = [known | {"template": IM, "text": "I'm an amputee."}, known | {"template": LIKE, "text": "I like amputees."}]
     texts = make_neutral_texts(pd.DataFrame(rows).assign(noun_phrase_type="fixed_phrase"))
     assert texts == ["I'm a left-handed person.", "I like left-handed people."]
-    sample = sample_cells(paper, 1, 0, descriptors=13, variations=True).to_pandas()
+    sample = sample_cells(paper, 1, 0, descriptors=13, variations=True)
     for text, neutral in zip(sample["text"], make_neutral_texts(sample), strict=True):
         assert text.endswith(".") == neutral.endswith(".") and ("I'm" in text) == ("I'm" in neutral)
     hyphens = sample["hyphens_removed"].to_numpy(bool)
     assert ["left handed" in text for text in make_neutral_texts(sample)] == hyphens.tolist()
-    prompts = paper.select(range(3)).to_pandas()
+    prompts = paper[:3]
     with pytest.raises(InputError, match="not its template"):
         make_neutral_texts(prompts.assign(text="Hello."))
     with pytest.raises(InputError, match="'plural_noun' is missing"):
