@@ -24,12 +24,11 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
-AnyPath = Annotated[Path, Field(strict=False)]  # path of a file or folder; not strict because YAML paths are text
+AnyPath = Path  # path of a file or folder
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-Quantization = Literal["4bit", "8bit"]
 
 strict_dataclass = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 
@@ -68,24 +67,17 @@ class CheckpointSettings(NamedSettings):
 
     name: str = option("", "Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH", identity=CONTENT)
     revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
-    base: str | None = option(
-        None, "Hugging Face id or folder of an adapter's base; null: as in the adapter's files", identity=CONTENT
-    )
+    base: str | None = option(None, "base of an adapter; null: as in the adapter's files", identity=CONTENT)
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one", identity=False)
     device_map: str | dict[str, Any] | None = option(
-        None, "several devices: 'auto', 'balanced' or {module: device}; null: one device", identity=False
+        None, "several devices: 'auto' or {module: device}; null: one", identity=False
     )
-    attn_implementation: str | None = option(
-        None, "'eager', 'sdpa', 'flash_attention_2', …; null: the default of transformers"
-    )
-    quantization: Quantization | None = option(
-        None, "'4bit' (NF4) or '8bit' by bitsandbytes (evenhand[quantization]); null: none"
-    )
+    attn_implementation: str | None = option(None, "'eager', 'sdpa', …; null: the default of transformers")
+    quantization: Literal["4bit", "8bit"] | None = option(None, "bitsandbytes (evenhand[quantization]); null: none")
     trust_remote_code: bool = option(False, "run code from the checkpoint")
 
     def __post_init__(self) -> None:
-        """Raise InputError if both `device` and `device_map` are set."""
         if self.device_map is not None and self.device != AUTO:
             raise InputError(
                 f"device: {self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
@@ -105,19 +97,14 @@ class ModelSettings(CheckpointSettings):
     adapter_strength: Strength | None = option(
         None, "factor of a LoRA adapter's change of the weights; null: 1", omit_if_null=True
     )
-    server: str | None = option(
-        None, "OpenAI-compatible server of the model (evenhand[server]), http://host:port/v1; null: none"
-    )
+    server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
     concurrency: Count = option(16, "concurrent requests to the server", identity=False)
     tokenizer: str | None = option(
-        None,
-        "tokenizer of a served model, for likelihoods: Hugging Face id or folder; null: by its name",
-        identity=CONTENT,
+        None, "tokenizer of a served model, for likelihoods; null: by its name", identity=CONTENT
     )
 
     def __post_init__(self) -> None:
-        """Raise InputError for an invalid address, and for fields that a loaded or a served model does not use."""
         CheckpointSettings.__post_init__(self)
         if self.server is None:
             if self.quantization is not None and is_gguf(self.name):
@@ -142,16 +129,12 @@ class ModelSettings(CheckpointSettings):
 class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
-    name: str = option(
-        "go_emotions", "labels, descriptions and instruction: 'go_emotions' or a YAML file", identity=CONTENT
-    )
+    name: str = option("go_emotions", "labels and instruction: 'go_emotions' or a YAML file", identity=CONTENT)
     server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
     api: Literal["chat", "completions"] = option("chat", "API of the server")
     concurrency: Count = option(16, "concurrent requests to the server", identity=False)
     samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
-    cache: AnyPath | None = option(
-        None, "SQLite file of earlier judgements; null: in the user's cache folder", identity=False
-    )
+    cache: AnyPath | None = option(None, "SQLite file of judgements; null: in the user's cache folder", identity=False)
 
 
 @strict_dataclass
@@ -163,7 +146,6 @@ class StyleClassifierSettings(CheckpointSettings):
     )
 
     def __post_init__(self) -> None:
-        """Raise InputError if a judge has no server, no name, or a field that is only for checkpoints."""
         CheckpointSettings.__post_init__(self)
         if self.judge is not None:
             if self.judge.server is None:
@@ -183,9 +165,7 @@ class StyleClassifierSettings(CheckpointSettings):
 class ClassifierSettings(CheckpointSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
-    name: str | None = option(
-        None, "Hugging Face id or folder of a sequence classifier; null: not measured", identity=CONTENT
-    )
+    name: str | None = option(None, "sequence classifier, id or folder; null: not measured", identity=CONTENT)
     label: str | None = option(None, "label that means offensive")
 
 
@@ -196,8 +176,7 @@ SERVED_MODEL_FIELDS = ("server", "api", "concurrency", "tokenizer")
 def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry of a model in the signature of scores.
 
-    The entry of a served model does not contain the server's address. The revision of a served model is supplied by the
-    user and is not verified.
+    The entry of a served model has no address of the server; its revision is the user's word.
 
     Args:
         model: the model's settings.
@@ -217,41 +196,23 @@ DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  
 class PromptSettings:
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
-    dataset: str = option(
-        "paper", "taxonomy: 'paper' (shipped), 'v1.0', 'v1.1', or a folder in that format", identity=CONTENT
-    )
-    file: AnyPath | None = option(
-        None, "Parquet, CSV or JSONL file of prompts, each repeated per_cell times", identity=CONTENT
-    )
-    train_file: AnyPath | None = option(None, "Parquet, CSV or JSONL file of prompts to train on", identity=CONTENT)
-    descriptor_column: str | None = option(
-        None, "column of own prompts or responses whose values are compared; null: 'descriptor'"
-    )
+    dataset: str = option("paper", "taxonomy: 'paper', 'v1.0', 'v1.1', or a folder in that format", identity=CONTENT)
+    file: AnyPath | None = option(None, "table of prompts, each repeated per_cell times", identity=CONTENT)
+    train_file: AnyPath | None = option(None, "table of prompts to train on", identity=CONTENT)
+    descriptor_column: str | None = option(None, "column whose values are compared; null: 'descriptor'")
     filters: dict[str, Any] = option(
         lambda: dict(DEFAULT_FILTERS), "{column: values} of the prompts to use; noun_phrase_type has a default"
     )
-    split_by: str | None = option(
-        None, "column whose values the two sides of the split do not share; null: noun, or none for a file"
-    )
+    split_by: str | None = option(None, "column whose values the splits do not share; null: noun, or none for a file")
     train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
-    unseen_by: Literal["descriptor", "axis", "template"] | None = option(
-        None, "exclude some descriptors, axes or templates from training, and measure all"
-    )
+    unseen_by: Literal["descriptor", "axis", "template"] | None = option(None, "exclude some of these from training")
     unseen_fraction: Fraction = option(0.5, "share of them that training excludes")
-    descriptors: Annotated[int, Field(ge=2)] | None = option(
-        200, "descriptors to sample, stratified by axis; null: all"
-    )
+    descriptors: Annotated[int, Field(ge=2)] | None = option(200, "descriptors to sample by axis; null: all")
     per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
     personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
     variations: bool = option(False, "apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
-        """Check that the fields can be combined.
-
-        Raises:
-            InputError: unseen_by is combined with a prompts file; or train_file is combined with split_by or given
-                without a prompts file.
-        """
         if self.file and self.unseen_by:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.train_file and (self.split_by or not self.file):

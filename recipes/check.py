@@ -7,12 +7,16 @@ grown undetected.
 """
 
 import logging
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
@@ -30,21 +34,45 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.spread import Estimate
-from evenhand.recipes.check_output import BROKEN, HOLDS, INCONCLUSIVE, Finding, write_outputs
-from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.plan import read_pilot
-from evenhand.recipes.settings import FAMILY, PlanSettings, measure_config
+from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
+HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
 # an effect can be significant at 0.05 only with at least 20 permutations per style.
 PERMUTATIONS_PER_STYLE = 40
 MAX_ROWS = 20  # effects that a finding lists
+NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
+# Characters that begin markup anywhere in a line of Markdown, or that turn a bare address into a link.
+MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
 Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one part of a check.
+
+    Attributes:
+        name: what is checked, such as "rise of pooled FGB* ≤ 10%".
+        status: "holds", "broken" or "inconclusive".
+        text: the measured numbers and, if inconclusive, how many responses would decide.
+        rows: (descriptor and style, effect before, effect after, p-value) of each grown effect.
+    """
+
+    name: str
+    status: str
+    text: str
+    rows: Sequence[tuple[str, str, str, str]] = ()
+
+    def __str__(self) -> str:
+        """Return the finding as lines of text."""
+        rows = (f"  {name}: {before} → {after} percentage points, p {p}" for name, before, after, p in self.rows)
+        return "\n".join([f"{self.status}: {self.name}: {self.text}", *rows])
 
 
 def check(settings: CheckSettings) -> int:
@@ -55,9 +83,11 @@ def check(settings: CheckSettings) -> int:
             prompts or classifiers.
     """
     findings = find(settings)
-    status = overall_status(findings)
+    found = {finding.status for finding in findings}
+    status = next(status for status in EXIT_STATUS if status == HOLDS or status in found)
     title = f"{sanitize(str(settings.run))}{f' against {sanitize(str(settings.against))}' if settings.against else ''}"
-    write_outputs(settings.output_dir, title, status, findings)
+    write_text(settings.output_dir / "junit.xml", junit_xml(title, findings))
+    write_text(settings.output_dir / "summary.md", summary_markdown(title, status, findings))
     print("\n".join([f"{title}: {status}", *map(str, findings)]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
@@ -81,18 +111,14 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str = "10
         raise AssertionError("\n".join(failed))
 
 
-def overall_status(findings: Sequence[Finding]) -> str:
-    """Return "broken" if any finding is broken, else "inconclusive" if any is inconclusive, else "holds"."""
-    return next(status for status in EXIT_STATUS if status == HOLDS or status in {found.status for found in findings})
-
-
 def find(settings: CheckSettings) -> list[Finding]:
     """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors.
 
     Raises:
         InputError: see `check`.
     """
-    settings.require_limit()
+    if settings.max_rise is None and settings.max_pooled_fgb is None:
+        raise InputError("max_rise: no limit is given; give --against RUN --max_rise 10%, or --max_pooled_fgb NUM.")
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     if settings.against is None:
@@ -197,7 +223,7 @@ def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], 
     if status != INCONCLUSIVE:
         return text
     try:
-        pilot = read_pilot(PlanSettings(run=run))
+        pilot = read_pilot(run)
     except InputError as error:
         return f"{text}; {error}"
     designs = {lever: smallest_design(pilot, lever, decides) for lever in LEVERS}
@@ -209,3 +235,42 @@ def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], 
         f"{getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
         f"{' to each descriptor and template' if lever == 'responses' else ''} (now {pilot.n:,} responses)"
     )
+
+
+def junit_xml(title: str, findings: Sequence[Finding]) -> str:
+    """Return the findings as JUnit XML test cases; "broken" is a failure, and "inconclusive" is an error.
+
+    Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
+    """
+    failures, errors = (sum(found.status == status for found in findings) for status in (BROKEN, INCONCLUSIVE))
+    counts = {"tests": str(len(findings)), "failures": str(failures), "errors": str(errors)}
+    suites = ElementTree.Element("testsuites", **counts)
+    suite = ElementTree.SubElement(suites, "testsuite", name="evenhand check", **counts)
+    for found in findings:
+        case = ElementTree.SubElement(suite, "testcase", classname=NOT_IN_XML.sub("?", title), name=found.name)
+        tag = {BROKEN: "failure", INCONCLUSIVE: "error"}.get(found.status, "system-out")
+        part = ElementTree.SubElement(case, tag, {} if found.status == HOLDS else {"message": found.status})
+        part.text = NOT_IN_XML.sub("?", str(found))
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
+
+
+def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> str:
+    """Return the findings as Markdown; all texts are escaped."""
+
+    def escaped(text: str) -> str:
+        return MARKUP.sub(r"\\\1", sanitize(text))
+
+    lines = [
+        f"## Evenhand: {status}",
+        "",
+        escaped(title),
+        "",
+        "| limit | status | measured |",
+        "| :--- | :--- | :--- |",
+    ]
+    lines += [f"| {escaped(it.name)} | **{it.status}** | {escaped(it.text)} |" for it in findings]
+    if grown := [f"| {' | '.join(map(escaped, row))} |" for found in findings for row in found.rows]:
+        head = "| grew: descriptor, style | before, points | after, points | p (Holm) |"
+        lines += ["", head, "| :--- | ---: | ---: | ---: |", *grown]
+    return "\n".join(lines) + "\n"

@@ -34,7 +34,7 @@ log = logging.getLogger("evenhand")
 
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
-COMPLETION = "--print_completion"
+COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,21 +75,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     """Run a command, or print the version, the commands or the settings; return the exit status."""
-    given = vars(_parser(arguments).parse_args(arguments))
-    if given.pop("version", False):
+    parser = _parser(arguments)
+    given = vars(parser.parse_args(arguments))
+    if given.get("version"):
         print(f"evenhand {_version()}")
         return 0
-    command = given.pop("command", None)
-    if command is None:
-        _parser(()).print_help()
+    if given["command"] is None:
+        parser.print_help()
         return 0
-    verbose, quiet, print_config = (given.pop(name, False) for name in ("verbose", "quiet", "print_config"))
-    settings = checked(COMMANDS[command], *_merged(command, given))
-    if print_config:
+    command, settings = given["command"], _checked(given)
+    if given.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
         return 0
     start_logging()
-    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    level = logging.DEBUG if given.get("verbose") else logging.WARNING if given.get("quiet") else logging.INFO
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
         log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
@@ -126,18 +125,15 @@ def read_settings(command: str, file: Path | None = None, overrides: Mapping[str
 
 def parse(arguments: Sequence[str]) -> Any:
     """Return the settings of a command line; errors as in `read_settings`."""
-    given = vars(_parser(arguments).parse_args(arguments))
-    command = given.pop("command")
-    return checked(COMMANDS[command], *_merged(command, given))
+    return _checked(vars(_parser(arguments).parse_args(arguments)))
 
 
-def _merged(command: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the nested values of the config file and the flags, and the name of their source for errors."""
-    file = given.pop("config", None)
+def _checked(given: Mapping[str, Any]) -> Any:
+    """Return the settings of a config file and flags, by their dotted names; flags override the file."""
+    file, command = given.get("config"), given["command"]
     values = read_config(file, command) if file else {}
-    for name, value in given.items():
-        if name in ("verbose", "quiet", "print_config"):
-            continue
+    flags = {name: value for name, value in given.items() if name not in GENERAL}
+    for name, value in flags.items():
         *groups, last = name.split(".")
         target, parent = values, values
         for group in groups:
@@ -148,7 +144,8 @@ def _merged(command: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
             parent[groups[-1]] = None
         else:
             target[last] = value
-    return values, " and ".join([*([str(file)] if file else []), *(["command line"] if given or not file else [])])
+    source = " and ".join([*([str(file)] if file else []), *(["command line"] if flags or not file else [])])
+    return checked(COMMANDS[command], values, source)
 
 
 def read_config(file: Path, command: str) -> dict[str, Any]:

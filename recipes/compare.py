@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     has_same_prompts,
     read_styled_responses,
 )
-from evenhand.evaluation.report.files import REPORT
+from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import DESCRIPTOR, find_score
@@ -25,7 +25,7 @@ from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_valu
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.family_settings import FAMILIES, families_with
 from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.measure import SCORES, write_results
+from evenhand.recipes.measure import finish
 from evenhand.recipes.responses import LINK, write_responses
 from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
 
@@ -42,45 +42,36 @@ def compare(settings: CompareSettings) -> None:
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
-        files = write_results(run, settings, changes, pages, show_responses)
-        if run is not None:
-            tables = sorted(run.folder.glob("*.parquet"))
-            run.tracker.log_artifact("comparison", "report", run.folder / SCORES, *files, *tables)
+        finish("comparison", run, settings, changes, report)
 
 
-def pages(settings: CompareSettings) -> dict[str, Page]:
-    """Return the report of each family of metrics in a finished comparison, by the family's name."""
-    return {name: _page(settings, name, **both) for name, both in _family_runs(settings)[0].items()}
-
-
-def show_responses(settings: CompareSettings) -> None:
-    """Write the page of all responses of both runs, if generation bias was compared."""
+def report(settings: CompareSettings, *, write: bool, show: bool) -> list[Path]:
+    """Write and print the reports of a finished comparison, and write the page of responses; return their paths."""
     runs, _ = _family_runs(settings)
-    if FAMILY in runs:
+    if write and FAMILY in runs:
         names = (run.config.model.name for run in runs[FAMILY].values())
         write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
+    pages = {name: _page(settings, name, **both) for name, both in runs.items()}
+    return present(settings.output_dir, pages, write=write, show=show)
 
 
 def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
     """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both manifests."""
-    settings_by_side, manifests = {}, {}
+    sides, manifests = {}, {}
     for side in ("before", "after"):
-        settings_by_side[side], manifests[side] = read_settings(getattr(settings, side), side)
-    metrics = [side.metrics for side in settings_by_side.values()]
+        sides[side], manifests[side] = read_settings(getattr(settings, side), side)
+    metrics = [measured.metrics for measured in sides.values()]
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]
     if not names:
         raise InputError(
             f"after: the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
             f"one of {families_with('compare')}."
         )
-    runs = {
-        name: {
-            side: FamilyRun(getattr(settings, side), measure_config(measured, name))
-            for side, measured in settings_by_side.items()
-        }
-        for name in names
-    }
-    return runs, manifests
+
+    def family_run(name: str, side: str) -> FamilyRun:
+        return FamilyRun(getattr(settings, side), measure_config(sides[side], name))
+
+    return {name: {side: family_run(name, side) for side in sides} for name in names}, manifests
 
 
 def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
@@ -118,31 +109,22 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
 
 
 def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
-    changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-    report = FAMILIES[name].comparison_page(before, after, changes)
+    page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
     if name != FAMILY:
-        return report
-    model = after.config.model.name
+        return page
+    model, strength = after.config.model.name, after.config.model.adapter_strength
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
-    pooled = [find_score(measured.scores, HEADLINE) for measured in (without_tag, before) if without_tag]
-    note = tag_note(model, *pooled)
-    strength = after.config.model.adapter_strength
+    note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
+    parts = page.subtitle, tuning_method(model), "" if strength is None else f"strength {strength:g}"
+    *first_sections, samples = page.sections
     sections = [training_section(settings.tuning)] if settings.tuning else []
-    *first_sections, samples = report.sections
-    part = "" if strength is None else f"strength {strength:g}"
-    subtitle = ", ".join(filter(None, (report.subtitle, tuning_method(model), part)))
-    warnings = tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)
+    folder = settings.output_dir.resolve()
+    folders = {side: os.path.relpath(getattr(settings, side).resolve(), folder) for side in ("before", "after")}
     return replace(
-        report,
-        subtitle=subtitle,
-        warnings=[*report.warnings, *warnings],
-        notes=[*report.notes, *([note] if note else [])],
+        page,
+        subtitle=", ".join(filter(None, parts)),
+        warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)],
+        notes=[*page.notes, *([note] if note else [])],
         sections=[*first_sections, *sections, samples],
-        links=[LINK, *(_link(settings, side) for side in ("before", "after"))],
+        links=[LINK, *(Link(f"{side} alone", f"{folder}/{REPORT}.html") for side, folder in folders.items())],
     )
-
-
-def _link(settings: CompareSettings, side: str) -> Link:
-    """Return the link to the report of the run before or after tuning."""
-    path = os.path.relpath(getattr(settings, side).resolve(), settings.output_dir.resolve())
-    return Link(f"{side} alone", f"{path}/{REPORT}.html")

@@ -48,9 +48,6 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
     """Raise InputError if a run was measured with trust_remote_code and `trusted` is false.
 
     The run may come from another person, so its settings do not show that the user of this command trusts the code.
-
-    Raises:
-        InputError: the run has trust_remote_code, and this command does not.
     """
     if not trusted and (names := models_with_code(as_settings(measured))):
         raise InputError(

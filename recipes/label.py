@@ -83,9 +83,8 @@ def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> lis
 def _target_weights(run: Store, responses: StyledResponses) -> np.ndarray:
     """Write each descriptor's target and exponents λ; record and log a summary; return the weights of the responses.
 
-    The summary in the manifest, `target`: effective_share, (Σw)² / (n Σw²); fgb_pooled_corrected and
-    fgb_pooled_corrected_reached, pooled FGB* before and after weighting, cross-fitted; kl, KL(target ‖ own) in nats,
-    mean over descriptors; limited, the number of descriptors of which only a part of the effect is removed.
+    In the summary, effective_share is (Σw)² / (n Σw²), kl is KL(target ‖ own) in nats, mean over descriptors, and
+    limited is the number of descriptors of which only a part of the effect is removed.
     """
     with run.step(TARGET):
         target = fit_target(responses)

@@ -93,7 +93,11 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         InputError: the method is unknown, or cannot be used with an adapter's strength.
     """
     module, stages = load_method(method), []
-    tracked = {"report_to": loop.report_to, "log_artifacts": loop.log_artifacts, "group": loop.output_dir.name}
+    tracked = {
+        "report_to": loop.report_to,
+        "log_artifacts": loop.log_artifacts,
+        "group": loop.group or loop.output_dir.name,
+    }
 
     def add(name: str, command: str, cls: type, part: Any, needs: Iterable[Path], **of_run: Any) -> Path:
         of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}

@@ -55,52 +55,50 @@ def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
 
 
 def _finish(settings: MeasureSettings, run: Store | None, scores: Sequence[BiasScore]) -> None:
-    """Write the scores and reports of a run, and print the reports; `run` is None if the run is finished already."""
-    files = write_results(run, settings, scores, pages, show_responses)
     if run is not None:
         rows = sorted(run.folder.glob("*.parquet"))
         run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
-        run.tracker.log_artifact("measurement", "report", run.folder / SCORES, *files)
+    finish("measurement", run, settings, scores, report)
 
 
-def write_results(
+def finish(
+    name: str,
     run: Store | None,
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
-    pages: Callable[[Any], dict[str, Page]],
-    show_responses: Callable[[Any], None],
-) -> list[Path]:
-    """Write a run's scores, reports and page of responses; print the reports; return the paths of the reports.
+    report: Callable[..., list[Path]],
+) -> None:
+    """Write a run's scores and report, and print the report.
 
     Args:
-        run: None if the run is finished; its reports are printed if `settings.show`.
-        pages, show_responses: functions of the settings that return the reports and write the page of responses.
+        name: the name of the tracked artifact.
+        run: None if the run is finished; its report is printed if `settings.show`.
+        report: function that writes and prints the report, as `report` does.
     """
     if run is not None:
         write_scores(run.folder / SCORES, scores)
+        files = report(settings, write=True, show=settings.show)
         run.tracker.log_scores(scores)
-    elif not settings.show:
-        return []
-    files = present(settings.output_dir, pages(settings), write=run is not None, show=settings.show)
-    if run is not None:
-        show_responses(settings)
         run.tracker.log_report(files)
-    return files
+        run.tracker.log_artifact(name, "report", run.folder / SCORES, *files)
+    elif settings.show:
+        report(settings, write=False, show=True)
+
+
+def report(settings: MeasureSettings, *, write: bool, show: bool) -> list[Path]:
+    """Write and print the reports of a finished run, and write the page of its responses; return their paths."""
+    if write and FAMILY in settings.metrics:
+        write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
+    return present(settings.output_dir, pages(settings), write=write, show=show)
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
     """Return the report of each family of metrics in a finished run, by the family's name."""
     reports = {}
     for name in dict.fromkeys(settings.metrics):
-        reports[name] = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
-    if FAMILY in reports:
-        warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
-        page = reports[FAMILY]
-        reports[FAMILY] = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+        page = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
+        if name == FAMILY:
+            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+            page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+        reports[name] = page
     return reports
-
-
-def show_responses(settings: MeasureSettings) -> None:
-    """Write the page of all responses of a finished run, if generation bias was measured."""
-    if FAMILY in settings.metrics:
-        write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)

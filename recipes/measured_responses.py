@@ -72,24 +72,22 @@ class MeasuredResponses:
         write_text(path, self._pages[REPORT_FILE])
         return path
 
-    def _lines(self) -> list[tuple[str, str]]:
-        """Return the name of each overall form of generation bias, the headline first, with value and interval."""
+    def _table(self) -> pd.DataFrame:
         found = (find_score(self.scores, metric) for metric in FORMS)
-        return [(format_of(score).label, score_text(score)) for score in found if score]
+        rows = [(format_of(score).label, score_text(score)) for score in found if score]
+        return pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
 
     def _count(self) -> str:
         n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
         return f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
 
     def __repr__(self) -> str:
-        lines = [f"{name:<11} {text}" for name, text in self._lines()]
-        lines[0] += f"  (95 % interval; ideal 0): bias {self.verdict}"
-        return "\n".join([self.summary, *lines, f'{self._count()}. See .scores, .effects, .report("page.html").'])
+        last = f'{self._count()}. See .scores, .effects, .report("page.html").'
+        return "\n".join([self.summary, self._table().to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        columns = [f"generation bias: {self.verdict}", "value and 95 % interval; ideal 0"]
-        table = pd.DataFrame(self._lines(), columns=columns).to_html(index=False)  # escapes all texts
         line = escape(sanitize(signature_line(find_score(self.scores, HEADLINE))))
+        table = self._table().to_html(index=False)  # escapes all texts
         return f"<p><b>{escape(self.summary)}</b></p>{table}<p>{self._count()}.<br><code>{line}</code></p>"
 
 
@@ -127,18 +125,18 @@ def measure_responses(
         is_name = isinstance(value, (str, Path)) and str(value) != ""
         if not (is_name or (name == "classifier" and isinstance(value, Mapping))):
             raise InputError(f"{name}: {format_value(value)} cannot be used; give a name or path as text.")
-    chosen = {
-        "style_classifier": dict(classifier) if isinstance(classifier, Mapping) else str(classifier),
-        "style_clusters": str(clusters),
-    }
+    classifier = dict(classifier) if isinstance(classifier, Mapping) else str(classifier)
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")
-        _write_rows(frame, file)
+        try:
+            frame[[name for name in USED_COLUMNS if name in frame]].to_parquet(file, index=False)  # NaN becomes null
+        except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
+            raise InputError(f"frame: {' '.join(str(error).split())}; write text in one column of each name.") from None
         values = {
             "model": {"name": str(model)},
             "responses": str(file),
             "seed": seed,
-            FAMILY: {**settings, **chosen},
+            FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(clusters)},
             "output_dir": str(output),
             "show": False,
             "report_to": "none",
@@ -152,15 +150,3 @@ def measure_responses(
         verdict = bias_verdict(find_score(run.scores, HEADLINE))
         html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
         return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), html)
-
-
-def _write_rows(frame: pd.DataFrame, file: Path) -> None:
-    """Write the columns that a measurement reads to a Parquet file; NaN becomes null.
-
-    Raises:
-        InputError: a column occurs twice or has values of several types.
-    """
-    try:
-        frame[[name for name in USED_COLUMNS if name in frame]].to_parquet(file, index=False)
-    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
-        raise InputError(f"frame: {' '.join(str(error).split())}; write text in one column of each name.") from None

@@ -1,6 +1,7 @@
 """The command `plan`: designs of a more precise measurement, and the time of each design, from a finished run."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,8 @@ from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
 COLUMNS = (
-    "",
-    "descriptors",
-    "templates",
-    "responses to each",
-    "in total",
-    "time",
-    "smallest spread",
-    "smallest effect",
+    *("", "descriptors", "templates", "responses to each"),
+    *("in total", "time", "smallest spread", "smallest effect"),
 )
 
 
@@ -48,34 +43,45 @@ def plan(settings: PlanSettings) -> None:
             although no bias was measured.
     """
     measured, manifest = read_settings(settings.run, "run", FAMILY)
-    pilot = read_pilot(settings)
+    pilot = read_pilot(settings.run)
     seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
-    effect = detectable_effect(settings)
-    print("\n".join(_lines(settings, pilot, display_name(measured.model.name), seconds, effect)))
+    effect = detectable_effect(settings.run)
+    print(f"{display_name(measured.model.name)}: pooled FGB* {_spread(pilot)}")
+    print(
+        "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
+    )
+    for heading, is_enough in goals(settings, pilot):
+        found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
+        designs = {"this run": pilot.design, **{lever: new for lever, new in found.items() if new is not None}}
+        rows = [_row(label, pilot, design, seconds, effect) for label, design in designs.items()]
+        print(f"\n{heading}")
+        print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
+        for lever in (lever for lever, new in found.items() if new is None):
+            print(f"{lever}: not enough, however many")
 
 
-def read_pilot(settings: PlanSettings) -> Pilot:
-    """Return the pilot: the design of the run `settings.run` and the run's estimate of pooled FGB*.
+def read_pilot(folder: Path) -> Pilot:
+    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*.
 
     Raises:
         InputError: the estimate has no interval.
     """
-    run = read_styled_responses(settings.run)
+    run = read_styled_responses(folder)
     cells = complete_descriptors(
         arrange_cells(run.vectors, to_codes(run.table[TEMPLATE]), to_codes(run.table[DESCRIPTOR]))
     )
     estimate = descriptor_spread(cells, np.ones(len(run.styles)), pooled=True).corrected
     if estimate.interval is None:
         raise InputError(
-            f"run: {settings.run}: nothing can be planned ({missing_interval_reason(estimate)}); measure a first run "
+            f"run: {folder}: nothing can be planned ({missing_interval_reason(estimate)}); measure a first run "
             "with at least two descriptors and two responses to each prompt."
         )
     return Pilot(design_of(cells), estimate)
 
 
-def detectable_effect(settings: PlanSettings) -> float:
-    """Return the effect size that the run detects with 80 % power, the median over descriptors; NaN if unknown."""
-    path = settings.run / "effects.parquet"
+def detectable_effect(folder: Path) -> float:
+    """Return the effect size that a run detects with 80 % power, the median over descriptors; NaN if unknown."""
+    path = folder / "effects.parquet"
     if not path.exists():
         return np.nan
     table = read_table(path, ["kind", "outcome", "detectable"])
@@ -105,19 +111,6 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
         fraction = settings.reduction / 100
         heading = f"A reduction by {number(settings.reduction, 0)} % that is shown with a probability of 80 %"
         yield heading, lambda estimate: shows_reduction(estimate, fraction)
-
-
-def _lines(settings: PlanSettings, pilot: Pilot, model: str, seconds: float, effect: float) -> Iterator[str]:
-    design = pilot.design
-    yield f"{model}: pooled FGB* {_spread(pilot)}"
-    yield "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
-    rows = [_row("this run", pilot, design, seconds, effect)]
-    for heading, is_enough in goals(settings, pilot):
-        found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
-        rows_of_goal = [_row(lever, pilot, new, seconds, effect) for lever, new in found.items() if new is not None]
-        yield f"\n{heading}"
-        yield pd.DataFrame([*rows, *rows_of_goal], columns=COLUMNS).to_string(index=False)
-        yield from (f"{lever}: not enough, however many" for lever, new in found.items() if new is None)
 
 
 def _row(label: str, pilot: Pilot, design: Design, seconds: float, effect: float) -> tuple[Any, ...]:

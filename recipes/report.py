@@ -48,18 +48,13 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
     """Write the report of the finished run in `folder` again; return False if the run's command writes no report."""
     command = _command(folder)
     if command == "measure":
-        module, settings = measure, _measured(folder)
+        measure.report(_measured(folder), write=True, show=show)
     elif command == "compare":
         config = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
-        module, settings = compare, checked(CompareSettings, settings_of_run(config), str(folder))
+        compare.report(checked(CompareSettings, settings_of_run(config), str(folder)), write=True, show=show)
     elif command == "rate":
         rate.write_summary(folder, *rate.summary(folder, "folders"), show)
-        return True
-    else:
-        return False
-    present(folder, module.pages(settings), write=True, show=show)
-    module.show_responses(settings)
-    return True
+    return command in ("measure", "compare", "rate")
 
 
 def _command(folder: Path) -> str | None:

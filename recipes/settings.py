@@ -1,15 +1,14 @@
 """The settings of each command, as checked dataclasses. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
-`Experiment`); the command's class adds the fields that the loop sets for its stages, such as the seed and the folder.
+`Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import ArgsKwargs
+from pydantic import BeforeValidator, Field
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -32,25 +31,23 @@ from evenhand.evaluation.settings import (
     strict_dataclass,
 )
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.recipes.check_settings import CheckSettings
 from evenhand.recipes.family_settings import FAMILIES, check_model, families_with, family_groups
 from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
 
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
-TRACKER, TRUSTED = "tracker; wandb is offline unless you are logged in", "execute code from the models' repositories"
+TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
-ARTIFACTS, GROUP = "upload files as W&B artifacts", "W&B group of the stages of one experiment"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 
 
 @strict_dataclass
 class Tracked:
-    """Settings of the tracker of a stage."""
+    """Settings of the tracker."""
 
-    report_to: ReportTo = option("wandb", TRACKER, identity=False)
-    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
-    group: str | None = option(None, GROUP, identity=False)
+    report_to: ReportTo = option("wandb", "tracker; wandb is offline unless you are logged in", identity=False)
+    log_artifacts: bool = option(False, "upload files as W&B artifacts", identity=False)
+    group: str | None = option(None, "W&B group; null: of a loop or ablation, the name of output_dir", identity=False)
 
 
 @strict_dataclass
@@ -65,21 +62,12 @@ class Measurement(family_groups("Settings", is_optional=True)):
     decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
     capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well", identity=CONTENT)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _default_groups(cls, values: Any) -> Any:
-        given = values.kwargs or {} if isinstance(values, ArgsKwargs) else values
-        if isinstance(given, Mapping) and isinstance(metrics := given.get("metrics", [FAMILY]), list):
-            named = [name for name in FAMILIES if name in metrics and given.get(name) is None]
-            given = {**given, **{name: {} for name in named}}
-            return ArgsKwargs(values.args, given) if isinstance(values, ArgsKwargs) else given
-        return values
-
     def __post_init__(self) -> None:
-        """Reject unknown families, settings of families that are not measured, and combinations without meaning."""
         for name in self.metrics:
             if name not in FAMILIES:
                 raise unknown_name("metrics", name, FAMILIES)
+            if getattr(self, name) is None:
+                setattr(self, name, FAMILIES[name].Settings())
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or omit capabilities.")
         for name in FAMILIES.keys() - set(self.metrics):
@@ -99,16 +87,13 @@ class MeasureSettings(Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
-    write_prompts: AnyPath | None = option(
-        None, "write the prompts here and stop; .jsonl: OpenAI Batch", identity=False
-    )
+    write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
     responses: AnyPath | None = option(None, "score this table or log; no model is loaded", identity=CONTENT)
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW, identity=False)
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)
 
     def __post_init__(self) -> None:
-        """Reject settings that cannot be combined with `write_prompts` or `responses`."""
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
             if getattr(self, name) and (samplers := families_with("READS_RESPONSES")) != ", ".join(self.metrics):
@@ -154,9 +139,7 @@ class TuneSettings(Tuning, Tracked):
 
     labels: AnyPath = option(Path("runs/label"), "finished run of `label`", identity=CONTENT)
     method: str | None = option(None, f"method; {DEFAULT_METHODS}")
-    write_rows: AnyPath | None = option(
-        None, "write rows for other trainers to this new folder and stop", identity=False
-    )
+    write_rows: AnyPath | None = option(None, "write rows for other trainers to this folder and stop", identity=False)
     trust_remote_code: bool = option(False, TRUSTED, identity=False)
     seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
     output_dir: AnyPath = option(Path("runs/tune"), OUTPUT_DIR, identity=False)
@@ -170,9 +153,7 @@ class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tr
     after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
     labels: AnyPath | None = option(None, "finished run of `label`, for the bias values", identity=CONTENT)
     tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves", identity=CONTENT)
-    after_without_tag: AnyPath | None = option(
-        None, "finished run of `measure`, of the tuned model without its control tag", identity=CONTENT
-    )
+    after_without_tag: AnyPath | None = option(None, "such a run without its control tag", identity=CONTENT)
     trust_remote_code: bool = option(False, TRUSTED, identity=False)
     show: bool = option(True, SHOW, identity=False)
     output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR, identity=False)
@@ -216,7 +197,6 @@ class Experiment:
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
     def __post_init__(self) -> None:
-        """Reject settings that the loop cannot measure, tune or reduce the bias of."""
         if self.measure.metrics[0] != FAMILY:
             metrics = self.measure.metrics
             raise InputError(f"measure.metrics: {metrics} must begin with {FAMILY}: the loop reduces it.")
@@ -239,9 +219,7 @@ class Experiment:
 class Launching:
     """Settings of where stages run, and of how many run at a time."""
 
-    launcher: Literal["processes", "ray"] = option(
-        "processes", "run stages in processes of this machine, or by Ray (evenhand[ray])"
-    )
+    launcher: Literal["processes", "ray"] = option("processes", "processes of this machine, or Ray (evenhand[ray])")
     jobs: Count = option(1, "stages at a time, a process each; with ray, as many run as fit")
     ray_address: str | None = option(None, "address of a Ray cluster, 'auto' or host:port; null: start one here")
     ray_cpus: Count | None = option(None, "CPUs for a stage; null: one")
@@ -250,33 +228,29 @@ class Launching:
     )
 
     def __post_init__(self) -> None:
-        """Reject settings of Ray if the launcher is not Ray."""
         ray = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
         if ray and self.launcher != "ray":
             raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
 
 
 @strict_dataclass
-class LoopSettings(Launching, Experiment):
+class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
         None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample (chat) or dpo (others)"
     )
     seed: Seed = option(0, "random seed of every stage")
-    report_to: ReportTo = option("wandb", TRACKER, identity=False)
-    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
 
     def __post_init__(self) -> None:
-        """Run the checks of `Experiment` and `Launching`."""
         Experiment.__post_init__(self)
         Launching.__post_init__(self)
 
 
 @strict_dataclass
-class AblateSettings(Launching):
-    """Sweep settings of the loop, with stages shared by points."""
+class AblateSettings(Launching, Tracked):
+    """Sweep settings of the loop, with stages shared by points; each point is one tracked run."""
 
     loop: Experiment = option(Experiment, "settings of the loop that all points share")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
@@ -284,8 +258,6 @@ class AblateSettings(Launching):
         "grids of points: {method and any setting of the loop: a value or a list of values}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")
-    report_to: ReportTo = option("wandb", f"{TRACKER}; one tracked run per point", identity=False)
-    log_artifacts: bool = option(False, ARTIFACTS, identity=False)
     output_dir: AnyPath = option(Path("runs/ablate"), OUTPUT_DIR, identity=False)
 
 
@@ -299,9 +271,7 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
     )
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Positive = option(1e-3, "peak of the cosine schedule")
-    head_learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = option(
-        1e-2, "the same of a new head on an encoder, if it is higher"
-    )
+    head_learning_rate: Positive = option(1e-2, "the same of a new head on an encoder, if it is higher")
     train_embeddings: bool = option(True, "false: keep the encoder's token embeddings, for half of the time")
     dtype: Literal["auto", "float32", "bfloat16"] = option(
         "float32", "bfloat16: mixed precision; 'auto': bfloat16 where the processor computes in it"
@@ -320,9 +290,7 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
 class ReportSettings:
     """Write the report of one or several finished runs."""
 
-    folders: list[AnyPath] = option(
-        list, "finished runs, `evenhand report FOLDER …`: one of any command, or several of `measure` and `rate`"
-    )
+    folders: list[AnyPath] = option(list, "finished runs: one of any command, or several of `measure` and `rate`")
     output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs", identity=False)
 
 
@@ -334,6 +302,30 @@ class PlanSettings:
     halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
     interval: Positive | None = option(None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³")
     reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
+
+
+def _check_percentage(value: object) -> object:
+    """Return a percentage with its sign, so that 0.1 cannot mean both 10 % and 0.1 %."""
+    if not (isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?\s?%", value, re.ASCII)):
+        raise ValueError("write a percentage with its sign, such as 10%")
+    return value
+
+
+@strict_dataclass
+class CheckSettings:
+    """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
+
+    run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model: `evenhand check RUN`")
+    against: AnyPath | None = option(None, "finished run of `measure` over the same prompts, of the baseline")
+    max_rise: Annotated[str, BeforeValidator(_check_percentage)] | None = option(
+        None, "limit of the rise of pooled FGB*, relative to the baseline, such as 10%"
+    )
+    max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
+    output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
+
+    def __post_init__(self) -> None:
+        if self.max_rise is not None and self.against is None:
+            raise InputError("max_rise: a rise needs a baseline; give --against RUN.")
 
 
 @strict_dataclass

@@ -80,8 +80,8 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
 def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     result, lines = names["result"], repr(names["result"]).splitlines()
     score = next(score for score in result.scores if score.metric == "fgb_pooled_corrected")
-    assert len(lines) == 5 and lines[0] == result.summary
-    assert f"{1000 * score.value:.2f} [" in lines[1].replace("−", "-") and result.verdict in lines[1]
+    assert len(lines) == 6 and lines[0] == result.summary and result.verdict in lines[1]
+    assert f"{1000 * score.value:.2f} [" in lines[2].replace("−", "-")
     html = result._repr_html_()
     assert f"{1000 * score.value:.2f}" in html and evenhand.signature_line(score) in html
     report = (names["folder"] / "page.html").read_text(encoding="utf-8")

@@ -60,39 +60,28 @@ NO_BIAS = (
     "is not there, so no setting can meet the criteria; measure the base model with more responses or more descriptors."
 )
 INTERVALS = (
-    "A setting is all tuned models that differ only in the seed; its numbers are means over the seeds, and its verdict "
-    "follows from their intervals. Brackets are 95 % intervals: Student’s t over the seeds for two or more seeds, the "
-    "interval of the measurement for one seed. A dash means not measured or not applicable (no test descriptors, no "
-    "second classifier, a method without a control tag, a refused point). The headline names the setting with the "
-    "largest reduction among those with the fewest missed, then the fewest inconclusive criteria."
+    "A setting is all tuned models that differ only in the seed; its numbers are means over the seeds. Brackets are "
+    "95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. A dash means not measured or not "
+    "applicable. The headline names the setting with the largest reduction among those with the fewest missed, then "
+    "the fewest inconclusive criteria."
 )
 CHART_NOTE = (
-    "Share of pooled FGB* removed (up) against the change from the base model (right is worse). Numbers are the "
-    "settings of the table; whiskers are 95 % intervals of the reduction. A setting is on the Pareto front (blue) if "
-    "no other setting removes as much bias at a lower cost; the dashed line is the criterion. The front uses means: "
-    "neighbours whose intervals overlap may change places with other seeds."
+    "Share of pooled FGB* removed (up) against the change from the base model (right is worse); whiskers are 95 % "
+    "intervals. A setting is on the Pareto front (blue) if no other removes as much bias at a lower cost; the dashed "
+    "line is the criterion. The front is of means: with other seeds, neighbours may change places."
 )
 QUALITY_NOTE = (
-    "Relevance (how much better responses fit their prompt than another prompt; within the template: than another "
-    "person’s prompt of the same template) and the perplexity of the responses are computed with the base model. A "
-    "model that ignores its prompts has no relevance; random text has a high perplexity and a high distinct-2. The "
-    "worst cluster is the style cluster whose pooled SCGB* rose most or fell least."
+    "Relevance and the perplexity of responses are computed with the base model. A model that ignores its prompts has "
+    "no relevance; random text has a high perplexity and a high distinct-2."
 )
 EFFECTS_NOTE = (
-    "Means over points, in combinations of a seed and other settings that have all of these values; values and "
-    "combinations with gaps are left out. Brackets are 95 % intervals of the difference from the mean over the "
-    "setting’s values, and p is of an analysis of variance with the seeds as blocks, with Holm’s correction over all "
-    "settings and the three outcomes. Both need two seeds."
+    "Means over points, in combinations of a seed and other settings that have all of these values. Brackets are 95 % "
+    "intervals of the difference from the mean over the values, and p is of an analysis of variance with the seeds as "
+    "blocks, with Holm’s correction over all settings and the three outcomes. Both need two seeds."
 )
-GLOSSARY = [
-    (
-        "pooled FGB*",
-        "How much the style of responses depends on the descriptor, with all templates of a descriptor pooled and "
-        "sampling noise removed. Ideal 0; may be slightly negative.",
-    ),
-    *((it.label, it.description) for it in METRICS.values()),
-    ("refused", "A guard stopped the point for the given reason; it has no further numbers."),
-]
+POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
+REFUSED = "A guard stopped the point for the given reason; it has no further numbers."
+GLOSSARY = [("pooled FGB*", POOLED), *((it.label, it.description) for it in METRICS.values()), ("refused", REFUSED)]
 WARNINGS_OF_USE = (
     "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
     "with new prompts and a new seed.",

@@ -141,7 +141,8 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
         return
     swept = [f"{name} {value}" for name, value in point.swept.items() if name != METHOD]
     name = ", ".join([point.method, point.decoding, *swept, f"seed {point.seed}"])
-    with start_tracking("point", settings, group=settings.output_dir.name, name=name, settings=row) as tracker:
+    group = settings.group or settings.output_dir.name
+    with start_tracking("point", settings, group=group, name=name, settings=row) as tracker:
         tracker.log_summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
         tracker.log_scores(read_scores(point.comparison / SCORES))
     write_text(mark, f"{name}\n")
@@ -188,7 +189,8 @@ def write_report(
     }
     write_json(folder / SWEEP, description)
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
-    with start_tracking("summary", settings, group=folder.name, name=f"{folder.name}-summary") as tracker:
+    group = settings.group or folder.name
+    with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, table)
         tracker.log_report(files)
         tracker.log_artifact(POINTS, "report", *files, folder / f"{POINTS}.parquet")

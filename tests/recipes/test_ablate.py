@@ -32,10 +32,10 @@ loop:
     generation_bias: {CLASSIFIERS, permutations: 0, neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
-    training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 1, max_rows: 64, max_perplexity_increase: 9}
+    training: {epochs: 1, batch_size: 16, evaluations_per_epoch: 1, max_rows: 48, max_perplexity_increase: 9}
     measure_every: 0
 sweep:
-  - method: [exchange, control_tags]
+  - method: [exchange, prompt]
   - method: exchange
     adapter_strength: 0.5
     label.exclude_clusters: [[]]  # a value that is a list, and the default
@@ -84,14 +84,14 @@ def test_what_points_have_in_common_is_run_once(finished):
     """All points share before, train and label; both strengths of exchange share its tuning."""
     commands = [name.rpartition("-")[0] for name in stages(finished.folder)]
     counts = {name: commands.count(name) for name in set(commands)}
-    # before, train, after three points, control tags without the tag
-    assert counts == {"measure": 6, "label": 1, "tune": 2, "compare": 3}
+    # before, train, after three points
+    assert counts == {"measure": 5, "label": 1, "tune": 1, "compare": 3}
 
 
 def test_the_table_has_what_the_comparisons_have(finished):
     folder = finished.folder
     table = pd.read_parquet(folder / "points.parquet")
-    assert table["method"].tolist() == ["exchange", "control_tags", "exchange"]
+    assert table["method"].tolist() == ["exchange", "prompt", "exchange"]
     assert table["adapter_strength"].isna().tolist() == [True, True, False]
     for row in table.itertuples():
         scores = read_scores(folder / row.folder / "scores.json")

@@ -10,7 +10,7 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.check_output import Finding, junit_xml, summary_markdown
+from evenhand.recipes.check import Finding, junit_xml, summary_markdown
 from evenhand.recipes.cli import main, parse
 from tests.measured_runs import write_measured
 

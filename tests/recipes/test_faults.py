@@ -18,7 +18,7 @@ from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
 from tests.measured_runs import write_measured
-from tests.testbed_settings import MASKED_MODEL
+from tests.testbed_settings import MASKED_MODEL, PAIRS
 
 SMALL = ["--config", "testbed", "--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
 SMALL += ["--generation_bias.neutral_dialogue", "null", "--generation_bias.permutations", "0", "--prompts.filters"]
@@ -50,6 +50,8 @@ WRONG = {
         ("--model {absent}", "does not exist"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
         ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
+        ("--generation_bias.style_clusters {absent}", "absent"),
+        ("--generation_bias.style_classifier {absent}", "does not exist"),
         ("--generation_bias.offensiveness {classifier}", "give both"),
         (
             "--generation_bias.offensiveness {classifier} --generation_bias.offensiveness.label toxic",
@@ -58,6 +60,8 @@ WRONG = {
     ],
     "sentence_pairs": [
         ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
+        ("--sentence_pairs.pairs {absent}", "absent"),
+        (f"--model {{absent}} --sentence_pairs.pairs {PAIRS}", "does not exist"),
     ],
     "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
     "offensiveness": [
@@ -68,9 +72,11 @@ WRONG = {
     "translation_bias": [
         ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
         ("{translated}", "eng_Latn-tha_Thai.txt"),
+        ("--translation_bias.references {absent} --model {absent}", "absent"),
         (f"{SPANISH} 13a --translation_bias.toxicity {{classifier}}", "None is not a label"),
     ],
     "embedding_bias": [
+        ("--model {absent} --embedding_bias.references {references}", "does not exist"),
         ("--model {classifier} --embedding_bias.references {columns}", "'gender'"),
         (
             "--model {classifier} --embedding_bias.references {references} --embedding_bias.languages deu_Latn",

@@ -13,11 +13,27 @@ import pandas as pd
 import psutil
 import pytest
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+    EVEN_LIKELIHOODS,
+    LIKELIHOODS,
+    TEMPLATE_LIKELIHOODS,
+)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.settings import ModelSettings, checked
+from evenhand.recipes.cli import main
+from evenhand.recipes.compare import compare
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 from tests.parsed_page import ParsedPage
-from tests.testbed_settings import CLASSIFIERS
+from tests.testbed_settings import CLASSIFIERS, with_testbed
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +48,9 @@ measure:
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
-methods: [control_tags, kto]
+methods: [control_tags, exchange, resample, prompt]
+candidates: 3
+instruction: I like music.
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_increase: 9}
@@ -40,11 +58,12 @@ tune:
   measure_descriptors: 4
 """
 SHARED = ("before", "train", "label")
-TAGGED, UNTAGGED = "control_tags", "kto"
+TAGGED, UNTAGGED, INSTRUCTION = "control_tags", "exchange", "I like music."
 STAGES = (
     *SHARED,
     *(f"{TAGGED}/{name}" for name in ("tune", "after", "untagged", "compare")),
     *(f"{UNTAGGED}/{name}" for name in ("tune", "after", "compare")),
+    *(f"{method}/{name}" for method in ("resample", "prompt") for name in ("after", "compare")),
 )
 
 # What is on disk in the middle of a stage. Comparing takes a second: it is killed as it begins.
@@ -71,7 +90,7 @@ def finished(tmp_path_factory, commands, settings):
     folder = tmp_path_factory.mktemp("loop")
     (folder / "loop.yaml").write_text(settings)
     done = commands.run(*arguments(folder / "loop.yaml", folder / "run"))
-    assert "stage 1 of 10: measure → " in done.stderr
+    assert "stage 1 of 14: measure → " in done.stderr
     return folder / "run", done.stdout
 
 
@@ -95,12 +114,14 @@ def test_pages_and_points_of_the_loop(finished):
     for method in (TAGGED, UNTAGGED):
         assert f"{method}/compare/report.html" in (folder / "report.html").read_text()
     points = pd.read_parquet(finished[0] / "points.parquet").set_index("method")
-    assert list(points.index) == [TAGGED, UNTAGGED]
+    assert list(points.index) == [TAGGED, UNTAGGED, "resample", "prompt"]
+    assert {path.parent.relative_to(folder).as_posix() for path in folder.rglob("run.json")} == {*STAGES}
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
         scores = read_scores(finished[0] / method / "compare" / "scores.json")
         assert points["reduction"][method] == find_score(scores, "fgb_pooled_corrected_reduction").value
-    assert points["ratio_without_tag"].notna().tolist() == [True, False]
+    assert points["ratio_without_tag"].notna().tolist() == [True, False, False, False]
+    assert (points["minutes"] > 0).tolist() == [True, True, False, False]
     assert points["reduction_confirmed"].notna().all()
 
 
@@ -212,6 +233,82 @@ def test_a_comparison_of_its_own_is_of_the_runs_where_they_are_now(moved, comman
     )
     assert [(s.metric, s.group, s.value, s.interval) for s in ours] == [
         (s.metric, s.group, s.value, s.interval) for s in theirs
+    ]
+
+
+# Methods that tune nothing.
+
+
+def test_resampled_responses_are_candidates_and_most_of_them_the_first(finished):
+    folder, _ = finished
+    target = json.loads((folder / "label" / "run.json").read_text())["target"]
+    assert 0.5 < target["effective_share"] < 1 and 0 < target["kl"] < 1
+    assert abs(target["fgb_pooled_corrected_reached"]) < 1 and target["limited"] < 5
+    labels = pd.read_parquet(folder / "label" / "labels.parquet")
+    assert labels["weight"].mean() == pytest.approx(1, abs=0.3) and labels["weight"].std() > 0.05
+    assert len(pd.read_parquet(folder / "label" / "target.parquet")) == 26
+    before, after = (pd.read_parquet(folder / run / "responses.parquet") for run in ("before", "resample/after"))
+    texts = pd.read_parquet(folder / "resample" / "after" / "candidates.parquet")["response"].to_numpy().reshape(-1, 3)
+    assert (texts == after["response"].to_numpy()[:, None]).any(axis=1).all()
+    assert (texts[:, 0] == before["response"]).all()  # the response without resampling
+    assert 0.5 < (after["response"] == before["response"]).mean() < 0.99
+    assert (texts[:, 0] != texts[:, 1]).mean() > 0.5
+    scores = read_scores(folder / "resample" / "compare" / "scores.json")
+    assert find_score(scores, "fgb_pooled_corrected_reduction").value > 0
+    assert find_score(scores, "relevance_kept").value > 0.8
+    signature = find_score(read_scores(folder / "resample" / "after" / "scores.json"), "fgb").signature
+    assert signature["model"]["resampling"]["candidates"] == 3
+
+
+def test_deterministic_decoding_and_files_of_responses_have_no_candidates(finished, tmp_path):
+    resampling = {"exponents": str(finished[0] / "label" / "exponents.parquet")}
+    settings = {"generation_bias": {"resampling": resampling}, "report_to": "none", "output_dir": str(tmp_path / "out")}
+    with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):
+        measure(checked(MeasureSettings, with_testbed(settings) | {"decoding": {"preset": "paper"}}, "test"))
+    (tmp_path / "own.jsonl").write_text('{"template": "t", "descriptor": "a", "text": "I.", "response": "hi"}\n')
+    file = {"responses": str(tmp_path / "own.jsonl"), "model": {"name": "own"}}
+    with pytest.raises(InputError, match=r"^generation_bias\.resampling: a file has no"):
+        measure(checked(MeasureSettings, with_testbed(settings) | file, "test"))
+
+
+def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
+    folder, _ = finished
+    signatures = [
+        find_score(read_scores(folder / run / "scores.json"), "fgb_pooled_corrected").signature["model"]
+        for run in ("before", "prompt/after")
+    ]
+    assert [signature["system_prompt"] for signature in signatures] == [None, INSTRUCTION]
+    assert signatures[0]["revision"] == signatures[1]["revision"]
+    before, after = (pd.read_parquet(folder / run / "responses.parquet") for run in ("before", "prompt/after"))
+    assert (before["response"] != after["response"]).any()
+    for page in ("prompt/after", "prompt/compare"):
+        assert f"“{INSTRUCTION}”" in (folder / page / "report.html").read_text()
+    assert INSTRUCTION not in (folder / "before" / "report.html").read_text()
+
+
+def test_costs_are_scored_by_the_model_without_the_instruction(finished):
+    folder, _ = finished
+    likelihoods = pd.read_parquet(folder / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][:20]
+    after = read_styled_responses(folder / "prompt" / "after")
+    texts, responses = after.table["text"].tolist()[:20], after.table["response"].tolist()[:20]
+    for instruction, alike in ((None, True), (INSTRUCTION, False)):
+        model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=instruction))
+        expected, _ = response_perplexity(model, render_contexts(model, texts, [""] * 20), responses)
+        assert (likelihoods.tolist() == pytest.approx(expected.tolist(), abs=1e-3)) == alike
+
+
+def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finished, tmp_path):
+    of_base, of_loop = (EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS), finished[0] / "prompt" / "compare"
+    before, after = tmp_path / "before", finished[0] / "prompt" / "after"
+    assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
+    alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
+    assert main(["measure", "--config", str(finished[0] / "before" / "config.yaml"), *alone]) == 0
+    compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
+    assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
+    computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))
+    assert [(it.metric, it.group, it.value, it.interval) for it in computed] == [
+        (it.metric, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
+        for it in expected
     ]
 
 

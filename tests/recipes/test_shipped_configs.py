@@ -10,6 +10,7 @@ from tests.recipes.test_command_line import error_line
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "configs"
 CONFIGS = sorted(file for file in FOLDER.rglob("*.yaml") if file.parent.name != "accelerate")
+FLAGS = {setting.name for command in COMMANDS.values() for setting in settings_in(command)} | {"config"}
 
 
 def command_of(file):
@@ -19,20 +20,19 @@ def command_of(file):
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
-def test_every_shipped_config_is_valid_and_has_its_command(file):
+def test_every_shipped_config_is_valid_and_what_its_comments_and_print_config_say(file, tmp_path, capsys):
     lines = file.read_text(encoding="utf-8").splitlines()
+    command = command_of(file)
     assert f"--config {file.stem}\n" in "\n".join(lines[:8])
     assert lines[0][-1] in ".?)"  # `evenhand configs` shows it
     assert max(map(len, lines)) <= 120
-    read_settings(command_of(file), file)
-
-
-@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
-def test_flags_in_comments_of_configs_exist(file):
-    comments = " ".join(line.split("#", 1)[1] for line in file.read_text().splitlines() if "#" in line)
-    known = {setting.name for command in COMMANDS.values() for setting in settings_in(command)} | {"config"}
+    comments = " ".join(line.split("#", 1)[1] for line in lines if "#" in line)
     flags = {word[2:].rstrip(",") for word in comments.replace("(", " ").split() if word.startswith("--")}
-    assert flags and flags <= known
+    assert flags and flags <= FLAGS
+    expected = read_settings(command, file, {"output_dir": "elsewhere"})
+    assert main([command, "--config", str(file), "--output_dir", "elsewhere", "--print_config"]) == 0
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert read_settings(command, tmp_path / "printed.yaml") == expected
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,3 @@ def test_a_shipped_config_is_found_by_name_after_files(calls, capsys, tmp_path, 
     assert "--config: 'zzz' is unknown. Known: " in error_line(capsys, "loop", "--config", "zzz")
     for path in ("zzz.yaml", "runs/zzz"):  # names with a suffix or folder are always files
         assert "is unknown" not in error_line(capsys, "loop", "--config", path)
-
-
-@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
-def test_printed_settings_can_be_read(file, tmp_path, capsys):
-    command = command_of(file)
-    assert main([command, "--config", str(file), "--output_dir", "elsewhere", "--print_config"]) == 0
-    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
-    expected = read_settings(command, file, {"output_dir": "elsewhere"})
-    assert read_settings(command, tmp_path / "printed.yaml") == expected
