@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     ComparisonSettings,
@@ -233,9 +234,11 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
         if (path / MANIFEST).exists():
             continue
         if stage.command == "measure":
-            measured_model(measure_config(settings, FAMILY)).check()
+            config = measure_config(settings, FAMILY)
+            measured_model(config).check()
             if settings.model.name == base.name and settings.generation_bias.resampling.exponents is None:
                 read_inputs(settings)
+                measurement_prompts(config)
         elif stage.command == "label" and loop.label.exclude_clusters:
             config = measure_config(plan.stages[0].settings, FAMILY)
             styles = classifier_styles(classifiers(config)[FIRST])

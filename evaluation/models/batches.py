@@ -7,7 +7,6 @@ config. Batch sizes do not change results, so a resumed run may compute the unfi
 import gc
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,8 +60,7 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
 def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
     """Return a function from the length of a row in tokens to the largest number of such rows in a batch (at least 1).
 
-    `row_bytes` returns the memory of a row in bytes by the length of the row. The memory budget is read once, by this
-    call.
+    `row_bytes` returns the memory of a row of a length. The memory budget is read once, by this call.
     """
     memory, tokens = memory_budget(model.device), tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
@@ -125,14 +123,11 @@ def run_batches(
 
     A batch has at most `max_items(first item)` items, all with the same `group_key`. Sort the largest items first. A
     batch that runs out of memory is halved and computed again, and no later batch is larger.
-
-    Raises:
-        InputError: A single item does not fit into memory.
     """
-    pending, limit = deque(_split_batches(items, max_items, group_key)), len(items)
-    while pending:
-        whole = pending.popleft()
-        batch = whole[:limit]
+    start, limit = 0, len(items)
+    while start < len(items):
+        batch = items[start : start + min(limit, max_items(items[start]))]
+        batch = batch[: len(list(next(groupby(batch, group_key))[1]))]
         try:
             result = compute(batch)
         except (RuntimeError, MemoryError) as error:
@@ -145,26 +140,12 @@ def run_batches(
                 ) from None
         else:
             yield batch, result
-            if len(whole) > len(batch):
-                pending.appendleft(whole[len(batch) :])
+            start += len(batch)
             continue
-        pending.appendleft(whole)
         free_gpu_memory()  # outside the handler, because the error holds the tensors of the batch
         if limit == len(items):
             log.warning("a batch of %d rows does not fit into memory; continuing with half the batch size", len(batch))
         limit = len(batch) // 2
-
-
-def _split_batches(
-    items: Sequence[Item], max_items: Callable[[Item], int], group_key: Callable[[Item], Any]
-) -> Iterator[Sequence[Item]]:
-    start = 0
-    while start < len(items):
-        batch = items[start : start + max_items(items[start])]
-        _, group = next(groupby(batch, group_key))
-        n = len(list(group))
-        yield batch[:n]
-        start += n
 
 
 def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
@@ -273,12 +254,7 @@ def max_input_length(model: PreTrainedModel) -> float:
 def check_input_lengths(
     dialogue_model: "DialogueModel", encoded: Sequence[Sequence[int]], max_new_tokens: int, field: str
 ) -> None:
-    """Raise an InputError if an input is empty, or if an input or its response needs more positions than the model has.
-
-    Args:
-        encoded: the token ids of the inputs.
-        field: the name of the inputs in the error.
-    """
+    """Raise an InputError, about `field`, if an input is empty, or it or its response needs too many positions."""
     limit = max_positions(dialogue_model.model.config)
     if dialogue_model.kind != "encoder_decoder":
         limit -= max_new_tokens

@@ -15,6 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.models.chat_templates import merge_system_message, supports_system_message, template_arguments
 
 if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
     from evenhand.evaluation.models.loading import DialogueModel
@@ -40,11 +41,7 @@ def is_task_file(task: str) -> bool:
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
-    """Return the tasks in the form that the harness expects: names unchanged, and the contents of task files.
-
-    Raises:
-        InputError: A name is unknown, or a file cannot be read.
-    """
+    """Return the tasks in the form that the harness expects: names unchanged, and the contents of task files."""
     names = [task for task in tasks if not is_task_file(task)]
     if names:
         from lm_eval.tasks import TaskManager
@@ -70,18 +67,9 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     Returns:
         A row for each task, metric, filter and document: task, metric (with the filter, if any), document (a hash),
         value.
-
-    Raises:
-        InputError: All metrics of a task are skipped.
     """
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
-
-    from evenhand.evaluation.models.chat_templates import (
-        merge_system_message,
-        supports_system_message,
-        template_arguments,
-    )
 
     level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it logs a warning for every model that is already loaded
@@ -106,7 +94,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     rows = [
         {
             TASK: task,
-            METRIC: _metric_name(name, sample["filter"]),
+            METRIC: name if sample["filter"] == "none" else f"{name} ({sample['filter']})",
             DOCUMENT: sample["doc_hash"],
             VALUE: float(sample[name]),
         }
@@ -120,7 +108,3 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
             f"capabilities: {task} has no metric that is a mean over documents and better if higher; leave it out."
         )
     return pd.DataFrame(rows)
-
-
-def _metric_name(metric: str, filter_name: str) -> str:
-    return metric if filter_name == "none" else f"{metric} ({filter_name})"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.batches import max_input_length, run_batches
+from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     FROM_PRETRAINED_ERRORS,
     check_tokenizer,
@@ -65,8 +65,8 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     """Load a sentence encoder from safetensors; a model without `modules.json` gets mean pooling.
 
     Raises:
-        InputError: The name is not a model or not an encoder, its weights are pickled or incomplete, its layout needs
-            code outside the library, or `device_map`, `quantization` or `adapter_strength` is set.
+        InputError: the name is not a model or not an encoder, its weights are pickled or incomplete, or its layout
+            needs code outside the library.
     """
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization", "adapter_strength"):
@@ -95,11 +95,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
 
 def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[list[int]], np.ndarray]:
-    """Return the token ids that the encoder reads for each text, (n,) lists, and which texts are truncated, bool (n,).
-
-    Raises:
-        InputError: A text is blank or has only special tokens.
-    """
+    """Return the token ids that the encoder reads of each text, (n,) lists, and which texts are truncated, (n,)."""
     if not texts:
         return [], np.zeros(0, dtype=bool)
     tokenizer = encoder.model.tokenizer
@@ -124,29 +120,17 @@ def sentence_embeddings(
 
     The dimension of an embedding is h. Texts with equal tokens are computed once. The order is fixed: the longest texts
     first. Texts that are too long are truncated (`encode_texts`).
-
-    Raises:
-        InputError: A text has no tokens, or batch_size is less than 1. The error is raised before any work.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size: {batch_size} is not at least 1.")
-    rows_of: dict[tuple[int, ...], list[int]] = {}
-    for row, ids in enumerate(encode_texts(encoder, texts)[0]):
-        rows_of.setdefault(tuple(ids), []).append(row)
+    rows_of = group_rows(map(tuple, encode_texts(encoder, texts)[0]))
     distinct = [rows_of[ids] for ids in sorted(rows_of, key=lambda ids: (len(ids), ids), reverse=True)]
-    batches = run_batches(
-        distinct,
-        lambda rows: batch_size,
-        lambda batch: _embed_batch(encoder, [texts[rows[0]] for rows in batch]),
-    )
-    return (
-        (np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)) for batch, vectors in batches
-    )
 
+    def embed(batch: Sequence[list[int]]) -> np.ndarray:
+        first = [texts[rows[0]] for rows in batch]
+        vectors = encoder.model.encode(first, batch_size=len(first), show_progress_bar=False, convert_to_numpy=True)
+        return vectors.astype(np.float32, copy=False)
 
-def _embed_batch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    vectors = encoder.model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True)
-    return vectors.astype(np.float32, copy=False)
+    for batch, vectors in run_batches(distinct, lambda rows: batch_size, embed):
+        yield np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)
 
 
 def _download_model(settings: CheckpointSettings, commit: str) -> Path:

@@ -48,7 +48,6 @@ KIND = "answers"  # the key of the kind of a judge's answers in its cache
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the three kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
-INSTRUCTION = "Which of these labels describes the style of the text best?"
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
 
 
@@ -56,11 +55,34 @@ class JudgeFile(BaseModel, extra="forbid"):
     """A judge's file: labels, or labels with their descriptions, and the instruction."""
 
     labels: list[Text] | dict[Text, Annotated[str, Field(strict=True)] | None]
-    instruction: Text = INSTRUCTION
+    instruction: Text = "Which of these labels describes the style of the text best?"
+
+
+def judge_path(name: str) -> Path:
+    """Return the path of a judge's file, given the path of a YAML file or the name of a shipped file."""
+    if Path(name).suffix in (".yaml", ".yml"):
+        return Path(name)
+    if not (FILES / f"{name}.yaml").is_file():
+        raise unknown_name("judge", name, (file.stem for file in FILES.glob("*.yaml")))
+    return FILES / f"{name}.yaml"
+
+
+def read_judge(name: str) -> tuple[dict[str, str], str]:
+    """Return the 2 to 36 different labels with their descriptions, and the instruction, in a judge's file."""
+    path = judge_path(name)
+    try:
+        file = JudgeFile.model_validate(read_yaml(path, "judge"))
+    except ValidationError as error:
+        raise InputError(f"judge: {path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
+    names = list(file.labels)
+    if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
+        raise InputError(f"judge: {path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
+    descriptions = file.labels if isinstance(file.labels, dict) else {}
+    return {name: descriptions.get(name) or "" for name in names}, file.instruction
 
 
 def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
-    """Return the labels of a sequence classifier or of a judge; errors as in `classifier_labels` and `read_judge`."""
+    """Return the labels of a sequence classifier or of a judge."""
     if (judge := getattr(settings, "judge", None)) is not None:
         return tuple(read_judge(judge.name)[0])
     return classifier_labels(settings.name, settings.revision, settings.base)
@@ -75,33 +97,6 @@ def classifier_revision(settings: CheckpointSettings) -> str:
     return model_revision(settings.name, settings.revision, settings.base)
 
 
-def judge_path(name: str) -> Path:
-    """Return the path of a judge's file, given the path of a YAML file or the name of a shipped file."""
-    if Path(name).suffix in (".yaml", ".yml"):
-        return Path(name)
-    if not (FILES / f"{name}.yaml").is_file():
-        raise unknown_name("judge", name, (file.stem for file in FILES.glob("*.yaml")))
-    return FILES / f"{name}.yaml"
-
-
-def read_judge(name: str) -> tuple[dict[str, str], str]:
-    """Return the labels with their descriptions, and the instruction, in a judge's file.
-
-    Raises:
-        InputError: the file cannot be read, or does not have 2 to 36 different labels.
-    """
-    path = judge_path(name)
-    try:
-        file = JudgeFile.model_validate(read_yaml(path, "judge"))
-    except ValidationError as error:
-        raise InputError(f"judge: {path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
-    names = list(file.labels)
-    if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
-        raise InputError(f"judge: {path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
-    descriptions = file.labels if isinstance(file.labels, dict) else {}
-    return {name: descriptions.get(name) or "" for name in names}, file.instruction
-
-
 @dataclass(frozen=True)
 class StyleJudge:
     """An LLM judge in place of a sequence classifier; `labels` are its styles."""
@@ -113,6 +108,8 @@ class StyleJudge:
     name: str
     revision: str
 
+    is_multi_label, texts_per_part, limit = False, 64, f"{MAX_CHARACTERS} characters"
+
     @property
     def key(self) -> str:
         """The hash of everything that determines the judge's answers, except the text."""
@@ -120,68 +117,56 @@ class StyleJudge:
         parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
+    def announce(self, texts: Sequence[str]) -> None:
+        """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
+        with _cache(self) as cache:
+            known, answers = cache.known(texts), _kind(cache, self)
+        todo, times = [text for text in texts if text not in known], _requests_per_text(self, answers)
+        n_tokens = times * sum(len(_prompt(self, text)) for text in todo) // CHARACTERS_PER_TOKEN
+        done = f"{len(known):,} of {len(texts):,} texts are cached; {times * len(todo):,} requests ({answers})"
+        log.info("judge %s: %s, about %s tokens of input", self.name, done, f"{n_tokens:,}")
+
+    def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probability of each label for each distinct text, (n, S), and which texts are truncated, (n,).
+
+        A row is NaN if no answer names an option, or the server rejects the text, as filters of content do. Finished
+        judgements are cached on disk.
+        """
+        with _cache(self) as cache, _named_errors():
+            known, answers = cache.known(texts), _kind(cache, self)
+            todo, times = [text for text in texts if text not in known], _requests_per_text(self, answers)
+            bodies = [body for text in todo for body in _requests(self, text, answers)]
+            drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
+            parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
+            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, _without_style):
+                for index, answer in zip((row // times for row in rows), found, strict=True):
+                    drawn[index].append(answer)
+                    if len(drawn[index]) == times:
+                        known[todo[index]] = _probabilities(drawn[index], len(self.labels))
+                        cache.write(_hash(todo[index]), known[todo[index]])
+        undefined = [math.nan] * len(self.labels)
+        probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
+        return probabilities.reshape(len(texts), len(self.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
+
 
 def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
     own = settings.judge
     facts = {name: getattr(own, name) for name in ("server", "api", "samples")}
-    with _cache(judge := load_judge(settings)) as cache:
-        facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": _read(cache, judge, KIND)}
+    with _cache(load_judge(settings)) as cache:
+        facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": cache.read(KIND)}
     return {"name": settings.name, "judge": facts}
 
 
 def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
-    """Return the judge of these settings; no request is sent.
-
-    Raises:
-        InputError: the file cannot be read, or does not have 2 to 36 different labels; the client is not installed.
-    """
-    check_client()
-    labels, instruction = read_judge(settings.judge.name)
+    """Return the judge of these settings; no request is sent. InputError if its file or the client cannot be used."""
+    revision, (labels, instruction) = classifier_revision(settings), read_judge(settings.judge.name)
     options = [
         f"{option}: {label}" + (f" ({text})" if text else "")
         for option, (label, text) in zip(OPTIONS, labels.items(), strict=False)
     ]
-    names, revision = tuple(labels), classifier_revision(settings)
-    return StyleJudge(
-        settings, names, "\n".join([instruction, *options]), labels_sha256(names), settings.name, revision
-    )
-
-
-def log_judge_costs(judge: StyleJudge, texts: Sequence[str]) -> None:
-    """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
-    with _cache(judge) as cache:
-        known, answers = _known(cache, judge, texts), _kind(cache, judge)
-    todo, times = [text for text in texts if text not in known], _requests_per_text(judge, answers)
-    n_tokens = times * sum(len(_prompt(judge, text)) for text in todo) // CHARACTERS_PER_TOKEN
-    done = f"{len(known):,} of {len(texts):,} texts are cached; {times * len(todo):,} requests ({answers})"
-    log.info("judge %s: %s, about %s tokens of input", judge.name, done, f"{n_tokens:,}")
-
-
-def judge_texts(judge: StyleJudge, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of each label for each distinct text, (n, S), and whether the text is truncated, (n,).
-
-    A row is NaN if no answer names an option, or the server rejects the text, as filters of content do. Finished
-    judgements are cached on disk.
-
-    Raises:
-        InputError: the server fails after all retries; earlier answers are cached.
-    """
-    with _cache(judge) as cache, _named_errors():
-        known, answers = _known(cache, judge, texts), _kind(cache, judge)
-        todo, times = [text for text in texts if text not in known], _requests_per_text(judge, answers)
-        bodies = [body for text in todo for body in _requests(judge, text, answers)]
-        drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
-        parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-        for rows, found in fetch_answers(judge.settings.served_model(), bodies, parse, _without_style):
-            for index, answer in zip((row // times for row in rows), found, strict=True):
-                drawn[index].append(answer)
-                if len(drawn[index]) == times:
-                    known[todo[index]] = _probabilities(drawn[index], len(judge.labels))
-                    _write(cache, judge, _hash(todo[index]), known[todo[index]])
-    undefined = [math.nan] * len(judge.labels)
-    probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
-    return probabilities.reshape(len(texts), len(judge.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
+    names, question = tuple(labels), "\n".join([instruction, *options])
+    return StyleJudge(settings, names, question, labels_sha256(names), settings.name, revision)
 
 
 def _requests_per_text(judge: StyleJudge, answers: str) -> int:
@@ -226,12 +211,7 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
 
 
 def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
-    """Return the probability of each option as the first token of an answer.
-
-    Raises:
-        UnsupportedRequest: the answer has no log-probabilities.
-        ValueError, TypeError, AttributeError: they do not have the API's format.
-    """
+    """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none."""
     (choice,) = answer.choices
     if choice.logprobs is None:
         raise UnsupportedRequest("the server gives no log-probabilities")
@@ -262,9 +242,9 @@ def _named_errors() -> Iterator[None]:
         raise type(error)(str(error).replace("model.server", "style_classifier.judge.server", 1)) from None
 
 
-def _kind(cache: sqlite3.Connection, judge: StyleJudge) -> str:
+def _kind(cache: "Cache", judge: StyleJudge) -> str:
     """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
-    if (known := _read(cache, judge, KIND)) is not None:
+    if (known := cache.read(KIND)) is not None:
         return known
     for answers in (LOGPROBS, STRUCTURED, PLAIN) if judge.settings.judge.api == "chat" else (LOGPROBS, PLAIN):
         parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
@@ -277,44 +257,47 @@ def _kind(cache: sqlite3.Connection, judge: StyleJudge) -> str:
             if answers == PLAIN:
                 raise
             log.info("judge %s: no %s (%s)", judge.name, answers, format_value(str(error)))
-    _write(cache, judge, KIND, answers)
+    cache.write(KIND, answers)
     return answers
 
 
-@contextmanager
-def _cache(judge: StyleJudge) -> Iterator[sqlite3.Connection]:
-    """Yield the SQLite file of earlier judgements, in which texts are hashes and values are JSON.
+class Cache:
+    """Earlier judgements of a judge, in a SQLite file in which texts are hashes and values are JSON."""
 
-    Raises:
-        InputError: the file cannot be read or written.
-    """
+    def __init__(self, judge: StyleJudge, connection: sqlite3.Connection) -> None:
+        """Create the table if the file has none. Each statement is committed at once."""
+        self.key, self.connection = judge.key, connection
+        columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
+        connection.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
+
+    def read(self, name: str, default: Any = None) -> Any:
+        """Return the value of a text's hash, or the default."""
+        query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
+        row = self.connection.execute(query, [self.key, name]).fetchone()
+        return json.loads(row[0]) if row else default
+
+    def write(self, name: str, value: Any) -> None:
+        """Set the value of a text's hash."""
+        row = [self.key, name, json.dumps(value)]
+        self.connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", row)
+
+    def known(self, texts: Sequence[str]) -> dict[str, list[float] | None]:
+        """Return {text: probabilities} of the texts that are in the file; None for a text without a label."""
+        found = {text: self.read(_hash(text), default=()) for text in texts}
+        return {text: value for text, value in found.items() if value != ()}
+
+
+@contextmanager
+def _cache(judge: StyleJudge) -> Iterator[Cache]:
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evenhand" / "judges.sqlite"
     path = judge.settings.judge.cache or default
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Each statement is committed at once. diskcache would unpickle what a foreign file contains, even by JSONDisk.
-        with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as cache:
-            columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
-            cache.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
-            yield cache
+        # diskcache would unpickle what a foreign file contains, even by JSONDisk.
+        with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
+            yield Cache(judge, connection)
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"style_classifier.judge.cache: {path} cannot be used ({error}); give another file.") from None
-
-
-def _read(cache: sqlite3.Connection, judge: StyleJudge, name: str, default: Any = None) -> Any:
-    query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
-    row = cache.execute(query, [judge.key, name]).fetchone()
-    return json.loads(row[0]) if row else default
-
-
-def _write(cache: sqlite3.Connection, judge: StyleJudge, name: str, value: Any) -> None:
-    cache.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", [judge.key, name, json.dumps(value)])
-
-
-def _known(cache: sqlite3.Connection, judge: StyleJudge, texts: Sequence[str]) -> dict[str, list[float] | None]:
-    """Return {text: probabilities} from the cache; None for a text without a label."""
-    found = {text: _read(cache, judge, _hash(text), default=()) for text in texts}
-    return {text: value for text, value in found.items() if value != ()}
 
 
 def _hash(text: str) -> str:

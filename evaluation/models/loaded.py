@@ -64,19 +64,21 @@ class LoadedModel(Model):
 
         return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, and whether max_new_tokens cut it. The model reads `contexts`."""
         if run is not None:
             processes.on_rank_zero(lambda: self._facts(run))
-        return self.generate(prompts, self.contexts(prompts), run)
+        return self.generate(prompts, self.contexts(prompts), run, name)
 
-    def generate(self, prompts: pd.DataFrame, contexts: Sequence[str], run: Store | None = None) -> pd.DataFrame:
+    def generate(
+        self, prompts: pd.DataFrame, contexts: Sequence[str], run: Store | None = None, name: str = "responses"
+    ) -> pd.DataFrame:
         """Return the model's continuation of each context, by the random numbers of its prompt's id."""
         from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
         compute = partial(generate_responses, self.load(), decoding=self.arguments, batch_size=self.decoding.batch_size)
-        table = compute_rows(run, "responses", [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
+        table = compute_rows(run, name, [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
         return response_table(prompts, table[RESPONSE], **{CUT: table[CUT]})
 
     def _facts(self, run: Store) -> dict[str, Any]:

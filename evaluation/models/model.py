@@ -88,11 +88,11 @@ class Model(ABC):
         return sampled()
 
     @abstractmethod
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt: prompt_id, response, left_out (the reason or None), and what else is known.
 
         The columns `text`, `persona` and `prompt_id` of the prompts are read. With a run, batches are saved as they
-        come, so that a killed run can resume.
+        come, under `name`, so that a killed run can resume.
         """
 
     @abstractmethod

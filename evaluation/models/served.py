@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.model import Model, compute_rows, response_table
+from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server import (
     Body,
     build_requests,
@@ -15,7 +17,7 @@ from evenhand.evaluation.models.server import (
     fetch_answers,
     parse_full_response,
     request_arguments,
-    served_fingerprints,
+    served_tokenizer,
 )
 from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import model_signature
@@ -45,8 +47,16 @@ class ServedModel(Model):
         return {"model": self.name}
 
     def scoring_inputs(self) -> dict[str, Any]:
-        """Return the name of the model and the revision of its tokenizer (`server.served_fingerprints`)."""
-        return served_fingerprints(self.settings)
+        """Return the name of the model and the revision of its tokenizer, with which sentences are encoded."""
+        check_client()
+        tokenizer = served_tokenizer(self.settings)
+        try:
+            return {"model": self.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
+        except InputError:
+            raise InputError(
+                f"model.tokenizer: {tokenizer.name!r} does not exist, and likelihoods are requested by token ids; "
+                "give the Hugging Face id or the folder of the served model's tokenizer."
+            ) from None
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
@@ -56,7 +66,7 @@ class ServedModel(Model):
         asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
         return build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, whether max_tokens cut it, and the name of the model in the answer."""
 
         def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
@@ -66,7 +76,7 @@ class ServedModel(Model):
         if run is not None:
             run.facts["server"] = self.settings.server
         columns = [RESPONSE, CUT, ANSWERED_BY]
-        table = compute_rows(run, "responses", columns, compute, self.requests(prompts), unit="responses")
+        table = compute_rows(run, name, columns, compute, self.requests(prompts), unit="responses")
         return response_table(prompts, table.pop(RESPONSE), **table)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:

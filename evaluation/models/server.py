@@ -1,4 +1,4 @@
-"""Responses of a model on an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
+"""The client of an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
 
 The `openai` client retries after 429, 5xx, time-outs and resets (back-off with jitter, `Retry-After`). This module also
 retries answers that are not JSON or do not have exactly one choice, because the client accepts them. The API key comes
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import strip_reasoning
-from evenhand.evaluation.models.revisions import first_line, tokenizer_revision
+from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -35,10 +35,7 @@ Parsed = TypeVar("Parsed")
 
 
 class UnsupportedRequest(InputError):
-    """Error: the server rejects a request, or the answer lacks requested data, so that a retry would fail too.
-
-    `status` is the HTTP status of the rejection; None if the answer lacks data.
-    """
+    """Error: the server rejects a request with the HTTP `status`, or the answer lacks requested data (None)."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -46,10 +43,9 @@ class UnsupportedRequest(InputError):
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the API's equivalent of decoding arguments of `generate`; greedy decoding becomes temperature 0.
+    """Return the API's equivalent of decoding arguments of `generate`; InputError for an argument without equivalent.
 
-    Raises:
-        InputError: An argument changes the response, and the API has no equivalent.
+    Greedy decoding becomes temperature 0.
 
     >>> request_arguments({"do_sample": True, "temperature": 0.7, "top_k": 0, "max_new_tokens": 40})
     {'temperature': 0.7, 'max_tokens': 40}
@@ -77,13 +73,8 @@ def build_requests(
 
     System prompt and persona, each on a separate line, form the preface. A chat has the preface as system message and
     prompt + tag as user message. A completion has preface and prompt + tag on separate lines; a token that ends the
-    prompt, such as EOS, must be part of the tag.
-
-    Args:
-        personas: one persona for each prompt, "" for none.
-        seeds: one seed for each prompt, sent modulo 2³¹.
-        tag: the control tag after each prompt, "" for none.
-        arguments: the return value of `request_arguments`.
+    prompt, such as EOS, must be part of the tag. Seeds are sent modulo 2³¹. `arguments` are the return value of
+    `request_arguments`.
     """
     prefaces = ["\n".join(filter(None, (model.system_prompt, persona))) for persona in personas]
 
@@ -100,12 +91,9 @@ def build_requests(
 
 
 def parse_response(answer: Any, body: Body) -> str | None:
-    """Return the text of the response in a server's answer, without outer white space and reasoning.
+    """Return the text in an answer without outer white space and reasoning; None if the reasoning did not end.
 
-    The text may be ""; the return value is None if the model never ended its reasoning.
-
-    Raises:
-        ValueError, TypeError, AttributeError: The answer does not have exactly one choice with a text.
+    ValueError, TypeError or AttributeError if the answer does not have exactly one choice with a text.
     """
     (choice,) = answer.choices
     is_chat = "messages" in body
@@ -178,12 +166,7 @@ def fetch_answers(
 
 
 def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
-    """Send one request to the server, with few retries, and return the parsed answer.
-
-    Raises:
-        UnsupportedRequest: The server rejects the request, or `parse` raises UnsupportedRequest.
-        InputError: The server does not answer, or rejects the key.
-    """
+    """Send one request to the server, with few retries, and return the parsed answer."""
 
     async def send() -> Parsed:
         async with _make_client(model) as client:
@@ -197,23 +180,6 @@ def served_tokenizer(model: ModelSettings) -> CheckpointSettings:
     if model.tokenizer is not None:
         return CheckpointSettings(name=model.tokenizer)
     return CheckpointSettings(name=model.name, revision=model.revision)
-
-
-def served_fingerprints(model: ModelSettings) -> dict[str, str]:
-    """Return the name of a served model and the revision of its tokenizer, for runs that score sentences.
-
-    Raises:
-        InputError: The client is not installed, or the tokenizer does not exist.
-    """
-    check_client()
-    tokenizer = served_tokenizer(model)
-    try:
-        return {"model": model.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
-    except InputError:
-        raise InputError(
-            f"model.tokenizer: {tokenizer.name!r} does not exist, and likelihoods are requested by token ids; "
-            "give the Hugging Face id or the folder of the served model's tokenizer."
-        ) from None
 
 
 def check_client() -> None:

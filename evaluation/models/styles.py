@@ -29,15 +29,12 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.judges import MAX_CHARACTERS, StyleJudge, judge_texts, load_judge, log_judge_costs
+from evenhand.evaluation.models.judges import StyleJudge, load_judge
 from evenhand.evaluation.models.revisions import check_labels, labels_sha256, model_revision
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
-
-TEXTS_PER_PART = 1024  # distinct texts that are encoded and classified together, and lost if the run is killed
-JUDGED_TEXTS_PER_PART = 64
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,52 @@ class StyleClassifier:
     name: str
     revision: str
 
+    texts_per_part = 1024  # distinct texts that are encoded and classified together, and lost if the run is killed
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether a text can have several labels."""
+        return self.model.config.problem_type == "multi_label_classification"
+
+    @property
+    def max_tokens(self) -> int:
+        """The number of tokens that the classifier reads."""
+        positions = max_positions(self.model.config)
+        # RoBERTa and related models have two positions that no token can take.
+        limit = 512 if positions == math.inf else max(int(positions) - 2, 1)
+        return min(self.tokenizer.model_max_length, limit)
+
+    @property
+    def limit(self) -> str:
+        """What the classifier reads of a text, in words."""
+        return f"{self.max_tokens} tokens"
+
+    def announce(self, texts: Sequence[str]) -> None:
+        """Do nothing: only a judge announces its costs."""
+
+    def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probability of each label for each text, (n, S), and whether the text is truncated, (n,)."""
+        encoded = self.tokenizer(list(texts), verbose=False)["input_ids"]
+        is_truncated = np.array([len(ids) > self.max_tokens for ids in encoded])
+        for row in np.flatnonzero(is_truncated):
+            encoded[row] = self.tokenizer(texts[row], truncation=True, max_length=self.max_tokens)["input_ids"]
+        probabilities = np.empty((len(texts), len(self.labels)), dtype=np.float32)
+        limit = batch_size_limit(self.model, lambda length: activations_bytes(self.model, length))
+        order = longest_first([len(ids) for ids in encoded])
+
+        @torch.inference_mode()
+        def compute(rows: Sequence[int]) -> np.ndarray:
+            batch = {"input_ids": [encoded[row] for row in rows]}
+            inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt")
+            logits = self.model(**inputs.to(self.model.device)).logits.float()
+            return (logits.sigmoid() if self.is_multi_label else logits.softmax(-1)).cpu().numpy()
+
+        for rows, batch in run_batches(order, lambda row: limit(max(1, len(encoded[row]))), compute):
+            probabilities[rows] = batch
+        if np.isnan(probabilities).any():
+            raise InputError(f"model: the classifier {self.name} returns NaN for a text; {BROKEN_WEIGHTS}")
+        return probabilities, is_truncated
+
 
 Classifier = StyleClassifier | StyleJudge
 
@@ -61,7 +104,7 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     `field` is the name of the setting in errors.
 
     Raises:
-        InputError: The name is not a model or not a classifier with at least two labels, or its weights or tokenizer
+        InputError: the name is not a model or not a classifier with at least two labels, or its weights or tokenizer
             are missing or pickled.
     """
     model = checkpoint_settings(model)
@@ -76,10 +119,10 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     labels = check_labels(model.name, network.config.id2label, network.config.problem_type)
     network = move_to_device(network, model)
     classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
-    if _max_tokens(classifier) <= tokenizer.num_special_tokens_to_add():
+    if classifier.max_tokens <= tokenizer.num_special_tokens_to_add():
         raise InputError(
-            f"{field}: {model.name} reads at most {_max_tokens(classifier)} tokens, all of them special tokens; "
-            "correct max_position_embeddings in its config, or give another classifier."
+            f"{field}: {model.name} reads at most {classifier.limit}, all of them special tokens; correct "
+            "max_position_embeddings in its config, or give another classifier."
         )
     return classifier
 
@@ -112,7 +155,7 @@ def style_vectors(
     Raises:
         InputError: a text is not a string, or the classifier is not a result of `load_style_classifier`.
     """
-    if not isinstance(classifier, (StyleClassifier, StyleJudge)):
+    if not isinstance(classifier, Classifier):
         raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
     texts = [texts] if isinstance(texts, str) else texts
     wrong = next(((row, text) for row, text in enumerate(texts) if not isinstance(text, str)), None)
@@ -122,19 +165,11 @@ def style_vectors(
 
 
 def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
-    """Return style vectors (n, S), computed from the probabilities of a classifier's labels, (n, S).
+    """Return style vectors (n, S) from the probabilities of a classifier's labels, (n, S).
 
     The probabilities of a multi-label classifier are divided by their sum; other probabilities are returned unchanged.
     """
-    if is_multi_label(classifier):
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
-    return probabilities
-
-
-def is_multi_label(classifier: Classifier) -> bool:
-    """Return whether a text can have several labels of the classifier, by `problem_type` in the classifier's config."""
-    problem_type = None if isinstance(classifier, StyleJudge) else classifier.model.config.problem_type
-    return problem_type == "multi_label_classification"
+    return probabilities / probabilities.sum(axis=1, keepdims=True) if classifier.is_multi_label else probabilities
 
 
 def classify_responses(classifier: Classifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
@@ -167,8 +202,7 @@ def label_probabilities(
 ) -> np.ndarray:
     """Return the probability of each label for each text, float32 (n, S) in [0, 1]; NaN for a blank text.
 
-    The number of truncated texts is logged as a warning. `on_progress` is called with the number of rows done since
-    the last call.
+    The number of truncated texts is logged as a warning.
     """
     probabilities, n_truncated = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
     for rows, batch, is_truncated in classify_texts(classifier, texts):
@@ -184,71 +218,24 @@ def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tup
 
     The probabilities, in float32, are the sigmoid of each logit for a multi-label classifier, else the softmax of the
     logits. Each distinct text is classified once. Blank texts have NaN and come first.
-
-    Raises:
-        InputError: The classifier returns NaN.
     """
     groups = group_rows(text if text.strip() else "" for text in texts)
-    blank = groups.pop("", [])
-    if blank:
+    if blank := groups.pop("", []):
         undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank), undefined, np.zeros(len(blank), dtype=bool)
-    distinct, size = list(groups), TEXTS_PER_PART
-    if isinstance(classifier, StyleJudge):
-        size = JUDGED_TEXTS_PER_PART
-        log_judge_costs(classifier, distinct)
+    distinct, size = list(groups), classifier.texts_per_part
+    classifier.announce(distinct)
     for part in (distinct[start : start + size] for start in range(0, len(distinct), size)):
         counts = [len(groups[text]) for text in part]
-        classify = judge_texts if isinstance(classifier, StyleJudge) else _classify_part
-        probabilities, is_truncated = classify(classifier, part)
+        probabilities, is_truncated = classifier.classify(part)
         rows = np.concatenate([groups[text] for text in part])
         yield rows, probabilities.repeat(counts, axis=0), is_truncated.repeat(counts)
-
-
-def _classify_part(classifier: StyleClassifier, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probability of each label for each text, (n, S), and whether the text is truncated, (n,)."""
-    network, max_tokens = classifier.model, _max_tokens(classifier)
-    encoded = classifier.tokenizer(texts, verbose=False)["input_ids"]
-    is_truncated = np.array([len(ids) > max_tokens for ids in encoded])
-    for row in np.flatnonzero(is_truncated):
-        encoded[row] = classifier.tokenizer(texts[row], truncation=True, max_length=max_tokens)["input_ids"]
-    probabilities = np.empty((len(texts), len(classifier.labels)), dtype=np.float32)
-    limit = batch_size_limit(network, lambda length: activations_bytes(network, length))
-    batches = run_batches(
-        longest_first([len(ids) for ids in encoded]),
-        lambda row: limit(max(1, len(encoded[row]))),
-        lambda rows: _classify_batch(classifier, [encoded[row] for row in rows]),
-    )
-    for rows, batch in batches:
-        probabilities[rows] = batch
-    if np.isnan(probabilities).any():
-        raise InputError(f"model: the classifier {classifier.name} returns NaN for a text; {BROKEN_WEIGHTS}")
-    return probabilities, is_truncated
-
-
-@torch.inference_mode()
-def _classify_batch(classifier: StyleClassifier, encoded: list[list[int]]) -> np.ndarray:
-    inputs = classifier.tokenizer.pad({"input_ids": encoded}, return_attention_mask=True, return_tensors="pt")
-    logits = classifier.model(**inputs.to(classifier.model.device)).logits.float()
-    return (logits.sigmoid() if is_multi_label(classifier) else logits.softmax(-1)).cpu().numpy()
 
 
 def warn_truncated(classifier: Classifier, n_truncated: int, n: int) -> None:
     """Log a warning that `n_truncated` of n texts are truncated, unless `n_truncated` is 0."""
     if n_truncated:
-        is_judge = isinstance(classifier, StyleJudge)
-        limit = f"{MAX_CHARACTERS} characters" if is_judge else f"{_max_tokens(classifier)} tokens"
         log.warning(
             "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
-            n_truncated,
-            n,
-            limit,
-            classifier.name,
+            *(n_truncated, n, classifier.limit, classifier.name),
         )
-
-
-def _max_tokens(classifier: StyleClassifier) -> int:
-    positions = max_positions(classifier.model.config)
-    # RoBERTa and related models have two positions that no token can take.
-    limit = 512 if positions == math.inf else max(int(positions) - 2, 1)
-    return min(classifier.tokenizer.model_max_length, limit)

@@ -39,24 +39,14 @@ class WrappedModel(Model):
         """Wrap the model."""
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
-        for name in ("without_weights", "can_be_asked", "has_prompts"):
+        passed_on = ("without_weights", "can_be_asked", "has_prompts", "prompts", "log_likelihood", "n_parameters")
+        for name in (*passed_on, "capability_rows", "release"):
             setattr(self, name, getattr(model, name))
-        for name in ("prompts", "log_likelihood", "n_parameters", "capability_rows", "release"):
-            setattr(self, name, getattr(model, name))
 
-    samples = property(lambda self: self.model.samples)
-
-    def inputs(self) -> dict[str, Any]:
-        """Return the fingerprints of the model."""
-        return self.model.inputs()
-
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
-        """Return the responses of the model."""
-        return self.model.respond(prompts, run)
-
-    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries of the model."""
-        return self.model.signature(run, responses)
+    @property
+    def samples(self) -> bool:
+        """Whether two responses to one prompt may differ."""
+        return self.model.samples
 
 
 class ResampledModel(WrappedModel):
@@ -83,7 +73,7 @@ class ResampledModel(WrappedModel):
         self.check()
         return {**self.model.inputs(), "exponents": sha256_of(self.exponents)}
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, drawn from candidates.
 
         The first candidate is the response of the model itself. The candidates are written as a table with the columns
@@ -99,7 +89,7 @@ class ResampledModel(WrappedModel):
         if not run.has(CANDIDATES):
             repeated = prompts.iloc[row].reset_index(drop=True)
             ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
-            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run)
+            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name)
             run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
         candidates = run.read(CANDIDATES)
         texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])

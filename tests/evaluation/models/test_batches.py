@@ -75,18 +75,3 @@ def test_batch_sizes_are_limited_by_memory_and_tokens_per_pass(llama, monkeypatc
     monkeypatch.setattr(batches, "CPU_CACHE_BYTES", 64 * llama.dtype.itemsize * 50)  # of 50 tokens
     at_once = batches.batch_size_limit(llama, lambda length: 100)
     assert [at_once(length) for length in (1, 5, 10, 1000)] == [10, 10, 5, 1]
-
-
-def test_texts_are_tokenized_in_parts_and_equal_texts_once(monkeypatch):
-    monkeypatch.setattr(batches, "TOKENIZER_BATCH_SIZE", 2)
-    calls = []
-
-    def tokenizer(texts, **arguments):
-        calls.append((texts, arguments))
-        return {"input_ids": [[len(text)] for text in texts]}
-
-    ids = batches.tokenize_texts(tokenizer, ["a", "bb", "a", "ccc"], add_special_tokens=False)
-    assert ids == [[1], [2], [1], [3]]
-    assert [texts for texts, _ in calls] == [["a", "bb"], ["ccc"]]
-    assert calls[0][1] == {"return_attention_mask": False, "add_special_tokens": False}
-    assert batches.tokenize_texts(tokenizer, []) == []

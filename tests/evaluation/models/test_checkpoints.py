@@ -9,7 +9,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import checkpoints
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
@@ -58,16 +57,6 @@ def load(folder, **settings):
     return load_dialogue_model(ModelSettings(name=str(folder), device="cpu", **settings)).model
 
 
-def test_dtype_and_attention(folder):
-    assert load(folder, dtype="auto").dtype == torch.bfloat16
-    assert load(folder).dtype == torch.float32
-    eager = load(folder, attn_implementation="eager")
-    assert eager.config._attn_implementation == "eager"
-    torch.testing.assert_close(logits(eager), logits(load(folder)))
-    with pytest.raises(InputError, match="attn_implementation"):
-        load(folder, attn_implementation="egar")
-
-
 def test_an_adapter_is_loaded_onto_another_base(folder, adapter):
     name = str(adapter)
     with pytest.raises(InputError, match="somebody/gone"):
@@ -97,17 +86,6 @@ def test_the_strength_multiplies_the_change_of_the_weights(folder, adapter, tmp_
         file.write_text(json.dumps(config | {field: value}))
         with pytest.raises(InputError, match=r"^adapter_strength: .* is not LoRA alone"):
             load(tmp_path / "more", base=str(folder), adapter_strength=0.5)
-
-
-def test_bases_and_devices(folder, adapter, tmp_path, monkeypatch):
-    save_qwen(tmp_path / "wider", hidden=96)
-    with pytest.raises(InputError, match=r"model\.base: .*wider: .*size mismatch"):
-        load(adapter, base=str(tmp_path / "wider"))
-    with pytest.raises(InputError, match=r"model\.base: .* adapter; leave it out"):
-        load(folder, base=str(adapter))
-    monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"model\.quantization: '4bit' .*evenhand\[q"):
-        load(folder, quantization="4bit")
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])

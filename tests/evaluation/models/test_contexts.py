@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from evenhand.evaluation.models.contexts import (
-    close_reasoning,
     decode_responses,
     encode_contexts,
     encode_responses,
@@ -205,20 +204,3 @@ def test_a_response_excludes_reasoning(checkpoint):
     assert decode_texts(qwen, plain, generated) == ["Hello.", "Hello.", None, ""]
     dialogpt = checkpoint("dialogpt")  # only chat models reason
     assert decode_texts(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]
-
-
-def test_the_channels_of_gpt_oss(checkpoint):
-    model = checkpoint("qwen")
-    start, message, end = "<|start|>assistant", "<|message|>", "<|im_end|>"
-    analysis, final = f"<|channel|>analysis{message}", f"<|channel|>final{message}"
-    generated = [f"{analysis}Deaf?<|end|>{start}{final}Hello.{end}", f"{final}Hello.{end}", f"{analysis}Deaf?"]
-    assert decode_texts(model, f"<|start|>user{message}Hi!<|end|>{start}", generated) == ["Hello.", "Hello.", None]
-
-
-def test_close_reasoning_appends_empty_reasoning(checkpoint):
-    """With empty reasoning, the context of a model that always reasons equals the context of Qwen3's template."""
-    thinker, qwen = checkpoint("thinker"), checkpoint("qwen")
-    contexts = [render_contexts(model, ["Hi!"], [""])[0] for model in (thinker, qwen)]
-    assert close_reasoning(contexts) == [contexts[1], contexts[1]]
-    assert close_reasoning(["Hi!<|start|>assistant"]) == ["Hi!<|start|>assistant<|channel|>final<|message|>"]
-    assert decode_texts(thinker, close_reasoning(contexts)[0], ["Hello.<|im_end|>"]) == ["Hello."]

@@ -131,31 +131,6 @@ def test_dense_layer_and_normalization_of_labse(folder):
     np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
 
 
-def test_layouts_of_subfolders_and_lower_case(tmp_path, tokenizer, folder):
-    encoder = load(save_layout(folder, ("Pooling", SIZE), do_lower_case=True))
-    assert encode_texts(encoder, ["A b"])[0] == encode_texts(encoder, ["a B"])[0] == [[1, 4, 5, 2]]
-    folder = tmp_path / "subfolders"
-    save(folder / "0_Transformer", tokenizer)
-    save_layout(folder, ("Pooling", SIZE | {"pooling_mode": "cls"}))
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0]["path"] = "0_Transformer"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    expected = np.stack([hidden_states(folder / "0_Transformer", text)[0] for text in TEXTS])
-    np.testing.assert_allclose(embed(load(folder), TEXTS), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "max_tokens"), [({}, 8), ({"max_seq_length": 5}, 5), ({"max_seq_length": 512}, 8)]
-)
-def test_truncated_texts_are_flagged(settings, max_tokens, folder):
-    encoder = load(save_layout(folder, ("Pooling", SIZE), **settings))
-    ids, cut = encode_texts(encoder, ["a b c", "a b c d e f", "a b c d e f g"])
-    assert encoder.max_tokens == max_tokens
-    assert cut.tolist() == ([False, True, True] if max_tokens == 5 else [False, False, True])
-    assert ids[0] == [1, 4, 5, 6, 2] and len(ids[2]) == max_tokens and ids[2][-1] == 2  # truncation keeps [SEP]
-    assert len(embed(encoder, ["a b c d e f g"])) == 1
-
-
 @pytest.mark.parametrize(
     ("activation", "file", "message"),
     [
@@ -172,17 +147,6 @@ def test_a_dense_layer_with_foreign_code_or_pickled_weights_is_an_error(activati
         (folder / "2_Dense" / file).write_bytes(b"")
     with pytest.raises(InputError, match=message):
         load(folder)
-
-
-def test_a_default_prompt_is_prepended_to_each_text(folder):
-    plain = load(save_layout(folder, ("Pooling", SIZE)))
-    facts = {"prompts": {"query": "j "}, "default_prompt_name": "query"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(facts))
-    encoder = load(folder)
-    np.testing.assert_allclose(embed(encoder, TEXTS), embed(plain, [f"j {text}" for text in TEXTS]), atol=1e-6)
-    assert encode_texts(encoder, ["a b c d e f"])[1].tolist() == [True]  # the prompt's token counts
-    with pytest.raises(InputError, match="has no tokens"):
-        sentence_embeddings(encoder, [""])
 
 
 @needs_encoder

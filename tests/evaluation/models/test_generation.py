@@ -1,18 +1,15 @@
 """Generation on tiny random models of several architectures."""
 
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, generation, logits_processors
-from evenhand.evaluation.models.batches import shared_tokens
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
@@ -163,23 +160,6 @@ def exact_distribution(model, context, chosen):
     return probability
 
 
-def test_identical_rows_are_computed_once(gpt2, monkeypatch):
-    seen = []
-    original = generation._generate_batch
-
-    def count_calls(model, contexts, seeds, arguments):
-        seen.extend(seeds)
-        return original(model, contexts, seeds, arguments)
-
-    monkeypatch.setattr(generation, "_generate_batch", count_calls)
-    contexts = render_contexts(gpt2, ["a "] * 4 + ["b "] * 4, [""] * 8)
-    generate_in_order(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", max_new_tokens=4))
-    assert sorted(seen) == [5, 5, 6, 6]
-    seen.clear()
-    greedy = generate_in_order(gpt2, contexts, [5, 5, 6, 6] * 2, decoding("sample", do_sample=False, max_new_tokens=4))
-    assert len(seen) == 2 and greedy[:4] == greedy[:1] * 4
-
-
 def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
     block = logits_processors.ResponseNGramBlock(2, start=3)
     scores = torch.zeros(1, len(WORDS))
@@ -207,16 +187,6 @@ def test_stop_strings_end_a_response(gpt2):
     assert all("a" not in text[:-1] for text in texts) and any(text.endswith("a") for text in texts)
 
 
-def test_sampling_in_a_beam_search_is_seeded_by_row(gpt2):
-    contexts = random_contexts(gpt2, 6)
-    arguments = decoding("sample", num_beams=2, max_new_tokens=6)
-    torch.manual_seed(0)
-    once = generate_in_order(gpt2, contexts, list(range(6)), arguments)
-    state = torch.get_rng_state()
-    assert once == generate_in_order(gpt2, contexts, list(range(6)), arguments, batch_size=3)
-    assert torch.equal(state, torch.get_rng_state())  # the global random state is unchanged
-
-
 def test_tokens_are_drawn_by_probability(monkeypatch):
     scores = torch.full((3, 5), -torch.inf)
     scores[:, 1:3] = 0.0
@@ -236,16 +206,6 @@ def test_tokens_are_drawn_by_probability(monkeypatch):
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 
 
-@pytest.mark.parametrize("n_tokens", [5, 256, 700, 1024])
-def test_tokens_are_found_by_blocks(n_tokens):
-    generator = torch.Generator().manual_seed(0)
-    scores = 3 * torch.randn((400, n_tokens), generator=generator, dtype=torch.float64)
-    uniforms = torch.rand(400, generator=generator, dtype=torch.float64)
-    cumulative = scores.softmax(1).cumsum(1)
-    expected = [int((row > uniform).nonzero()[0]) for row, uniform in zip(cumulative, uniforms, strict=True)]
-    assert logits_processors._sample_tokens(scores, uniforms).tolist() == expected
-
-
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding"])
 def test_a_common_prefix_is_read_once(architecture):
     model, positions = tiny(architecture), []
@@ -257,12 +217,6 @@ def test_a_common_prefix_is_read_once(architecture):
     together = generate_in_order(model, contexts, range(4), arguments)
     assert positions[:2] == ([4 * 14, 4] if architecture == "sliding" else [9, 4 * 5])
     assert together == generate_in_order(model, contexts, range(4), arguments, batch_size=1)
-
-
-@pytest.mark.parametrize("name", ["MptConfig", "GPTNeoConfig"])
-def test_models_that_count_padding_share_no_prefix(name):
-    model = SimpleNamespace(config=getattr(transformers, name)())
-    assert shared_tokens(model, [list(range(20)), [*range(19), 7]], sliding_windows=False) == 0
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "bart"])

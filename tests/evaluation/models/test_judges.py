@@ -117,13 +117,6 @@ def test_another_file_or_model_is_another_judge(settings, tmp_path):
     assert len(classifier_styles(settings(url, name="go_emotions"))) == 28
 
 
-def test_an_answer_without_the_apis_format_is_one_error(settings, monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.models.server.MAX_FIRST_RETRIES", 1)
-    bad = {"logprobs": {"content": [{"token": 5, "logprob": "x", "top_logprobs": [{"token": 5, "logprob": "x"}]}]}}
-    with serving(choice=lambda body: bad) as (url, _), pytest.raises(InputError, match="judge.server: .* format"):
-        style_vectors(load_style_classifier(settings(url)), ["a"])
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -136,18 +129,6 @@ def test_files_that_are_no_judge_are_errors(settings, tmp_path, content):
     (tmp_path / "polite.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match="judge: .*polite.yaml"):
         load_style_classifier(settings("http://127.0.0.1:1/v1"))
-
-
-def test_unusable_settings_and_caches_are_errors(settings, tmp_path):
-    with pytest.raises(InputError, match="judge: 'emotions' is unknown; did you mean 'go_emotions'"):
-        load_style_classifier(settings("http://127.0.0.1:1/v1", name="emotions"))
-    with pytest.raises(ValueError, match="judge.server: a judge needs one"):
-        settings(None)
-    with pytest.raises(ValueError, match="the server .* determines how its model runs"):
-        StyleClassifierSettings(name="m", dtype="float16", judge=JudgeSettings(server="http://h/v1"))
-    (tmp_path / "c.sqlite").write_text("no database" * 100)
-    with pytest.raises(InputError, match="judge.cache: .* cannot be used"):
-        judge_facts(settings("http://127.0.0.1:1/v1", cache=tmp_path / "c.sqlite"))
 
 
 @pytest.mark.parametrize(("status", "is_cached"), [(400, True), (402, False), (404, False), (422, True)])

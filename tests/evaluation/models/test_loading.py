@@ -46,21 +46,6 @@ def logits(model):
         return model(input_ids=torch.tensor([[2, 3, 4]])).logits[0, -1]
 
 
-def test_a_local_model_is_ready_for_use(folder):
-    loaded = load_dialogue_model(str(folder))
-    assert (loaded.kind, loaded.name, loaded.control_tag) == ("dialogue", str(folder), "")
-    assert not loaded.model.training and loaded.model.dtype == torch.float32
-    # A tokenizer without padding token pads with EOS, on the left.
-    assert (loaded.tokenizer.pad_token_id, loaded.tokenizer.padding_side) == (0, "left")
-    # Only the special tokens of the checkpoint's generation config remain.
-    assert loaded.model.generation_config.to_diff_dict().keys() == {
-        "eos_token_id",
-        "bos_token_id",
-        "pad_token_id",
-        "transformers_version",
-    } - ({"bos_token_id"} if loaded.model.generation_config.bos_token_id is None else set())
-
-
 def test_the_revision_depends_on_the_models_bytes_only(folder, tmp_path):
     before = model_revision(str(folder))
     shutil.copytree(folder, tmp_path / "copy")
@@ -256,17 +241,6 @@ def test_masked_models_are_ready_and_may_have_a_second_head(masked_folder):
     with torch.no_grad():
         expected = whole(input_ids=torch.tensor([[2, 9, 4]])).prediction_logits[0, 1]
     torch.testing.assert_close(mask_logits(load_masked_model(str(masked_folder)).model), expected)
-
-
-def test_an_adapter_on_a_masked_model(masked_folder, tmp_path):
-    torch.manual_seed(1)
-    settings = LoraConfig(r=2, target_modules=["query"], init_lora_weights=False)
-    model = get_peft_model(transformers.BertForMaskedLM.from_pretrained(masked_folder), settings).eval()
-    model.save_pretrained(tmp_path / "adapter")
-    assert is_masked_lm(str(tmp_path / "adapter"))
-    loaded = load_masked_model(str(tmp_path / "adapter")).model
-    torch.testing.assert_close(mask_logits(loaded), mask_logits(model), atol=1e-5, rtol=0)
-    assert type(loaded) is transformers.BertForMaskedLM
 
 
 def test_is_masked_lm(folder, masked_folder, tmp_path):

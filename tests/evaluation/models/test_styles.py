@@ -45,7 +45,7 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, monkeypa
     np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
     order = rng.permutation(43)
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 20)
-    monkeypatch.setattr(styles, "TEXTS_PER_PART", 5)
+    monkeypatch.setattr(styles.StyleClassifier, "texts_per_part", 5)
     shuffled = style_vectors(classifier, [texts[i] for i in order])
     np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
     for text, vector in zip(texts[:5], vectors, strict=False):
@@ -54,15 +54,6 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, monkeypa
             expected = classifier.model(input_ids=ids).logits[0].softmax(0).numpy()
         np.testing.assert_allclose(vector, expected, atol=1e-5)
     assert np.ptp(vectors, axis=0).max() > 0.1  # the texts do differ
-
-
-def test_blank_texts_are_undefined_and_progress_counts_every_row(tmp_path):
-    classifier = load_style_classifier(save_classifier(tmp_path))
-    done = []
-    vectors = style_vectors(classifier, ["a", " ", "b", "a", ""], on_progress=done.append)
-    assert np.isnan(vectors).all(axis=1).tolist() == [False, True, False, False, True]
-    assert sum(done) == 5 and (vectors[0] == vectors[3]).all()
-    assert np.isnan(style_vectors(classifier, ["", "\n"])).all() and style_vectors(classifier, []).shape == (0, 3)
 
 
 def test_long_texts_are_truncated_and_counted(tmp_path, caplog):
@@ -93,11 +84,3 @@ def test_probabilities_of_one_and_of_several_labels(tmp_path):
     probabilities = label_probabilities(classifier, ["a b", " ", "c"])
     np.testing.assert_allclose(vectors, probabilities / probabilities.sum(1, keepdims=True), atol=1e-6)
     assert np.isnan(vectors[1]).all() and vectors.dtype == np.float32
-
-
-def test_distinct_texts_are_classified_part_by_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(styles, "TEXTS_PER_PART", 2)
-    classifier = load_style_classifier(save_classifier(tmp_path))
-    texts = ["a", "", "b", "a", " ", "c", "d d"]
-    parts = list(classify_texts(classifier, texts))
-    assert [rows.tolist() for rows, *_ in parts] == [[1, 4], [0, 3, 2], [5, 6]]  # the blank ones first

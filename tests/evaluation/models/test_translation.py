@@ -134,28 +134,6 @@ def test_nllb_begins_in_the_target_language(nllb, monkeypatch):
     assert calls[-1][1][0, 1] == nllb.tokenizer.convert_tokens_to_ids("zho_Hans")
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "position"), [(transformers.MBartTokenizer, 0), (transformers.MBart50Tokenizer, 1)]
-)
-def test_mbart_begins_in_the_target_language(tmp_path, monkeypatch, tokenizer, position):
-    tokenizer = tokenizer()
-    tokenizer.add_tokens(["homemaker"])  # a tokenizer with special tokens only is an error
-    torch.manual_seed(0)
-    model = transformers.MBartForConditionalGeneration(
-        transformers.MBartConfig(vocab_size=len(tokenizer), decoder_start_token_id=2, **SIZES)
-    )
-    model = save(tmp_path, model, tokenizer)
-    calls = record_calls(model, monkeypatch)
-    list(translate(model, TEXTS, **SPANISH))
-    arguments, output = calls[0]
-    english, spanish = model.tokenizer.convert_tokens_to_ids(["en_XX", "es_XX"])
-    assert output[:, position].eq(spanish).all()
-    # The first mBART reads the language after the text, the second before it.
-    last = arguments["attention_mask"].sum(dim=1) - 1
-    positions = last if position == 0 else torch.zeros_like(last)
-    assert arguments["input_ids"].gather(1, positions[:, None]).eq(english).all()
-
-
 def test_marian_does_not_predict_padding(pieces, tmp_path):
     """The generation config forbids padding, without which the model predicts nothing else."""
     model = marian(pieces, tmp_path, languages=False).model

@@ -52,7 +52,7 @@ class Echo(Model):
     def inputs(self):
         return {"model": "echo"}
 
-    def respond(self, prompts, run=None):
+    def respond(self, prompts, run=None, name="responses"):
         self.asked = prompts["prompt_id"].tolist()
         return response_table(prompts, [f"to {it}" for it in self.asked])
 

@@ -8,15 +8,12 @@ import pandas as pd
 
 from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.holistic_bias import (
-    Taxonomy,
     generate_prompts,
     load_taxonomy,
-    representative_taxonomy,
 )
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
-    check_row_count,
     have_same_cells,
     sample_cells,
     select_prompts,
@@ -29,7 +26,7 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.served import ServedModel
-from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT, UNSEEN
+from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNSEEN
 from evenhand.evaluation.settings import PromptSettings
 
 
@@ -42,28 +39,46 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     Raises:
         InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
     """
-    if config.prompts.file:
-        return _file_prompts(config)
-    return _sampled_prompts(config, load_taxonomy(config.prompts.dataset), config.prompts.per_cell)
-
-
-def check_prompts(config: MeasureConfig) -> None:
-    """Check that `measurement_prompts` will accept the settings, without generating all prompts.
-
-    The prompts of a dataset are checked within a fraction of a second, on one template of each kind unless a setting
-    selects templates. A file of prompts is read completely.
-
-    Raises:
-        InputError: see `measurement_prompts`.
-    """
     settings = config.prompts
     if settings.file:
-        _file_prompts(config)
-        return
-    selected = (settings.split_by, settings.unseen_by, *settings.active_filters())
-    taxonomy, times = representative_taxonomy(load_taxonomy(settings.dataset), selected)
-    cells = int(_sampled_prompts(config, taxonomy, 1)[TEMPLATE].map(times).sum())
-    check_row_count(cells * settings.per_cell, f"per_cell: {settings.per_cell:,} in each of {cells:,} cells")
+        return _file_prompts(config)
+    by = settings.split_by or NOUN
+    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.active_filters())
+    if config.split != "all":
+        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
+        prompts = train if config.split == "train" else held_out
+        if settings.unseen_by and not have_same_cells(train, held_out):
+            raise InputError(
+                f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
+                "differ in more than seen and unseen. Split by noun, or drop filters."
+            )
+    rows = sample_cells(
+        prompts,
+        settings.per_cell,
+        config.seed,
+        descriptors=settings.descriptors,
+        personas=personas(settings),
+        variations=settings.variations,
+    )
+    if settings.unseen_by is None:
+        return rows
+    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
+    unseen = unseen_mask(rows, settings.unseen_by, settings.unseen_fraction, config.seed)
+    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
+
+
+def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
+    settings = config.prompts
+    if config.split == "train" and settings.train_file:
+        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column)
+    prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
+    if config.split != "all" and settings.split_by:
+        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
+        return train if config.split == "train" else held_out
+    if config.split == "train":
+        raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
+    return prompts
 
 
 def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.DataFrame) -> None:
@@ -103,47 +118,6 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     return len(prompts)
 
 
-def _sampled_prompts(config: MeasureConfig, taxonomy: Taxonomy, per_cell: int) -> pd.DataFrame:
-    settings = config.prompts
-    by = settings.split_by or NOUN
-    prompts = select_prompts(generate_prompts(taxonomy), **settings.active_filters())
-    if config.split != "all":
-        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
-        prompts = train if config.split == "train" else held_out
-        if settings.unseen_by and not have_same_cells(train, held_out):
-            raise InputError(
-                f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
-                "differ in more than seen and unseen. Split by noun, or drop filters."
-            )
-    rows = sample_cells(
-        prompts,
-        per_cell,
-        config.seed,
-        descriptors=settings.descriptors,
-        personas=personas(settings),
-        variations=settings.variations,
-    )
-    if settings.unseen_by is None:
-        return rows
-    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    unseen = unseen_mask(rows, settings.unseen_by, settings.unseen_fraction, config.seed)
-    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
-
-
-def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
-    settings = config.prompts
-    if config.split == "train" and settings.train_file:
-        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column)
-    prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
-    if config.split != "all" and settings.split_by:
-        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
-        return train if config.split == "train" else held_out
-    if config.split == "train":
-        raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
-    return prompts
-
-
 def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
@@ -168,7 +142,6 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
         if settings.file:
             raise InputError(f"prompts.file: the responses have prompts of their own (no {PROMPT_ID}); leave this out.")
         return {}
-    check_prompts(config)
     if settings.file:
         hashes = {}
         for name, file in {"dataset": settings.file, "train_file": settings.train_file}.items():

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.sentences import encode_sentences, sequence_log_likelihoods, start_token
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
@@ -59,14 +58,6 @@ def test_a_context_and_its_sentence_are_read_as_one_text(model):
         scored = [decode(ids[begin:]) for ids, begin in zip(encoded.ids, encoded.begin, strict=True)]
         assert [one.strip() for one in scored] == ["deaf people.", "tall."]
     assert decode(encode_sentences(model, ["deaf people."], context="I like").ids[0][3:]) == " deaf people."
-
-
-def test_batches_and_order_change_nothing(model, monkeypatch):
-    total, _ = scored(model, SENTENCES)
-    reverse, _ = scored(model, SENTENCES[::-1])
-    assert reverse[::-1] == pytest.approx(total, abs=1e-4)
-    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 1)  # one sentence a batch
-    assert scored(model, SENTENCES)[0] == pytest.approx(total, abs=1e-4)
 
 
 def test_where_there_is_no_bos_a_sentence_stands_after_eos(model):

@@ -7,7 +7,6 @@ import pytest
 import torch
 import transformers
 
-from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,
     masked_log_probabilities,
@@ -119,21 +118,6 @@ def test_prescribed_probabilities(tokenizer):
     log_p, correct = collect_rows(masked_log_probabilities(masked_model, [[CLS, 5, 6, 8, SEP]], [[1, 2, 3]]), 3)
     np.testing.assert_allclose(log_p, [math.log(0.5), math.log(0.25), -math.inf])
     assert correct.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("tokens, memory", [(1, 1 << 30), (7, 1 << 30), (12, 1 << 30), (2048, 1)])
-def test_batches_change_nothing(tokenizer, monkeypatch, tokens, memory):
-    masked_model = build("Roberta", tokenizer)
-    expected = collect_rows(masked_log_probabilities(masked_model, SENTENCES, POSITIONS), 6)
-    expected_unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
-    monkeypatch.setattr(batches, "tokens_per_pass", lambda model: tokens)
-    monkeypatch.setattr(batches, "MAX_HOST_BYTES", memory)
-    parts = list(masked_log_probabilities(masked_model, SENTENCES, POSITIONS))
-    assert len(parts) > 2 and max(len(rows) for rows, *_ in parts) <= (max(1, tokens // 5) if memory > 1 else 1)
-    for actual, reference in zip(collect_rows(parts, 6), expected, strict=True):
-        np.testing.assert_allclose(actual, reference, atol=1e-5)
-    unmasked = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
-    np.testing.assert_allclose(unmasked, expected_unmasked, atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ["Bert", "Roberta", "ModernBert", "DistilBert"])

@@ -69,16 +69,6 @@ def test_a_common_prefix_is_read_once_per_batch(name):
     np.testing.assert_allclose(log_likelihood, [naive(model, *row)[0] for row in rows], atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_uniform_model_has_the_vocabulary_size_as_perplexity(kind):
-    model = tiny_of(kind)
-    with torch.no_grad():
-        for parameter in model.model.parameters():
-            parameter.zero_()
-    log_likelihood, tokens = response_perplexity(model, *zip(*ROWS, strict=True))
-    assert np.exp(-log_likelihood.sum() / tokens.sum()) == pytest.approx(len(WORDS))
-
-
 def test_rows_that_are_too_long_have_nan_and_come_last():
     model = tiny_of("dialogue")
     batches = list(response_log_likelihoods(model, ["a", "a " * 90, "b"], ["b", "b " * 6, ""]))

@@ -120,21 +120,6 @@ def test_short_sequences_repeat_paths_and_change_nothing(monkeypatch, nodes):
     assert count_positions(model, prefix_tree(encoded.ids)) > whole
 
 
-def test_any_nodes_can_be_computed_alone(monkeypatch):
-    monkeypatch.setitem(module.NODES_PER_PASS, "cpu", 12)
-    model = built("gpt2")
-    tree = prefix_tree(encode_sentences(model, SENTENCES).ids)
-    halves = np.array_split(np.arange(len(tree.child)), 2)  # of two processes
-    by_rows = [np.arange(len(tree.child)), *halves, np.arange(1, len(tree.child), 3)]
-    found = []
-    for rows in by_rows:
-        found.append(np.full(len(rows), np.nan))
-        for indices, values in node_log_probabilities(model, tree, rows):
-            found[-1][indices] = values
-    for rows, log_p in zip(by_rows, found, strict=True):
-        np.testing.assert_allclose(log_p, found[0][rows], atol=1e-4)
-
-
 @pytest.mark.parametrize("architecture", OTHERS)
 def test_unsupported_models_are_detected(architecture):
     model = built(architecture)
