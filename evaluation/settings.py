@@ -86,10 +86,7 @@ class CheckpointSettings(NamedSettings):
 
 @strict_dataclass
 class ModelSettings(CheckpointSettings):
-    """Settings of a measured model: a checkpoint or a server, and a system prompt.
-
-    A string is short for {name: string}. A model on a server is a "served model", any other model a "loaded model".
-    """
+    """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
@@ -226,15 +223,10 @@ class PromptSettings:
         return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters} | varied
 
     def active_filters(self) -> dict[str, Any]:
-        """Return the values that prompts must have, by column: `filters` and the default filter of noun phrase types.
-
-        Filters of other columns, such as `{axis: age}`, are added to the default filter. Either
-        `{noun_phrase_type: null}` or `{}` removes the default filter.
+        """Return the values that prompts must have, by column; `{}` or a null removes the default filter.
 
         >>> PromptSettings(filters={"axis": "age"}).active_filters()
         {'noun_phrase_type': ['descriptor_noun', 'noun_descriptor'], 'axis': 'age'}
-        >>> PromptSettings(filters={"axis": "age", "noun_phrase_type": None}).active_filters()
-        {'axis': 'age'}
         """
         filters = DEFAULT_FILTERS | self.filters if self.filters else {}
         return {column: values for column, values in filters.items() if values is not None}

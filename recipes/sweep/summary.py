@@ -44,9 +44,8 @@ OUTCOMES = ("reduction", "relevance_kept", "response_perplexity_change")  # outc
 class Sweep:
     """Points of a sweep with the names of the fields that vary, notes for readers and links to reports.
 
-    `points` has one row per point, with the columns COLUMNS and the names in `swept`: dotted fields of the loop that
-    vary, which may include "method" and "seed". `failed` is the reason why a point was rejected, or ""; the scores of a
-    rejected point are NaN. `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
+    `points` has one row per point, with the columns COLUMNS and the fields in `swept`. `failed` is the reason why a
+    point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
     """
 
@@ -104,26 +103,16 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         swept: names of the columns that vary.
 
     Returns:
-        One row per setting, in the order of their first points:
-
-        - the fields of the setting, `number` (from 1) and `label` (see `setting_label`);
-        - `seeds`: the number of points that were not rejected; `refused`: the number of rejected points;
-        - each of MEASURES: the mean, with its 95 % interval in `_low` and `_high`. With two or more seeds the interval
-          is Student's t over the seeds; with one seed it is the point's interval, or NaN. A reduction
-          or kept share that is undefined in a seed has no interval: it is defined only if the base's value is high,
-          perhaps by chance;
-        - `worst_cluster` and `worst_cluster_change`: the style cluster with the largest change over the seeds;
-        - `clusters_rose`: the style clusters whose bias rose, with the number of seeds (Holm's correction over all
-          clusters and seeds);
-        - `without_bias`: the number of seeds in which the base shows no bias (the interval of its pooled FGB* includes
-          0);
-        - `folder`: the folder of the point with the lowest seed that was not rejected, or "";
-        - EVEN_REFERENCE: means;
-        - VERDICTS: lists of columns by verdict; `missed` also contains "clusters_rose" if a style cluster's bias rose,
-          and "refused" if a guard rejected a seed, because the mean over the others would be too favourable;
-          `inconclusive` also contains "base" if the base shows no bias in a seed, because none can be removed then;
-          `costs` are the significantly worse columns, sorted by the fraction of the limit that is used up, largest
-          first; `met` is whether there is a reduction and every criterion that was measured is met.
+        One row per setting, in the order of their first points: its fields, `number` and `label`; the numbers of points
+        that were not rejected (`seeds`) and rejected (`refused`); the mean of each of MEASURES, with its 95 % interval
+        by Student's t over the seeds (with one seed, the point's interval), but none for a reduction or kept share that
+        is undefined in a seed, since it is defined only if the base's value is high, perhaps by chance;
+        `worst_cluster` over the seeds, and `clusters_rose` by Holm's correction over clusters and seeds;
+        `without_bias`, the number of seeds in which the interval of the base's pooled FGB* includes 0; `folder`, of the
+        lowest seed; and VERDICTS, lists of columns. `missed` also has "clusters_rose", and "refused" if a seed was
+        rejected, because the mean over the others would be too favourable; `inconclusive` also has "base", because no
+        bias can be removed where there is none; `costs` are the significantly worse columns, sorted by the fraction of
+        the limit that is used up; `met` is whether there is a reduction and every measured criterion is met.
 
     Raises:
         ValueError: columns are missing, or two points have the same seed and the same settings.

@@ -36,28 +36,19 @@ def test_flags_override_files_which_override_defaults(written):
     assert settings.prompts.filters == {"b": [2]}
 
 
-def test_flags_can_be_lists_mappings_and_null():
+def test_flags_are_lists_mappings_null_numbers_or_text(written):
     flags = {"metrics": "sentence_pairs, generation_bias", "prompts.filters": "{axis: [age]}"}
     settings = read_settings("measure", None, {**flags, "prompts.descriptors": "null"})
     assert settings.metrics == ["sentence_pairs", "generation_bias"]
     assert (settings.prompts.filters, settings.prompts.descriptors) == ({"axis": ["age"]}, None)
-
-
-@pytest.mark.parametrize("text", ["1e-3", "0.001", "1.0e-3"])
-def test_numbers_are_numbers_in_files_and_flags(written, text):
-    file = written(f"training: {{learning_rate: {text}}}")
-    assert read_settings("tune", file) == read_settings("tune", None, {"training.learning_rate": text})
-    assert read_settings("tune", file).training.learning_rate == 0.001
-
-
-@pytest.mark.parametrize("text", ["1234567", "1e5", "no", "null_model", "2020-01-01"])
-def test_text_stays_text(text):
-    assert read_settings("measure", None, {"model.revision": text}).model.revision == text
-
-
-@pytest.mark.parametrize(("text", "expected"), [("0,1,2", [0, 1, 2]), ("[3]", [3]), ("4", [4])])
-def test_lists_of_numbers(text, expected):
-    assert read_settings("ablate", None, {"seeds": text}).seeds == expected
+    for text, expected in (("0,1,2", [0, 1, 2]), ("[3]", [3]), ("4", [4])):
+        assert read_settings("ablate", None, {"seeds": text}).seeds == expected
+    for text in ("1e-3", "0.001", "1.0e-3"):
+        file = written(f"training: {{learning_rate: {text}}}")
+        assert read_settings("tune", file) == read_settings("tune", None, {"training.learning_rate": text})
+        assert read_settings("tune", file).training.learning_rate == 0.001
+    for text in ("1234567", "1e5", "no", "null_model", "2020-01-01"):
+        assert read_settings("measure", None, {"model.revision": text}).model.revision == text
 
 
 @pytest.mark.parametrize("flag", ["model", "model.name"])
@@ -106,19 +97,13 @@ def test_settings_of_other_families_are_rejected(command, at):
     ("command", "text", "message"),
     [
         ("measure", "prompts: {per_cel: 4}", "prompts.per_cel: 4 cannot be used: Unexpected keyword argument"),
-        ("loop", "measure: {prompts: {sed: 4}}", "measure.prompts.sed: "),
         ("label", "quantile: 1.5", "quantile: 1.5 "),
-        ("label", "beta: high", "beta: 'high' "),
         ("measure", "prompts: {per_cell: 0}", "prompts.per_cell: 0 "),
-        ("measure", "decoding: {preset: beam}", "decoding.preset: 'beam' "),
-        ("measure", "model: 5", "model: 5 "),
-        ("loop", "measure.prompts.per_cell: 5", "measure.prompts.per_cell: 5 "),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 "),
         ("ablate", "seeds: [0, x]", "seeds.1: 'x' "),
         ("measure", "a: [", "is not YAML"),
         ("measure", "model: !!python/object:os.system {}", "is not YAML"),
         ("label", "seed: 1\nmethod: {}\nseed: 2", "the key 'seed' stands twice"),
-        ("label", f"seed: {'9' * 5000}", "is not YAML"),
         ("label", "[" * 5000, "is not YAML"),
         ("label", "- a", "holds list"),
     ],
@@ -135,10 +120,7 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     [
         (["label", "--quantile", "2"], "--quantile: '2' cannot be used: Input should be less than 1"),
         (["label", "--quantil", "0.5"], "unrecognized arguments: --quantil 0.5"),
-        (["measure", "--prompts.filters", "{a: ["], "--prompts.filters: '{a: ['"),
-        (["measure", "gpt2"], "unrecognized arguments: gpt2"),
         (["measur"], "invalid choice: 'measur'"),
-        (["label", "--quantile"], "--quantile: expected one argument"),
     ],
 )
 def test_an_error_on_the_command_line_is_one_line_and_status_2(capsys, calls, arguments, message):

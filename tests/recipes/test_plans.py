@@ -12,7 +12,7 @@ from evenhand.mitigation.methods import load_method
 from evenhand.recipes import loop as module
 from evenhand.recipes.ablate import ablate, hashed_folders
 from evenhand.recipes.loop import loop, plan_method, run_plans
-from evenhand.recipes.settings import AblateSettings, Launching, LoopSettings
+from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.stages import Stage
 from tests.testbed_settings import with_testbed
 
@@ -196,13 +196,7 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, ran, interval):
     assert folders == [tmp_path / "before"]
     assert {*refused} == {point.comparison for plan in plans for point in plan.points}
     assert all("pooled FGB* is 0.09" in reason and "--allow_no_bias true" in reason for reason in refused.values())
-    with pytest.raises(InputError, match=r"pooled FGB\* is .*--allow_no_bias true"):
-        loop(settings(tmp_path / "again", methods=list(METHODS)))
-
-
-def test_a_base_without_bias_is_tuned_if_allowed(tmp_path, ran):
-    ran[1]["before"] = (-0.00012, 0.00031)
-    plans = plans_of(tmp_path, allow_no_bias=True)
+    plans = plans_of(tmp_path / "again", allow_no_bias=True)
     assert run_plans(plans[0].loop, plans) == {}
 
 
@@ -212,8 +206,6 @@ def test_a_base_without_bias_is_tuned_if_allowed(tmp_path, ran):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"measure": {"split": "train"}}, r"measure\.split"),
-        ({"tune": {"method": "kto"}}, r"tune\.method"),
         ({"measure": {"prompts": {"file": "p.csv"}}}, r"measure\.prompts\.file: .*train_file, or"),
         (
             {"measure": {"metrics": ["sentence_pairs", "generation_bias"]}},
@@ -275,7 +267,3 @@ def test_code_that_the_base_trusts_is_trusted_by_the_later_stages(tmp_path):
     for one, expected in ((given, False), (trusted, True)):
         stages = plan(one, "kto", tmp_path).stages
         assert {it.settings.trust_remote_code for it in stages if it.command in ("tune", "compare")} == {expected}
-
-
-def test_stages_run_one_at_a_time_by_default():
-    assert Launching().jobs == 1

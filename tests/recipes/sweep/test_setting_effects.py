@@ -101,18 +101,6 @@ def test_gaps_are_left_out():
     assert means(effects, "label.quantile")["0.9"] == pytest.approx((0.45 + 0.2 / 3 + 0.85) / 2)
 
 
-def test_fields_of_different_grids():
-    rows = [point(method, seed, quantile=q) for method in ("dpo", "kto") for seed in (0, 1) for q in (0.5, 0.7)]
-    rows += [point("kto", seed, rounds=2) for seed in (0, 1)]
-    effects = setting_effects(pd.DataFrame(rows), ["method", "label.quantile", "rounds"])
-    assert effects.groupby("field", sort=False)["points"].first().to_dict() == {"method": 4, "label.quantile": 4}
-
-
-@pytest.mark.parametrize("rows", [0, 1, 3])  # three quantiles of one method and α
-def test_nothing_to_compare(rows):
-    assert setting_effects(pd.DataFrame(grid()).head(rows), SWEPT).empty
-
-
 def test_the_page_shows_the_means_with_their_p_values():
     section = page(sweep_of(*grid(noise=0.001), swept=SWEPT)).lead[0]
     (table,) = section.tables
