@@ -27,7 +27,7 @@ from evenhand.evaluation.files import (
 CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
 RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-MODEL_NAME = "name"
+IN_RUNS = ("name", "exponents")  # settings that may name a model or a table in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 FORMAT = 4  # version of the format of a run's files
 MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manifest without this hash is invalid
@@ -167,7 +167,7 @@ def with_resolved_paths(settings: Any, folder: Path) -> Any:
     """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
 
     def is_relative(name: str, text: str) -> bool:
-        return name in RUN_FOLDERS or (name == MODEL_NAME and text.startswith("."))
+        return name in RUN_FOLDERS or (name in IN_RUNS and text.startswith("."))
 
     return _map_texts(settings, lambda name, text: os.path.normpath(folder / text) if is_relative(name, text) else text)
 
@@ -190,7 +190,7 @@ def _run_folder(name: str, path: str) -> Path | None:
     if name in RUN_FOLDERS:
         return Path(path)
     parent = Path(path).parent
-    return parent if name == MODEL_NAME and (parent / CONFIG).exists() else None
+    return parent if name in IN_RUNS and (parent / CONFIG).exists() else None
 
 
 def package_versions() -> dict[str, str]:
