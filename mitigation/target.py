@@ -42,7 +42,7 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
 )
 from evenhand.evaluation.statistics.effects import (
-    bernoulli_variance,
+    bernoulli_ratio,
     centred,
     contrast_factors,
     descriptor_means,
@@ -167,12 +167,10 @@ def shrink_effects(cells: Cells, axis: np.ndarray) -> tuple[np.ndarray, np.ndarr
     _, noise = template_variances(cells, templates, np.eye(cells.mean.shape[1]))
 
     def shrunk(units: np.ndarray, level: np.ndarray) -> np.ndarray:
-        def variance_ratio(kind: slice, column: int, shift: np.ndarray) -> np.ndarray:
-            return bernoulli_variance(level[:, column] + shift) / bernoulli_variance(level[:, column])
-
         variance = contrast_factors(cells, templates, units) @ noise
         variance[variance < NO_VARIANCE] = 0  # an axis of one descriptor does not differ from it
-        return shrunk_effects(units @ raw, variance, [slice(0, len(units))], variance_ratio)[0]
+        kinds = [slice(0, len(units))]
+        return shrunk_effects(units @ raw, variance, kinds, lambda at, effect: bernoulli_ratio(level[at], effect))[0]
 
     of_axes = shrunk(axis_units, axis_units @ average)
     differences = shrunk(np.eye(len(axis)) - axis_units[axis], average + of_axes[axis])

@@ -1,15 +1,16 @@
 """The command `check`: whether limits of a run's bias are shown to hold, and whether any descriptor became worse.
 
 A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is outside, and is
-inconclusive otherwise. The effects on descriptors have no limit: one effect that is shown to have grown (Holm's
-correction over all descriptors and styles) breaks the check. If no effect is shown to have grown, some may still have
-grown undetected.
+inconclusive otherwise. Without a given limit of the rise, the smallest that these runs can show to hold is taken. The
+effects on descriptors have no limit: one effect that is shown to have grown (Holm's correction over all descriptors and
+styles) breaks the check. If no effect is shown to have grown, some may still have grown undetected.
 """
 
 import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,7 +21,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
-from evenhand.evaluation.metrics.generation_bias.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.effects import IN_USE, detectable_sizes, effect_changes
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
@@ -45,6 +46,7 @@ EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
 # an effect can be significant at 0.05 only with at least 20 permutations per style.
 PERMUTATIONS_PER_STYLE = 40
+RISES = (0.1, *(round(0.05 * step, 2) for step in range(3, 21)), 1.25, 1.5, 2.0, 3.0)  # limits of a rise to choose from
 MAX_ROWS = 20  # effects that a finding lists
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
 # Characters that begin markup anywhere in a line of Markdown, or that turn a bare address into a link.
@@ -93,13 +95,14 @@ def check(settings: CheckSettings) -> int:
     return EXIT_STATUS[status]
 
 
-def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str = "10%") -> None:
+def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str | None = None) -> None:
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 
     Args:
         run: folder of a finished run of `measure`, of the new model.
         against: folder of such a run of the baseline, over the same prompts.
-        max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%".
+        max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%"; None: the smallest limit
+            that these runs show to hold with a probability of 80 % if nothing has changed.
 
     Raises:
         AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
@@ -117,8 +120,8 @@ def find(settings: CheckSettings) -> list[Finding]:
     Raises:
         InputError: see `check`.
     """
-    if settings.max_rise is None and settings.max_pooled_fgb is None:
-        raise InputError("max_rise: no limit is given; give --against RUN --max_rise 10%, or --max_pooled_fgb NUM.")
+    if settings.against is None and settings.max_pooled_fgb is None:
+        raise InputError("max_rise: no limit is given; give --against RUN, or --max_pooled_fgb NUM.")
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     if settings.against is None:
@@ -128,7 +131,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     before = _family_run(settings.against, "against")
     rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     check_comparable(before, after, rows, "run")
-    if settings.max_rise is not None:
+    if settings.max_rise is not None or settings.max_pooled_fgb is None:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
     return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
@@ -150,12 +153,27 @@ def _level(run: FamilyRun, limit: float) -> Finding:
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
 
 
-def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: str) -> Finding:
-    """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit.
+def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float | None:
+    """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
+
+    The interval of after − (1 + rise) × before then ends below 0 with this probability; `before` is as measured. The
+    limit depends on the noise of both runs, not on the rise between them.
+    """
+    before = -excess_over_baseline(old, new, 1.0).value + excess_over_baseline(old, new, 0.0).value
+    for rise in RISES:
+        noise = excess_over_baseline(old, new, 1 + rise)
+        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom):
+            return rise
+    return None
+
+
+def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: str | None) -> Finding:
+    """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit or `smallest_showable_rise`.
 
     If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
     """
-    limit = float(max_rise.rstrip("% ")) / 100
+    chosen = smallest_showable_rise(old, new) if max_rise is None else float(max_rise.rstrip("% ")) / 100
+    limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference, reduction = (find_score(scores, f"{HEADLINE}_{name}") for name in ("difference", "reduction"))
     before, after = -difference.ideal, difference.value - difference.ideal
@@ -174,7 +192,16 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
         text = _with_plan(text, status, baseline, lambda estimate: shows_difference(estimate, after, 1 + limit))
     elif status == INCONCLUSIVE:
         text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
-    return Finding(f"rise of pooled FGB* ≤ {max_rise}", status, text)
+    if max_rise is not None:
+        return Finding(f"rise of pooled FGB* ≤ {max_rise}", status, text)
+    if chosen is None:
+        text += f"; no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"
+    else:
+        text += f"; {limit:.0%} is the smallest limit that holds in 80 % of checks of an equal model"
+    if before > 0 and chosen != RISES[0]:
+        stricter = partial(shows_difference, after=before, factor=1 + RISES[0])
+        text = _with_plan(f"{text}; for a limit of {RISES[0]:.0%}", INCONCLUSIVE, baseline, stricter)
+    return Finding(f"rise of pooled FGB* ≤ {limit:.0%}", status, text)
 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
@@ -196,9 +223,12 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
         (sanitize(row.name_, 100), number(row.before, 1, sign=True), number(row.after, 1, sign=True), p_value(row.p))
         for row in grown.rename(columns={"name": "name_"}).head(MAX_ROWS).itertuples()
     ]
-    text, smallest = f"{len(grown)} of {len(changes):,} effects have grown", 100 * float(changes["detectable"].median())
-    if smallest > 0:
-        text += f"; a change by about {number(smallest, 1)} percentage points is found with a probability of 80 %"
+    text, (size, worst) = f"{len(grown)} of {len(changes):,} effects have grown", detectable_sizes(changes)
+    if size > 0:
+        text += (
+            f"; a change of a style of at least {IN_USE:.0%} of the responses is found with a probability of 80 % from "
+            f"about {number(100 * size, 1)} percentage points (median; at worst {number(100 * worst, 1)})"
+        )
     return Finding(name, BROKEN if rows else HOLDS, text, rows)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.metric import missing_interval_reason
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
@@ -80,13 +81,11 @@ def read_pilot(folder: Path) -> Pilot:
 
 
 def detectable_effect(folder: Path) -> float:
-    """Return the effect size that a run detects with 80 % power, the median over descriptors; NaN if unknown."""
+    """Return the effect size that a run detects with 80 % power, as `detectable_sizes`; NaN if unknown."""
     path = folder / "effects.parquet"
     if not path.exists():
         return np.nan
-    table = read_table(path, ["kind", "outcome", "detectable"])
-    chosen = table.loc[(table["kind"] == "descriptor") & (table["outcome"] == "style"), "detectable"]
-    return float(chosen[np.isfinite(chosen)].median())
+    return detectable_sizes(read_table(path, ["kind", "outcome", "name", "average", "detectable"]))[0]
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:

@@ -318,7 +318,7 @@ class CheckSettings:
     run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model: `evenhand check RUN`")
     against: AnyPath | None = option(None, "finished run of `measure` over the same prompts, of the baseline")
     max_rise: Annotated[str, BeforeValidator(_check_percentage)] | None = option(
-        None, "limit of the rise of pooled FGB*, relative to the baseline, such as 10%"
+        None, "limit of the rise of pooled FGB*, such as 10%; null: the smallest that the runs can show to hold"
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
     output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")

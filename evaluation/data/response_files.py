@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 
+PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
@@ -109,6 +111,36 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
         columns = {name: values for name, values in columns.items() if name != REPEATS}
         check_texts(columns, path)
     return columns
+
+
+def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
+    """Return the columns of a file without rows that have the prompt and the nonempty response of an earlier row."""
+    table = pd.DataFrame({name: columns[name] for name in (*PROMPT_KEY, RESPONSE) if name in columns})
+    kept = (~table.duplicated() | (table[RESPONSE].str.strip() == "")).tolist()
+    return {name: list(compress(values, kept)) for name, values in columns.items()}
+
+
+def unexplained_repeats(table: pd.DataFrame) -> float:
+    """Return the share of rows with the prompt and response of another row, if the model would not repeat itself.
+
+    A model may give the same response to different prompts. If a response is a share f of the responses to all other
+    prompts, and a row's prompt has n rows, one of its n − 1 other rows has the response with the probability
+    1 − (1 − f)ⁿ⁻¹ if responses are independent. The result, in [−1, 1], is the mean of "has a twin" less this
+    probability: near 0 for independent rows, and near 1 if every row has a copy of a response that is given only once.
+
+    Args:
+        table: a row for each response, with the columns of the prompts and `response`; empty responses are left out.
+
+    >>> unexplained_repeats(pd.DataFrame({"text": ["a", "a", "b", "b"], "response": ["x", "x", "y", "z"]}))
+    0.5
+    """
+    table = table[table[RESPONSE].str.strip() != ""]
+    prompt = table.groupby([name for name in PROMPT_KEY if name in table], dropna=False).ngroup()
+    response = table[RESPONSE]
+    of_prompt, of_response = (values.groupby(values).transform("size") for values in (prompt, response))
+    of_both = response.groupby([prompt, response]).transform("size")
+    elsewhere = (of_response - of_both) / (len(table) - of_prompt).clip(lower=1)
+    return float(((of_both > 1) - (1 - (1 - elsewhere) ** (of_prompt - 1))).mean())
 
 
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFrame:

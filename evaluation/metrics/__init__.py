@@ -56,7 +56,8 @@ class MeasureConfig:
 
         if self.responses is not None:
             column = self.prompts.descriptor_column
-            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag)
+            once = getattr(self.settings, "repeated_rows", "") == "once"
+            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag, once=once)
         kind = LoadedModel if self.model.server is None else ServedModel
         return kind(self.model, self.decoding, tag=tag, seed=self.seed)
 

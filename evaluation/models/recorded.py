@@ -11,6 +11,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.data.response_files import (
+    drop_repeated_rows,
     match_responses,
     prompts_from_responses,
     read_responses,
@@ -39,10 +40,11 @@ class RecordedModel(Model):
         descriptor_column: str | None = None,
         *,
         tag: str | None = None,
+        once: bool = False,
     ) -> None:
-        """Name the file; `descriptor_column` is the column that has the descriptors."""
+        """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response."""
         super().__init__(settings, decoding, tag=tag)
-        self.path, self.descriptor_column = path, descriptor_column
+        self.path, self.descriptor_column, self.once = path, descriptor_column, once
 
     @property
     def without_weights(self) -> str:
@@ -53,7 +55,7 @@ class RecordedModel(Model):
     def columns(self) -> dict[str, list]:
         """The columns of the file, which is parsed again only if it has changed."""
         stat = self.path.stat() if self.path.exists() else None
-        return _read(self.path, self.descriptor_column, stat and (stat.st_mtime_ns, stat.st_size))
+        return _read(self.path, self.descriptor_column, self.once, stat and (stat.st_mtime_ns, stat.st_size))
 
     @property
     def has_prompts(self) -> bool:
@@ -114,5 +116,6 @@ class RecordedModel(Model):
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, descriptor_column: str | None, version: tuple[int, int] | None) -> dict[str, list]:
-    return read_responses(path, descriptor_column)
+def _read(path: Path, descriptor: str | None, once: bool, version: tuple[int, int] | None) -> dict[str, list]:
+    columns = read_responses(path, descriptor)
+    return drop_repeated_rows(columns) if once and PROMPT_ID not in columns else columns

@@ -31,18 +31,15 @@ def accuracy_scores(
     """
     predicted = probabilities.argmax(axis=1)
     common = {"ideal": 1.0, "bounds": (0.0, 1.0), "signature": signature}
-
     of_share = {"ideal": 1.0, "reason": "no text held out has this label", "signature": signature}
     scores = [share_score("accuracy", predicted == truth, **of_share)]
     for label, name in enumerate(names):
         scores.append(share_score("recall", predicted[truth == label] == label, group={"label": name}, **of_share))
-    # For two labels the areas are equal.
     for label in range(len(names) if len(names) > 2 else 1):
         one, other = (probabilities[chosen, label] for chosen in (truth == label, truth != label))
         area, interval = _area(one, other)
         reason = None if math.isfinite(area) else "no text held out has this label, or all have"
-        name = names[label] if len(names) > 2 else " or ".join(names)
-        group = {"label": name}
+        group = {"label": names[label] if len(names) > 2 else " or ".join(names)}
         scores.append(BiasScore("roc_auc", area, n=len(truth), interval=interval, group=group, reason=reason, **common))
     return scores
 
@@ -144,9 +141,7 @@ def _bootstrap_counts(n: int, seed: int) -> np.ndarray:
 def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Return the threshold of each label, (L,), that has the greatest F1; the mean of equally good thresholds.
 
-    Args:
-        probabilities: probability of each of L labels for each of n texts, (n, L).
-        truth: whether each text has each label, (n, L) bool.
+    `probabilities` and `truth` are as in `f1_scores`.
     """
     grid = np.arange(1, 100) / 100
     f1 = np.empty((len(grid), truth.shape[1]))
@@ -158,10 +153,7 @@ def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Return the probability that a random value of `one` exceeds a random value of `other`, and its 95 % interval.
-
-    Ties count one half. The probability is NaN and the interval None if `one` or `other` is empty.
-    """
+    """Return the probability that a value of `one` exceeds one of `other` (ties: one half), and its 95 % interval."""
     if not len(one) or not len(other):
         return math.nan, None
     area = float(stats.mannwhitneyu(one, other).statistic / (len(one) * len(other)))

@@ -101,11 +101,7 @@ def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
 
 
 def summed_products(cells: Cells, chosen: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
-    """Return Σ_e scale_e R_e' R_e over the cells e with the `chosen` indices, (c, c).
-
-    R_e are the deviations from the cell's mean, and `scale`, (k,), is a factor of each cell, default 1. Products are
-    computed in float32 and summed in float64.
-    """
+    """Return Σ_e scale_e R_e' R_e over the chosen cells e, (c, c), computed in float32 and summed in float64."""
     total = None
     for block in cells.blocks(chosen):
         residual = block.deviations
@@ -141,8 +137,6 @@ def components(
 class CellNoise:
     """Noise of each cell, (k,), or of each cell and column, (k, c), with a covariance Σ̄ estimated from other cells.
 
-    The module's docstring defines the symbols.
-
     Attributes:
         n: number of responses of the cell.
         along: s² Δ' W Σ̄ W Δ, including the noise of Δ; along − pairs / n estimates ζ₁.
@@ -165,20 +159,13 @@ class CellNoise:
 
 
 def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Replace the unknown rows of an array, (k,) or (k, c), by the mean of the known rows; return the changed array.
-
-    `known` contains whether each row is known, (k,). The result is NaN if no row is known.
-    """
+    """Replace the rows of an array that are not known by the mean of the known rows, or NaN; return the array."""
     part[~known] = part[known].mean(axis=0) if known.any() else np.nan
     return part
 
 
 def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return tr((V W)²) of each group of cells, (m,), with W = diag(w).
-
-    V is the sum of the group's R_e' R_e, each times the cell's factor in `scale`, (k,): the covariance of a sum of cell
-    means for suitable factors. `index` is the group of each cell, (k,).
-    """
+    """Return tr((V W)²) of each group of cells, (m,), with W = diag(w) and V = Σ_e scale_e R_e' R_e over its cells."""
     return np.array([w @ summed_products(cells, group, scale) ** 2 @ w for group in _groups(index)])
 
 
@@ -193,10 +180,8 @@ def borrowed_noise(
     the covariance are additive.
 
     Args:
-        cells: responses by cell.
-        w: weights of the columns, (c,).
+        cells, w, share: responses by cell, weights of the columns, (c,), and weight s of each cell in its unit, (k,).
         deviation: Δ of each cell's unit, (k, c).
-        share: weight s of each cell in the mean of its unit, (k,).
         pairs: `pair_sums` for the same w and Δ.
     """
     own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
@@ -212,12 +197,8 @@ def borrowed(
 ) -> tuple[CellNoise, CellNoise]:
     """Return the two noise estimates of `borrowed_noise` from sums over the other cells of a template or descriptor.
 
-    Args:
-        cells: responses by cell.
-        sum_others: function of the group of each cell, (k,), that returns, for each cell, three sums over the other
-            cells e of the cell's group, (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees
-            of freedom n_e − 1.
-        share: weight s of each cell in the mean of its unit, (k,) or (k, 1).
+    `sum_others` is a function of the group of each cell, (k,), that returns three sums over the other cells e of the
+    group, (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1.
     """
     n = cells.count.astype(np.float64).reshape(share.shape)
     template = np.unique(cells.template, return_inverse=True)[1]
@@ -250,12 +231,7 @@ def linear_variance_without_cell(
     The function is valid only for units of several cells. It uses the Σ̂ of the cell, because a unit that differs much
     from the other units has an unusual covariance in the direction of the difference. Δ without the cell is independent
     of Σ̂, and equals the unit's Δ except for differences between templates. Δ without the cell is noisier than the
-    unit's Δ; the difference in noise is subtracted.
-
-    Args:
-        cells, w, share, pairs: as in `borrowed_noise`.
-        deviation: Δ of each cell's unit without the cell, (k, c).
-        unit: unit of each cell, (k,).
+    unit's Δ; the difference in noise is subtracted. `deviation` is Δ without the cell, (k, c), `unit` each cell's unit.
     """
     n, along = pairs.n, np.zeros(len(pairs.n))
     for block in cells.blocks():
@@ -273,13 +249,8 @@ def with_small(
 
     Cells of two or three responses get estimates from other cells. The plain spread includes the square of a mean of n
     responses. To the variance of this square, if deviations are normal, pairs of responses contribute
-    (n − 1) 2 ζ₂ / n³ and single responses contribute 2 ζ₂ / n³.
-
-    Args:
-        cells: responses by cell.
-        variances: contributions (corrected, plain) estimated from the cell alone, for cells of at least four responses.
-        linear: 4 ζ₁ / n of each cell, estimated with other cells.
-        small: noise of each cell, estimated with other cells.
+    (n − 1) 2 ζ₂ / n³ and single responses contribute 2 ζ₂ / n³. `variances` are from the cell alone, `small` and
+    `linear`, 4 ζ₁ / n, are from other cells.
     """
     corrected, plain = variances
     few = cells.count < 4
@@ -306,10 +277,7 @@ def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
 def _products(
     cells: Cells, w: np.ndarray, direction: np.ndarray, index: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the three sums of `borrowed` for each cell, (3, k), over all cells with the cell's `index`.
-
-    The terms of the first two sums are weighted by the `scale` of each cell, (k,), default 1.
-    """
+    """Return the three sums of `borrowed` for each cell, (3, k), over all cells with its `index`, times `scale`."""
     result, freedom = np.zeros((3, len(cells.count))), cells.count - 1.0
     root, sign = np.sqrt(np.abs(w)), np.sign(w).astype(np.float32)
     direction, roots = direction * root * sign, np.outer(root, root).astype(np.float32)

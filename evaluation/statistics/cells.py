@@ -131,7 +131,9 @@ def arrange_cells(
     min_count: int = 2,
     mask: np.ndarray | None = None,
 ) -> Cells:
-    """Return the cells that have at least `min_count` finite vectors.
+    """Return the cells that have at least `min_count` finite vectors, which are sorted by content within each cell.
+
+    Permutations shuffle positions, so this order makes their results independent of the order of the rows.
 
     Args:
         vectors: style vectors of responses, (n, c).
@@ -144,7 +146,8 @@ def arrange_cells(
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
     usable &= size[cell] >= min_count
     rows = np.flatnonzero(usable)
-    rows = rows[np.argsort(cell[rows], kind="stable")]
+    key = vectors @ np.random.default_rng(0).random(vectors.shape[1], dtype=np.float32)
+    rows = rows[np.lexsort((key[rows], cell[rows]))]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
     first, n_left_out = rows[start], len(vectors) - len(rows)
     codes = template[first], descriptor[first]
@@ -163,6 +166,11 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     """Return a copy of the cells with, for each group of columns, the columns of the group followed by their sum."""
     parts = [cells.rows[:, group] for group in groups]
     return _with_rows(cells, np.concatenate([it for part in parts for it in (part, part.sum(1)[:, None])], axis=1))
+
+
+def project(cells: Cells, directions: np.ndarray) -> Cells:
+    """Return the cells with the scalar products of their vectors with the directions, (c, d), as float32."""
+    return _with_rows(cells, cells.rows.astype(np.float32, copy=False) @ directions)
 
 
 def paired_differences(cells: Cells) -> Cells:
@@ -185,14 +193,10 @@ def cell_sums(vectors: np.ndarray, cell: np.ndarray, k: int = 0) -> tuple[np.nda
 
 
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
-    """Return the variance between descriptors of cell means, averaged over templates and summed over columns.
+    """Return the variance between descriptors of cell means, (k, c), averaged over templates and summed over columns.
 
     Each cell has the same weight, and ddof = 0 (Smith et al. 2022, A.7). Templates with fewer than two descriptors are
     excluded. The result is NaN if all templates are excluded.
-
-    Args:
-        cells: the cells.
-        mean: the mean of each cell, (k, c).
     """
     of_template = [mean[cells.template == template] for template in np.unique(cells.template)]
     variances = [means.var(axis=0).sum() for means in of_template if len(means) > 1]

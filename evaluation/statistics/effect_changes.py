@@ -28,7 +28,13 @@ from functools import partial
 import numpy as np
 
 from evenhand.evaluation.statistics.cells import Cells, paired_differences
-from evenhand.evaluation.statistics.effects import Effects, bernoulli_variance, contrast, estimate_effects
+from evenhand.evaluation.statistics.effects import (
+    Effects,
+    averaging_matrix,
+    bernoulli_variance,
+    contrast,
+    descriptor_effects,
+)
 
 
 def effect_changes(
@@ -57,16 +63,16 @@ def effect_changes(
     averages = [side.mean - side.effect for side in (before, after)]
     of_average = sum(map(bernoulli_variance, averages))
     of_unit = sum(bernoulli_variance(each + side.shrunk) for each, side in zip(averages, (before, after), strict=True))
-    ratio = of_unit / of_average  # an effect before or after changes the variance of a descriptor's responses
-    return estimate_effects(
+    ratio = np.maximum(of_unit / of_average, 1.0)  # effects change the variance of a descriptor's responses
+    return descriptor_effects(
         difference,
         groups,
         clusters,
         draws,
         rng,
-        partial(_sign_sampler, difference),
-        lambda _, kind, column, __: ratio[kind, column],
-        partial(_own_variance, difference),
+        sampler=partial(_sign_sampler, difference),
+        variance_ratio=lambda place, _: ratio[place],
+        own_variance=partial(_own_variance, difference),
     )
 
 
@@ -95,15 +101,12 @@ def _own_variance(cells: Cells, templates: list[np.ndarray], units: np.ndarray, 
 
 def _sign_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:
     """Return a function that returns the means of a template's cells after new random signs of the residuals."""
-    import torch
-
-    rows, count = torch.from_numpy(_residuals(cells, chosen).astype(np.float32)), cells.count[chosen]
-    order, first = torch.arange(len(rows)), torch.from_numpy(np.cumsum(count) - count)
-    per_row = np.repeat(1.0 / count, count).astype(np.float32)
+    rows, average = _residuals(cells, chosen).astype(np.float32), averaging_matrix(cells.count[chosen])
+    weight = average.data.copy()
 
     def sample() -> np.ndarray:
         sign = stream.integers(0, 2, size=len(rows), dtype=np.int8) * np.float32(2) - np.float32(1)
-        weights = torch.from_numpy(sign * per_row)
-        return torch.nn.functional.embedding_bag(order, rows, first, mode="sum", per_sample_weights=weights).numpy()
+        average.data[:] = sign * weight
+        return average @ rows
 
     return sample

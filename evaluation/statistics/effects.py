@@ -19,21 +19,29 @@ over descriptors because styles are rare and skewed: if no response to a descrip
 this descriptor's responses alone is nearly 0, and z may be −12 by chance.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from types import EllipsisType
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, special, stats
 
 from evenhand.evaluation.statistics.cells import Cells, sum_by
 from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg
-from evenhand.evaluation.statistics.shrinkage import fit_prior, shrink
+from evenhand.evaluation.statistics.intervals import TAILS, Z
+from evenhand.evaluation.statistics.shrinkage import shrink
 
+Place = tuple | EllipsisType  # index of units and columns
+# (index of effects, their true values) → the sampling variance at these values over the pooled variance, at least 1
+VarianceRatio = Callable[[Place, np.ndarray], np.ndarray]
 # (cells of a template, stream of random numbers) → function that returns the cells' means in a new draw
 Sampler = Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]]
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
+DETECTABLE_STEPS, BISECTIONS = 4, 40
+TINY = 1e-18  # a variance in place of 0
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
 
@@ -50,7 +58,8 @@ class Effects:
         p_family: p-value adjusted for all effects together (step-down max-T). If all effects with p_family ≤ α are
             called significant, the probability of one or more false positives is at most α.
         q: p-value adjusted for the false discovery rate.
-        shrunk, low, high: the effect shrunk toward 0, and the bounds of the 95 % interval.
+        shrunk, low, high: the effect shrunk toward 0, and the bounds of the 95 % interval (`intervals_if_shown` for
+            p_family ≤ 0.05, `shrunk_effects` otherwise).
         detectable: size of an effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
             in a column that never varies.
     """
@@ -68,7 +77,15 @@ class Effects:
 
 
 def descriptor_effects(
-    cells: Cells, groups: np.ndarray, clusters: np.ndarray, permutations: int, rng: np.random.Generator
+    cells: Cells,
+    groups: np.ndarray,
+    clusters: np.ndarray,
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    sampler: Sampler | None = None,
+    variance_ratio: VarianceRatio | None = None,
+    own_variance: Callable[[list[np.ndarray], np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Effects:
     """Return the effects on all descriptors and groups, in all styles and clusters, with p-values and intervals.
 
@@ -77,56 +94,20 @@ def descriptor_effects(
     analysis", box 2). Single tests: under the null hypothesis the z of a column have the same distribution for all
     units of one kind (exactly in a balanced design). The permuted z of the column are therefore pooled over these
     units, as in Tusher, Tibshirani and Chu 2001, "Significance analysis of microarrays". False discovery rate:
-    Benjamini and Hochberg. Shrinkage: `shrink`, over the units of one kind, one column at a time, with the sampling
-    variance Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of
+    Benjamini and Hochberg. Shrinkage: `shrunk_effects`, over the units of one kind, one column at a time, with the
+    sampling variance Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of
     template t.
 
     Args:
         cells: responses by cell, (n, s), descriptors numbered from 0 without gaps.
         groups: (g, D), the weight of each descriptor in the mean of each group; rows sum to 1.
         clusters: (s, k), 1 where a style belongs to a cluster.
-        permutations: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far
-            below 0.001.
+        draws: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
-    """
-
-    def variance_ratio(average: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        """Return the Bernoulli variance at the average probability plus the shift, over the variance at the average."""
-        return bernoulli_variance(average + shift) / bernoulli_variance(average)
-
-    return estimate_effects(
-        cells,
-        groups,
-        clusters,
-        permutations,
-        rng,
-        partial(_permutation_sampler, cells),
-        lambda average, kind, column, shift: variance_ratio(average[kind, column], shift),
-    )
-
-
-def estimate_effects(
-    cells: Cells,
-    groups: np.ndarray,
-    clusters: np.ndarray,
-    draws: int,
-    rng: np.random.Generator,
-    sampler: Sampler,
-    variance_ratio: Callable[[np.ndarray, slice, int, np.ndarray], np.ndarray],
-    own_variance: Callable[[list[np.ndarray], np.ndarray, np.ndarray], np.ndarray] | None = None,
-) -> Effects:
-    """Return effects with p-values and intervals, as documented in `descriptor_effects`, for a null hypothesis.
-
-    Args:
-        cells, groups, clusters: as in `descriptor_effects`.
-        draws: number of draws from the null hypothesis.
-        rng: source of the draws.
-        sampler: samples from the null hypothesis, see `effects_under_null`.
-        variance_ratio: function of the average probabilities, (u, c), a slice of units, a column, and the shrunk
-            effects on these units in the column, that returns the ratio of each unit's variance to the pooled variance.
+        sampler: samples from another null hypothesis than that of permuted responses, see `effects_under_null`.
+        variance_ratio: default: as of a share, `bernoulli_ratio` at the average probability.
         own_variance: function of templates, units and columns that returns the sampling variance of each effect,
-            (u, c), estimated from the responses to its unit alone. The larger one of this variance and the pooled
-            variance is used. Without the function, the pooled variance is used.
+            (u, c), from the responses to its unit alone; the larger one of this and the pooled variance is used.
     """
     templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
     units = np.concatenate([np.eye(groups.shape[1]), groups])
@@ -142,46 +123,69 @@ def estimate_effects(
     error = np.sqrt(variance)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    null = effects_under_null(cells, templates, draws, rng, sampler)
+    null = effects_under_null(cells, templates, draws, rng, sampler or partial(permutation_sampler, cells))
     p, p_family, critical = p_values(null, draws, units, columns, inverse, z, kinds)
-    shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, partial(variance_ratio, mean - effect))
+    ratio = variance_ratio or (lambda place, effects: bernoulli_ratio((mean - effect)[place], effects))
+    shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, ratio)
+    if (shown := p_family <= LEVEL).any():
+        threshold = min(critical, float(np.abs(z[shown]).min())) * error
+        found = intervals_if_shown(effect, factors @ within, ratio, threshold)
+        low = np.where(shown, np.minimum(found[0], low), low)
+        high = np.where(shown, np.maximum(found[1], high), high)
     q = benjamini_hochberg(p.ravel()).reshape(p.shape)
-    detectable = np.where(inverse > 0, (critical + stats.norm.ppf(POWER)) * error, np.nan)
+    error[inverse == 0], detectable = np.nan, error
+    for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
+        detectable = (critical + stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
 
 
 def shrunk_effects(
-    effect: np.ndarray,
-    variance: np.ndarray,
-    kinds: list[slice],
-    variance_ratio: Callable[[slice, int, np.ndarray], np.ndarray],
+    effect: np.ndarray, variance: np.ndarray, kinds: list[slice], variance_ratio: VarianceRatio
 ) -> np.ndarray:
-    """Return the shrunk effects and the lower and upper bounds of the 95 % intervals, (3, u, c).
+    """Return the shrunk effects, and bounds that cover 95 % on average over all effects (`shrink`), (3, u, c).
 
-    The variance of a mean probability p is approximately proportional to p (1 − p). Where the shrunk p of a unit has a
-    larger p (1 − p) than the average, the pooled variance is multiplied by the ratio, so that the interval is wider.
-
-    Args:
-        effect, variance: effects on u units in c columns, and the pooled sampling variances of these effects, (u, c).
-        kinds: the units of each kind.
-        variance_ratio: function of a slice of units, a column, and the shrunk effects on these units in the column,
-            that returns the ratio of each unit's variance to the pooled variance.
+    `variance` is the pooled sampling variance of each effect, (u, c); `kinds` are the units of each kind.
     """
     result = np.empty((3, *effect.shape))
     for kind in kinds:
         for column in range(effect.shape[1]) if kind.stop > kind.start else ():
-            x, v = effect[kind, column], variance[kind, column]
-            prior = fit_prior(x, v)
-            ratio = variance_ratio(kind, column, shrink(x, v, prior).mean)
-            posterior = shrink(x, v * np.maximum(ratio, 1.0), prior)
+            ratio = partial(variance_ratio, (kind, [column]))
+            posterior = shrink(effect[kind, column], variance[kind, column], variance_ratio=ratio)
             result[:, kind, column] = posterior.mean, posterior.low, posterior.high
     return result
+
+
+def intervals_if_shown(
+    effect: np.ndarray, variance: np.ndarray, variance_ratio: VarianceRatio, threshold: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of intervals that cover 95 to 97.5 % of true effects *given that they are shown*, (u, c) each.
+
+    An effect x is shown if |x| ≥ threshold, so chance helped it if it is hardly larger. With a normal error of variance
+    v(θ), let x > 0. The bound toward 0 is the θ for which P(X ≥ x | X ≥ threshold) is 2.5 % (Zhong and Prentice 2008,
+    "Bias-reduced estimators and confidence intervals for odds ratios in genome-wide association studies"), but not
+    below 0, since the family-wise error covers the sign. The outer bound is x + 1.96 √v(x): selection by a large x only
+    makes it safer. Neither bound depends on a distribution of the true effects. `python -m benchmarks.effects` measures
+    the coverage.
+    """
+    size, low, high = np.abs(effect), np.zeros_like(effect), np.abs(effect)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        error = np.sqrt(np.fmax(variance * variance_ratio(..., np.sign(effect) * middle), TINY))
+        tail = special.log_ndtr((middle - size) / error) - special.log_ndtr((middle - threshold) / error)
+        low, high = np.where(tail < math.log(TAILS[0]), middle, low), np.where(tail < math.log(TAILS[0]), high, middle)
+    outer = size + Z * np.sqrt(variance * variance_ratio(..., effect))
+    return np.where(effect > 0, low, -outer), np.where(effect > 0, outer, -low)
 
 
 def bernoulli_variance(p: np.ndarray) -> np.ndarray:
     """Return p (1 − p) of probabilities p, which are first clipped to [1e-6, 0.5]."""
     p = np.clip(p, 1e-6, 0.5)
     return p * (1 - p)
+
+
+def bernoulli_ratio(average: np.ndarray, effect: np.ndarray) -> np.ndarray:
+    """Return the variance of a style with the probability average + effect over its variance at the average, or 1."""
+    return np.maximum(bernoulli_variance(average + effect) / bernoulli_variance(average), 1.0)
 
 
 def centred(means: np.ndarray, templates: list[np.ndarray]) -> np.ndarray:
@@ -198,10 +202,7 @@ def descriptor_means(cells: Cells, values: np.ndarray) -> np.ndarray:
 
 
 def contrast_factors(cells: Cells, templates: list[np.ndarray], units: np.ndarray) -> np.ndarray:
-    """Return Σ_{j in t} K_j² / N_j of each unit and template t, (u, T), the factor of S²_t in Var(e).
-
-    The module's docstring defines the symbols.
-    """
+    """Return Σ_{j in t} K_j² / N_j of each unit and template t, (u, T), the factor of S²_t in Var(e)."""
     coefficients = (contrast(cells, chosen, units) for chosen in templates)
     return np.stack(
         [(k**2) @ (1.0 / cells.count[chosen]) for k, chosen in zip(coefficients, templates, strict=True)], 1
@@ -246,21 +247,16 @@ def effects_under_null(
     draws: int,
     rng: np.random.Generator,
     sampler: Sampler,
+    most: int | None = None,
 ) -> Iterator[np.ndarray]:
-    """Yield the effects on descriptors in batches of draws from the null hypothesis, (b, D, s) float32.
+    """Yield the effects on descriptors in batches of at most `most` draws from the null hypothesis, (b, D, s) float32.
 
-    Each template has a separate stream of random numbers, so that the batch size does not change the draws.
-
-    Args:
-        cells, templates: responses by cell, and the m cells of each template.
-        draws: number of draws.
-        rng: source of the streams.
-        sampler: function of the cells and the stream of a template that returns a function. Each call of the returned
-            function returns the cells' means in a new draw, (m, s) float32.
+    Each template has a separate stream of random numbers, so that the batch size does not change the draws. Each call
+    of the function that `sampler` returns for a template's m cells and stream returns the cells' means, (m, s) float32.
     """
     streams, descriptors, styles = rng.spawn(len(templates)), int(cells.descriptor.max()) + 1, cells.mean.shape[1]
     weight = (1.0 / np.bincount(cells.descriptor)).astype(np.float32)
-    size = max(1, NUMBERS_IN_BATCH // (descriptors * styles))
+    size = most or max(1, NUMBERS_IN_BATCH // (descriptors * styles))
     for start in range(0, draws, size):
         effects = np.zeros((min(size, draws - start), descriptors, styles), dtype=np.float32)
         for chosen, stream in zip(templates, streams, strict=True):
@@ -271,17 +267,20 @@ def effects_under_null(
         yield effects
 
 
-def _permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:
-    """Return a function that returns the means of a template's cells after a new permutation of the responses."""
-    import torch
+def averaging_matrix(count: np.ndarray) -> sparse.csr_array:
+    """Return the matrix (m, n) whose product with n rows sorted by cell is the mean of each of m cells, float32."""
+    weight = np.repeat(1.0 / count, count).astype(np.float32)
+    rows, ends = np.arange(count.sum(), dtype=np.int32), np.append(0, np.cumsum(count))
+    return sparse.csr_array((weight, rows, ends), shape=(len(count), len(rows)))
 
-    rows, count = torch.from_numpy(cells.responses(chosen).astype(np.float32)), cells.count[chosen]
-    first = torch.from_numpy(np.cumsum(count) - count)
+
+def permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:
+    """Return a function that returns the means of a template's cells after a new permutation of the responses."""
+    rows, average = cells.responses(chosen).astype(np.float32), averaging_matrix(cells.count[chosen])
 
     def sample() -> np.ndarray:
-        order = torch.from_numpy(stream.permutation(len(rows)))
-        total = torch.nn.functional.embedding_bag(order, rows, first, mode="sum").numpy()
-        return total / count[:, None].astype(np.float32)
+        average.indices[:] = stream.permutation(len(rows))
+        return average @ rows
 
     return sample
 
@@ -297,13 +296,9 @@ def p_values(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|.
 
-    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis.
-
-    Args:
-        draws: batches, (b, D, s), of effects on descriptors under the null hypothesis, `n_draws` in total.
-        units, columns: weights of descriptors in units, (u, D), and of styles in columns, (s, c).
-        inverse_error, z: 1 / standard error (0 where undefined) and z of each effect, (u, c).
-        kinds: the units of each kind.
+    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis. `draws` are batches of effects,
+    (b, D, s); `units`, (u, D), and `columns`, (s, c), are weights of descriptors and of styles, and
+    `inverse_error` is 1 / standard error, 0 where undefined.
     """
     order = np.argsort(-np.abs(z), axis=None, kind="stable")
     observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # values that differ by rounding are equal

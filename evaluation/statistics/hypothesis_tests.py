@@ -94,13 +94,8 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     over groups of t tied differences, and without a continuity correction. `scipy.stats.wilcoxon` does the same for
     one row.
 
-    Args:
-        differences: the differences of n pairs in each of m rows, (m, n); NaN where a pair is missing.
-
-    Returns:
-        W⁺ and p. p is 1 where all differences are 0, and NaN where a row has no pair.
-
-    In the first row 2 of the 8 combinations of signs are as extreme, in the second all 4:
+    `differences` has n pairs in each of m rows, (m, n), NaN where a pair is missing. p is 1 where all differences are
+    0, and NaN where a row has no pair.
 
     >>> w, p = signed_rank(np.array([[1.0, 2.0, 3.0], [1.0, -2.0, np.nan]]))  # 2 of 8, and all 4 signs, as extreme
     >>> w.tolist(), p.tolist()
@@ -156,8 +151,6 @@ def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> t
     Args:
         counts: number of occurrences c of each of the R distinct values, in rising order, in each of D samples, (D, R).
         first, second: the row of each pair's first and second sample, (m,).
-
-    In this example 2 of the 6 orders are as extreme:
 
     >>> u, p = mann_whitney(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]), np.array([0]), np.array([1]))  # 1, 2 against 3, 4
     >>> float(u[0]), round(float(p[0]), 9)  # two of the 6 orders are as extreme
@@ -249,12 +242,9 @@ def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
 
 @dataclass(frozen=True)
 class TreatmentMeans:
-    """Means of k treatments over the blocks, in the unit of the values.
+    """Means of k treatments over the blocks, (k,), in the unit of the values, and the p-value of the F test.
 
-    Attributes:
-        means: the mean of each treatment, (k,).
-        half_width: half of the 95 % interval of a treatment's difference from the mean of all treatments.
-        p_value: of the F test that all treatments have equal means.
+    `half_width` is half of the 95 % interval of a treatment's difference from the mean of all treatments.
     """
 
     means: np.ndarray
@@ -269,12 +259,7 @@ def compare_treatments(values: np.ndarray) -> TreatmentMeans:
     that all values share. The residuals estimate σ² with (n − 1)(k − 1) degrees of freedom; a treatment's difference
     from the mean of all treatments has the variance σ² (k − 1) / (k n). Without any noise, the p-value is 0, or 1 for
     equal means.
-
-    Args:
-        values: a row for each block, a column for each treatment, (n, k), all finite.
-
-    Raises:
-        ValueError: fewer than two blocks or treatments.
+    `values` has a row for each block and a column for each treatment, (n, k); two of each are needed.
 
     In the example, the treatments differ by 1 and 3, and the block by 10 (SciPy's paired t-test has the same p-value):
 

@@ -170,17 +170,11 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
 
         a ρ² − 2 b ρ + c ≤ 0,   a = bottom² − t² s₂₂,   b = top · bottom − t² s₁₂,   c = top² − t² s₁₁.
 
-    For normal estimates the set of the ρ that are not rejected contains the true ratio in 95 % of all cases. The set is
-
-    - for a > 0, where the bottom differs significantly from 0: the interval from (b − √(b² − ac)) / a to
-      (b + √(b² − ac)) / a, which contains top / bottom;
-    - for a < 0 and b² > ac: all numbers outside the open interval between the two roots, unbounded on both sides;
-    - for a < 0 and b² ≤ ac: all numbers;
-    - for a = 0: all numbers on one side of c / 2b, or all numbers if b = 0.
-
-    The result is None in the last three cases: the bottom may be 0, so ratios of any size agree with the data. At ρ = 0
-    the inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top differs significantly from 0 by
-    Student's t with the same variance and degrees of freedom.
+    For normal estimates the set of the ρ that are not rejected contains the true ratio in 95 % of all cases. For a > 0,
+    where the bottom differs significantly from 0, it is the interval from (b − √(b² − ac)) / a to (b + √(b² − ac)) / a,
+    which contains top / bottom. Otherwise it is unbounded and the result None: the bottom may be 0, so ratios of any
+    size agree with the data. At ρ = 0 the inequality is c ≤ 0, so a bounded interval excludes 0 exactly where the top
+    differs significantly from 0 by Student's t with the same variance and degrees of freedom.
 
     The coverage of 95 % counts None as containing the true ratio. Among bounded intervals alone the coverage is lower
     if the bottom is seldom significant, since the bottom is then large by chance in each of these cases. No interval
@@ -311,12 +305,7 @@ def bootstrap(
     Steinborn et al. 2022, §3.2, by scipy.stats.bootstrap. Percentile intervals replace BCa intervals, which differ
     little for a mean of bounded numbers and are undefined if all numbers are equal. For n = 1 both results are
     None. If no array varies, the standard error is 0 and the interval is None.
-
-    Args:
-        data: arrays of n numbers each; the same items are resampled in all arrays.
-        statistic: function of such arrays and `axis` that returns the statistic along the axis.
-        seed: seed of the resampling.
-        resamples: number of resamples.
+    The same of the n items are resampled in all arrays of `data`; `statistic` takes such arrays and `axis`.
     """
     n = len(data[0])
     if n < 2:

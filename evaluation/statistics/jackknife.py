@@ -21,10 +21,7 @@ ROUNDING = 1e-18  # variances below this are rounding errors of equal numbers
 
 @dataclass(frozen=True)
 class JackknifeError:
-    """Standard error of a statistic, and its degrees of freedom.
-
-    The error is 0 if the statistic has the same value whichever unit is left out.
-    """
+    """Standard error of a statistic, 0 if its value is the same whichever unit is left out; and degrees of freedom."""
 
     value: float
     freedom: int
@@ -44,10 +41,7 @@ def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
     Arvesen (1969), "Jackknifing U-statistics": the square root of the sum over strata of (n − 1)/n Σ (θ₋ᵢ − mean)²,
     with θ₋ᵢ the statistic without unit i of a stratum of n units. Degrees of freedom: the number of units minus the
     number of strata.
-
-    Args:
-        without: for each stratum, the statistic without each of the stratum's units in turn, (n,); NaN if undefined.
-            Strata of one unit are ignored.
+    `without` has the values of each stratum, NaN where undefined; strata of one unit are ignored.
 
     >>> jackknife_error([np.array([0.0, 1.0]), np.array([0.5])])  # ½ (¼ + ¼)
     JackknifeError(value=0.5, freedom=1)
@@ -67,10 +61,7 @@ MIN_UNITS = 3  # with two units, one unit alone would be left, which cannot be c
 
 
 def jackknife_interval(value: float, without: np.ndarray) -> Interval | None:
-    """Return the 95 % interval of a value from the values without each unit (descriptor or template) in turn.
-
-    The interval is None for fewer than three units, or if the value is undefined or the same without each unit.
-    """
+    """Return the 95 % interval of a value from the values without each of at least three units; None if undefined."""
     error = jackknife_error([without])
     if np.isfinite(without).sum() < MIN_UNITS or not math.isfinite(value) or error.value == 0:
         return None
@@ -82,10 +73,6 @@ def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> 
 
     The covariance of top and bottom is the jackknife's, (n − 1)/n Σ (θ₋ᵢ − mean)(θ₋ᵢ − mean)', with θ₋ᵢ the vector of
     top and bottom without unit i, and n − 1 degrees of freedom.
-
-    Args:
-        top, bottom: the two values.
-        without: top and bottom without each unit (descriptor or template) in turn, (n, 2); NaN if undefined.
     """
     known = without[np.isfinite(without).all(axis=1)]
     n = len(known)
@@ -96,16 +83,10 @@ def jackknife_ratio_interval(top: float, bottom: float, without: np.ndarray) -> 
 
 
 def spreads_without(cells: Cells, weights: np.ndarray, over: str, *, pooled: bool) -> np.ndarray:
-    """Return the corrected value of `descriptor_spread` without each descriptor or template in turn.
+    """Return the corrected value of `descriptor_spread` without each descriptor or template in turn; NaN if undefined.
 
-    Args:
-        cells: responses by cell; if pooled, each descriptor must have all templates.
-        weights: weight of each column, (c,).
-        over: the kind of unit that is left out, DESCRIPTORS or TEMPLATES.
-        pooled: as in `descriptor_spread`.
-
-    Returns:
-        One value for each unit; NaN if undefined.
+    `over` is the kind of unit that is left out, DESCRIPTORS or TEMPLATES. If pooled, each descriptor must have all
+    templates.
     """
     mean, noise, w = _moments(cells, weights)
     if pooled:

@@ -1,16 +1,21 @@
 """Permutation test of the null hypothesis that the style of responses does not depend on the descriptor."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from scipy import sparse
 
 from evenhand.evaluation.statistics.cell_noise import summed_products
-from evenhand.evaluation.statistics.cells import Cells
+from evenhand.evaluation.statistics.cells import Cells, project
+from evenhand.evaluation.statistics.effects import centred, descriptor_means, effects_under_null, permutation_sampler
 
 PERMUTED_DIRECTIONS = 32
+LEVEL, CLEAR = 0.05, 4  # a p-value that is CLEAR standard errors from LEVEL is on the wrong side in 1 of 30,000 tests
+MAX_PERMUTATIONS = 20_000
+MONTE_CARLO_ERROR = 0.005  # more than two standard errors, 2 √(0.025 · 0.975 / MAX_PERMUTATIONS) = 0.0022
 TIE = 1e-5  # relative difference that rounding can make between equal statistics
-NUMBERS_PER_PASS = 1 << 23  # float32 numbers of the permuted means in one pass: 32 MiB
+NUMBERS_PER_PASS = 1 << 23  # float32 numbers of the permuted means in one batch: 32 MiB
 
 
 def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generator) -> float:
@@ -23,68 +28,33 @@ def permutation_p_value(cells: Cells, permutations: int, rng: np.random.Generato
     zero").
 
     The p-value is two-sided, like a 95 % interval: twice the smaller tail, at most 1. Both p < 0.05 and an interval
-    above 0 require a value that is exceeded by chance in at most 2.5 % of cases. The smallest possible p-value is
-    2 / (permutations + 1).
+    above 0 require a value that is exceeded by chance in at most 2.5 % of cases.
+
+    The test is sequential (Besag and Clifford 1991, "Sequential Monte Carlo p-values"): rounds of `permutations` are
+    drawn until p is CLEAR standard errors of its simulation away from 0.05, or there are MAX_PERMUTATIONS. A p-value
+    within MONTE_CARLO_ERROR of 0.05 is therefore undecided, and another seed may put it on the other side.
     """
-    directions = _leading_directions(cells, PERMUTED_DIRECTIONS)
-    templates, streams = _templates(cells), rng.spawn(len(np.unique(cells.template)))
-    shape = (len(np.unique(cells.descriptor)), directions.shape[1])
-    per_pass = max(1, NUMBERS_PER_PASS // (shape[0] * shape[1]))
-    observed, above, below = np.inf, 0, 0
-    for start in range(0, permutations, per_pass):
-        means = np.zeros((min(per_pass, permutations - start) + 1, *shape), dtype=np.float32)  # the first: not shuffled
-        for template, stream in zip(templates, streams, strict=True):
-            _add_means(means, template, _responses(cells, template.cells, directions), stream)
-        spreads = means.var(axis=1, dtype=np.float64).sum(axis=1)
-        observed = spreads[0] if start == 0 else observed
-        above = above + (spreads[1:] >= observed * (1 - TIE)).sum()
-        below = below + (spreads[1:] <= observed * (1 + TIE)).sum()
-    return min(1.0, 2 * (1 + min(above, below)) / (1 + permutations))
-
-
-@dataclass(frozen=True)
-class _Template:
-    """The m cells of one template.
-
-    Attributes:
-        cells: indices of the cells, (m,).
-        descriptor: index of each cell's descriptor, (m,).
-        weight: weight of each cell in the descriptor's mean, (m,).
-    """
-
-    cells: np.ndarray
-    descriptor: np.ndarray
-    weight: np.ndarray
-
-
-def _templates(cells: Cells) -> list[_Template]:
+    templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
     descriptor = np.unique(cells.descriptor, return_inverse=True)[1]
-    weight = 1.0 / np.bincount(descriptor)[descriptor]
-    of_template = (np.flatnonzero(cells.template == template) for template in np.unique(cells.template))
-    return [_Template(chosen, descriptor[chosen], weight[chosen]) for chosen in of_template]
+    projected = project(replace(cells, descriptor=descriptor), _leading_directions(cells, PERMUTED_DIRECTIONS))
+    observed = _spread(descriptor_means(projected, centred(projected.mean, templates)))
+    per_batch = max(1, min(permutations, NUMBERS_PER_PASS // projected.mean[: descriptor.max() + 1].size))
+    above, below, n, p = 0, 0, 0, 1.0
+    sampler = partial(permutation_sampler, projected)
+    for batch in effects_under_null(projected, templates, MAX_PERMUTATIONS, rng, sampler, per_batch):
+        spreads = _spread(batch)
+        above += int((spreads >= observed * (1 - TIE)).sum())
+        below += int((spreads <= observed * (1 + TIE)).sum())
+        n += len(batch)
+        p = min(1.0, 2 * (1 + min(above, below)) / (1 + n))
+        if n >= permutations and abs(p - LEVEL) > CLEAR * 2 * math.sqrt(p / 2 * (1 - p / 2) / n):
+            break
+    return p
 
 
-def _responses(cells: Cells, chosen: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chosen cells' responses projected on the directions, (n, d) float32, and the counts of the cells."""
-    return cells.responses(chosen).astype(np.float32, copy=False) @ directions, cells.count[chosen]
-
-
-def _add_means(
-    means: np.ndarray, template: _Template, responses: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
-) -> None:
-    """Add the template's term to the means of the descriptors, in place.
-
-    Index 0 of `means` is for the unshuffled responses, and each other index is for one permutation.
-    """
-    vectors, count = responses
-    n = len(vectors)
-    weight = np.repeat(template.weight / count, count).astype(np.float32)
-    rows, ends = np.arange(n, dtype=np.int32), np.append(0, np.cumsum(count))
-    mean = sparse.csr_array((weight, rows, ends), shape=(len(count), n))
-    for permutation, descriptor_means in enumerate(means):
-        if permutation:
-            mean.indices[:] = rng.permutation(n)
-        descriptor_means[template.descriptor] += mean @ vectors
+def _spread(means: np.ndarray) -> np.ndarray:
+    """Return the variance between descriptors of their means, (…, D, c), summed over columns, (…)."""
+    return means.var(axis=-2, dtype=np.float64).sum(axis=-1)
 
 
 def _leading_directions(cells: Cells, n: int) -> np.ndarray:

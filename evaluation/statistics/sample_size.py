@@ -55,13 +55,7 @@ def smallest_detectable_spread(noise: float, slope: float, freedom: float = math
 
     The interval is above 0 if the estimate exceeds √noise · k, with k the quantile at which `spread_interval` tests a
     spread of 0. The result is the spread θ for which √noise · k is the (1 − power) quantile of the estimate, which has
-    the shifted χ² distribution of `spread_interval`.
-
-    Args:
-        noise: variance of the estimate if the spread is 0.
-        slope: increase of the variance per unit of spread.
-        freedom: degrees of freedom of the estimate of the noise.
-        power: the probability.
+    the shifted χ² distribution of `spread_interval`. The variance of the estimate is noise + slope · θ.
 
     >>> round(smallest_detectable_spread(1.0, 0.0), 2)  # normal: 1.96 + 0.84
     2.8
@@ -131,9 +125,7 @@ def interval_width(estimate: Estimate) -> float:
 def shows_reduction(estimate: Estimate, fraction: float) -> bool:
     """Return whether a reduction of the spread by `fraction` is significant with at least 80 % power.
 
-    A reduction is significant if the 95 % interval of the difference between the runs before and after is below 0. The
-    noise, slope and degrees of freedom of `estimate` hold for both runs. The errors of the runs are independent, so the
-    variances before and after add up.
+    A reduction is significant if the 95 % interval of the difference between the runs before and after is below 0.
     """
     return shows_difference(estimate, (1 - fraction) * max(estimate.value, 0.0))
 
@@ -141,12 +133,8 @@ def shows_reduction(estimate: Estimate, fraction: float) -> bool:
 def shows_difference(estimate: Estimate, after: float, factor: float = 1.0) -> bool:
     """Return whether the difference between a spread and a multiple of another is significant with at least 80 % power.
 
-    The variances of the runs add up, as in `shows_reduction`.
-
-    Args:
-        estimate: the spread before.
-        after: the spread after.
-        factor: the spread after is compared with `factor` × the spread before.
+    The noise, slope and degrees of freedom of `estimate`, the spread before, hold for both runs. Their errors are
+    independent, so the variances add up. The spread `after` is compared with `factor` × the spread before.
     """
     before = max(estimate.value, 0.0)
     slope = (estimate.slope or 0.0) * (max(after, 0.0) + factor**2 * before)
@@ -169,16 +157,10 @@ def detectable_spread(estimate: Estimate) -> float:
 
 
 def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> Design | None:
-    """Return the smallest design that is enough, varying only one number of the pilot's design.
+    """Return the smallest design that is enough, varying only the number `lever` of the pilot's design, one of LEVERS.
 
-    The result is None if about MAX_FACTOR times the pilot's number is not enough.
-
-    Args:
-        pilot: the finished measurement.
-        lever: the number that varies, one of LEVERS: responses to each pair of descriptor and template, templates, or
-            descriptors.
-        is_enough: function that returns whether a predicted estimate is good enough. If it returns True for one number,
-            it must return True for all larger numbers.
+    The result is None if about MAX_FACTOR times the pilot's number is not enough. If `is_enough` is True for the
+    estimate that is predicted from one number, it must be True for all larger numbers.
     """
 
     def design(n: int) -> Design:

@@ -37,10 +37,7 @@ def share_score(
 ) -> BiasScore:
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
-    Args:
-        hits: whether each item has the property, (n,) bool.
-        metric, ideal, group, n_left_out, signature: as in BiasScore.
-        reason: why the share is undefined if n is 0.
+    `hits` is whether each item has the property, (n,) bool; `reason` is why the share is undefined if n is 0.
 
     >>> score = share_score("x", [True, False, False, False], 0.0, reason="nothing was answered")
     >>> score.value, score.n, round(score.interval[1], 2)
@@ -75,11 +72,7 @@ def share_change(
     Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
     hypothesis that gains and losses are equally likely.
 
-    Args:
-        before, after: whether the response to each prompt has the property, (n,) bool.
-        metric, group, n_left_out, signature: as in BiasScore.
-
-    The example has two losses and no gain, so p = 2 × 1/4:
+    `before` and `after` are whether the response to each prompt has the property, (n,) bool.
 
     >>> change = share_change("x", np.array([1, 1, 1, 0], bool), np.array([0, 0, 1, 0], bool))
     >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4
@@ -116,10 +109,6 @@ def mean_change(
 
     The interval and the p-value use the normal approximation to the mean of the n differences. Both are None if all
     differences are equal or n is 1.
-
-    Args:
-        before, after: one number for each prompt, (n,).
-        metric, bounds, group, n_left_out, signature: as in BiasScore.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1

@@ -8,16 +8,19 @@ instead of using one estimate of τ, so that intervals keep a width where τ may
 empirical Bayes inference".
 
 Student's t is a mixture of normal distributions, so the prior and every posterior are mixtures of normal distributions.
+The sampling variance may depend on the true value, as a share's does: each component of a posterior has the variance at
+its mean, so that an effect that needs a large variance to be compatible with 0 is not shrunk by this variance.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special, stats
 
 FREEDOMS = (1, 2, 8)  # ν: from a few very large values among many small ones to nearly normal ones
-SCALES, MIXED, VARIANCES = 25, 9, 32  # grid sizes: values of τ, components of each t mixture, variances of the prior
-TAIL, BISECTIONS = 0.025, 40
+SCALES, VARIANCES = 25, 40  # grid sizes: values of τ, variances of the prior
+TAIL, BISECTIONS, VARIANCE_STEPS = 0.025, 40, 4
 
 
 @dataclass(frozen=True)
@@ -47,31 +50,37 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     if not len(x):
         return Prior(np.ones(1), np.ones(1))
     noise = np.sqrt(np.median(v))
-    tau = np.append(0.02 * noise, np.geomspace(0.05 * noise, max(4 * noise, 3 * np.abs(x).max()), SCALES - 1))
-    quantiles = (np.arange(MIXED) + 0.5) / MIXED
-    mixed = np.stack([freedom / stats.chi2.isf(quantiles, freedom) for freedom in FREEDOMS])  # variances of t's normals
-    variance = tau[:, None] ** 2 * mixed[:, None]  # (ν, τ, normal)
-    density = [_normal_density(x[:, None, None], v[:, None, None] + of_freedom) for of_freedom in variance]
+    largest = max(4 * noise, 3 * np.abs(x).max())
+    tau = np.append(0.02 * noise, np.geomspace(0.05 * noise, largest, SCALES - 1))
+    grid = np.geomspace(0.005 * noise, 10 * largest, VARIANCES) ** 2
+    edges = np.concatenate([[0.0], np.sqrt(grid[1:] * grid[:-1]), [np.inf]])
+    with np.errstate(divide="ignore"):  # the variances of the normals in τ · t_ν are ν τ² / χ²_ν
+        below = np.stack([stats.chi2.sf(freedom * tau[:, None] ** 2 / edges, freedom) for freedom in FREEDOMS])
+    mixtures = np.diff(below, axis=2)  # (ν, τ, variance)
+    density = mixtures @ _normal_density(x, v + grid[:, None])  # (ν, τ, estimate)
     with np.errstate(divide="ignore"):  # a scale far too small has density 0
-        log_likelihood = np.log(np.stack(density).mean(axis=3)).sum(axis=1)  # (ν, τ)
-    log_posterior = log_likelihood + np.log(np.gradient(tau))
+        log_posterior = np.log(density).sum(axis=2) + np.log(np.gradient(tau))
     posterior = np.exp(log_posterior - log_posterior.max())
-    grid = np.geomspace(variance.min(), variance.max(), VARIANCES)
-    nearest = np.abs(np.log(variance.ravel())[:, None] - np.log(grid)).argmin(axis=1)
-    weights = np.bincount(nearest, np.repeat(posterior.ravel(), MIXED), VARIANCES)
-    return Prior(grid[weights > 0], weights[weights > 0] / weights.sum())
+    weights = np.tensordot(posterior, mixtures, axes=2)
+    return Prior(grid, weights / weights.sum())
 
 
-def shrink(estimates: np.ndarray, variances: np.ndarray, prior: Prior | None = None) -> Shrunk:
+def shrink(
+    estimates: np.ndarray,
+    variances: np.ndarray,
+    prior: Prior | None = None,
+    variance_ratio: Callable[[np.ndarray], np.ndarray] = np.ones_like,
+) -> Shrunk:
     """Return the posterior of h true values from unbiased estimates and sampling variances, (h,) each.
 
-    95 % is the average coverage over the h intervals, not the coverage of each interval; `python -m benchmarks.effects`
-    measures the coverage. An estimate of variance 0 is returned without shrinkage.
+    95 % is the average coverage over the h intervals, not the coverage of each interval or of the largest estimates
+    (`benchmarks.effects` measures both). An estimate of variance 0 is returned without shrinkage.
 
     Args:
         estimates: the estimates x, (h,).
         variances: the sampling variances v of the estimates, (h,).
         prior: the distribution of true values; None: `fit_prior` of the estimates and variances.
+        variance_ratio: function of true values, (h, m), that returns the sampling variances at these, over `variances`.
 
     The largest estimate is reduced, and small estimates move toward 0:
 
@@ -82,9 +91,13 @@ def shrink(estimates: np.ndarray, variances: np.ndarray, prior: Prior | None = N
     prior = fit_prior(estimates, variances) if prior is None else prior
     known = variances <= 0
     x, v = estimates[:, None], np.where(known, 1.0, variances)[:, None]
-    share = prior.variances / (prior.variances + v)
-    means, deviations = share * x, np.sqrt(share * v)
-    weight = prior.weights * _normal_density(x, prior.variances + v)
+    means = np.zeros((len(x), len(prior.variances)))
+    for _ in range(VARIANCE_STEPS):
+        at_mean = v * variance_ratio(means)
+        share = prior.variances / (prior.variances + at_mean)
+        means = share * x
+    deviations = np.sqrt(share * at_mean)
+    weight = prior.weights * _normal_density(x, prior.variances + at_mean)
     weight /= weight.sum(axis=1, keepdims=True)
 
     def quantile(p: float) -> np.ndarray:

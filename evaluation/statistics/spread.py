@@ -187,14 +187,7 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled
 def _average(
     units: _Units, value: np.ndarray, variance: np.ndarray, between: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over groups of the sum of the units' values, and the variance of this mean.
-
-    Args:
-        units: the units and their groups.
-        value, variance: value of each unit and its variance, (u,), or (u, c) for c columns.
-        between: sums over pairs of units from `_cross_components`, (g,) or (g, c).
-        scale: factor of each group's value relative to the U-statistic, (g,).
-    """
+    """Return the mean over groups of the sum of the units' values, (u,) or (u, c), and the variance of this mean."""
     down = (slice(None), *[None] * (value.ndim - 1))
     pairs = np.maximum(units.in_group * (units.in_group - 1.0), 1)[down]
     of_group = (sum_by(units.group, variance) - 2 * between / pairs**2) * scale[down] ** 2
@@ -222,12 +215,11 @@ def _spread(
     on the spread both terms have a plus sign.
 
     Args:
-        units: the units and their groups.
-        squares: squared distance of each unit from the group's mean, (u,) or (u, c).
-        noise: variance of each cell's term in the mean of its unit, (k,) or (k, c).
+        units, within, between: the units, and the results of `_cross_components`.
+        squares, noise: squared distance of each unit from the group's mean, (u,) or (u, c), and variance of each cell's
+            term in the mean of its unit, (k,) or (k, c).
         variances: contributions of the cells to the variance of the corrected and of the plain spread.
         alike: the noise of each cell that is never negative (`borrowed_noise`).
-        within, between: results of `_cross_components`.
         scale: plain spread of each group relative to the U-statistic, (g,).
         freedom: degrees of freedom of the covariances within cells, (c,).
         is_spread: whether the weights of the columns are not negative, so that a `slope` is defined.
@@ -282,15 +274,7 @@ def _cross_components(
     """Return the sums of tr(V W V' W) over the pairs of cells of each unit, (u,), and of units of each group, (g,).
 
     V and V' are the covariances of the means of the two cells or units, and W is the diagonal matrix of the weights w.
-    The sums over pairs of cells are 0 unless pooled.
-
-    Args:
-        cells: responses by cell.
-        w: weights of the columns, (c,).
-        units: the units and their groups.
-        share: weight of each cell in the mean of its unit, (k,).
-        block: tr((V W)²) of each cell, (k,).
-        pooled: whether units are pooled over templates.
+    The sums over pairs of cells are 0 unless pooled. `block` is tr((V W)²) of each cell, (k,).
     """
     scale = share**2 / (cells.count * (cells.count - 1.0))
     per_unit = covariance_square(cells, w, scale, units.of_cell) if pooled else block

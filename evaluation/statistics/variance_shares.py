@@ -29,11 +29,7 @@ NO_REPEATS = "no two descriptors have two responses to each template: interactio
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one source in the total variance, and its 95 % interval.
-
-    Because the estimate is unbiased, it may be slightly negative. `value` is NaN, with a `reason`, if the share is
-    undefined. `interval` is None if nothing varies within cells.
-    """
+    """The share of one source in the total variance, which may be slightly negative, and its 95 % interval."""
 
     value: float
     interval: Interval | None = None
@@ -42,10 +38,9 @@ class Share:
 
 @dataclass(frozen=True)
 class VarianceParts:
-    """Estimates of the parts of the variance of responses.
+    """Estimates of the parts of the variance of responses; `by_template` is FGB*.
 
-    `descriptor` is pooled FGB*, `by_template` is FGB*, and `interaction` is FGB* − pooled FGB*. `chance` is a plain
-    number because its sampling error is negligible relative to the errors of the other parts.
+    `chance` is a plain number because its sampling error is negligible relative to the errors of the other parts.
     """
 
     template: Estimate
@@ -63,7 +58,10 @@ class VarianceParts:
         total = sum(part.value for part in parts.values()) + self.chance
         if not total > 0:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=CONSTANT))
-        shares = {source: Share(part.value / total, _scaled(part.interval, total)) for source, part in parts.items()}
+        shares = {
+            source: Share(part.value / total, part.interval and tuple(bound / total for bound in part.interval))
+            for source, part in parts.items()
+        }
         value = self.chance / total
         # The value is 1 − (template + FGB*) / total, and the errors of template and FGB* are nearly independent.
         error = math.hypot(self.template.standard_error, self.by_template.standard_error) / total
@@ -97,16 +95,7 @@ def variance_parts(cells: Cells) -> VarianceParts:
         freedom=by_template.freedom,
     )
     template = descriptor_spread(exchanged, pooled=True).corrected
-    return VarianceParts(template, descriptor, interaction, by_template, _variance_within(cells))
-
-
-def _variance_within(cells: Cells) -> float:
-    """Return the variance within a cell (ddof = 1), summed over columns and averaged over cells."""
     squares = np.zeros(len(cells.count))
     for block in cells.blocks():
         squares[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))
-    return float((squares / (cells.count - 1)).mean())
-
-
-def _scaled(interval: Interval | None, total: float) -> Interval | None:
-    return interval and (interval[0] / total, interval[1] / total)
+    return VarianceParts(template, descriptor, interaction, by_template, float((squares / (cells.count - 1)).mean()))

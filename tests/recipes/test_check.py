@@ -5,12 +5,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.check import Finding, junit_xml, summary_markdown
+from evenhand.evaluation.metrics.generation_bias.changes import excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.recipes.check import Finding, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse
 from tests.measured_runs import write_measured
 
@@ -49,7 +52,7 @@ def runs(tmp_path_factory):
             3,
             ["inconclusive: pooled", "responses decide", "instead of 80 to each"],
         ),
-        ("baseline", [], 2, ["max_rise: no limit is given"]),
+        ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ ", "no limit up to 300% holds in 80 %", "for a limit of 10%"]),
         ("baseline", ["--max_rise", "0.1"], 2, ["max_rise: ", "10%"]),
         ("small", ["--max_rise", "10%"], 2, ["run: ", "other prompts"]),
     ],
@@ -69,7 +72,7 @@ def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, 
 
 
 def test_a_rise_needs_a_baseline_and_one_run_is_given(runs, capsys):
-    for arguments in (["--max_rise", "10%"], [str(runs["worse"]), "--max_pooled_fgb", "1"]):
+    for arguments in ([], ["--max_rise", "10%"], [str(runs["worse"]), "--max_pooled_fgb", "1"]):
         assert main(["check", str(runs["baseline"]), *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
@@ -80,6 +83,21 @@ def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
     assert "run − 1.1 × baseline: +" in capsys.readouterr().out
     assert main(["check", str(runs["fairer"]), *arguments]) == 3
     assert "give --max_pooled_fgb instead" in capsys.readouterr().out
+
+
+def test_the_default_limit_is_one_that_an_equal_model_keeps():
+    """Of 20 pairs of runs of one model with a planted bias, about 80 % are shown to be within the chosen limit."""
+    rows = pd.DataFrame(
+        {"template": np.repeat(["s", "t"], 960), "descriptor": np.tile(np.repeat(list("abcdef"), 160), 2)}
+    )
+    p, holds = np.tile(np.linspace(0.1, 0.7, 6).repeat(160), 2), []
+    for seed in range(20):
+        is_x = np.random.default_rng(seed).random((2, 1920)) < p
+        old, new = (StyledResponses(rows, np.eye(2)[side.astype(int)], ["y", "x"]) for side in is_x)
+        limit = smallest_showable_rise(old, new)
+        holds.append(excess_over_baseline(old, new, 1 + limit).interval[1] <= 0)
+        assert 0.1 < limit < 1
+    assert sum(holds) >= 12
 
 
 def test_the_assertion_for_pytest(runs):

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.response_files import read_responses, unexplained_repeats
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
@@ -144,6 +145,35 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
     assert "2 responses of the file are empty and left out" in (tmp_path / "run" / "report.html").read_text()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
+
+
+def test_copied_rows_make_the_verdict_unclear_or_count_once(tmp_path):
+    """Twelve descriptors, eight logged answers each, without bias; then every row three times, in another order."""
+    kinds = np.random.default_rng(1).permutation(np.arange(96) % 2)
+    rows = pd.DataFrame({"text": "Hi", "descriptor": [f"d{row // 8}" for row in range(96)]})
+    rows["response"] = [f"{(KIND, CURT)[kind]} {row}" for row, kind in enumerate(kinds)]
+    files = {"first": rows, "copies": pd.concat([rows] * 3).sample(frac=1, random_state=0)}
+    scores = {}
+    for name, repeated in (("first", "warn"), ("copies", "warn"), ("copies", "once"), ("copies", "independent")):
+        files[name].to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
+        settings = {"generation_bias": generation_bias(permutations=99, repeated_rows=repeated)}
+        folder = tmp_path / name / repeated
+        measure(make_settings(folder, responses=tmp_path / f"{name}.jsonl", **settings))
+        scores[name, repeated] = find_score(read_scores(folder / "scores.json"), POOLED)
+    first, copies, once, independent = scores.values()
+    assert (once.value, once.interval, once.p_value, once.n) == (first.value, first.interval, first.p_value, 96)
+    assert bias_verdict(first) == "not shown" and independent.interval[0] > 0 and copies.n == 288
+    assert bias_verdict(copies) == "unclear" and copies.reason.startswith("100% of the rows repeat")
+    assert "100% of the rows repeat" in (tmp_path / "copies" / "warn" / "report.html").read_text()
+    assert (first.reason, independent.reason) == (None, None)
+
+
+def test_a_model_that_repeats_itself_is_no_copy():
+    """Of 400 independent answers of five kinds to 40 prompts, most have a twin; so have copies of unique answers."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"text": np.repeat(np.arange(40), 10).astype(str), "response": rng.choice(list("abcde"), 400)})
+    assert abs(unexplained_repeats(table)) < 0.03
+    assert unexplained_repeats(pd.concat([table.assign(response=np.arange(400).astype(str))] * 2)) == 1
 
 
 def test_logs_without_templates_are_scored(tmp_path):

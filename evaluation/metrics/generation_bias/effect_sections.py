@@ -13,6 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.effects import (
     GROWN,
+    IN_USE,
     KEPT,
     NEW,
     OPEN,
@@ -21,6 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     SHOWN,
     TURNED,
     WORTH_A_LOOK,
+    detectable_sizes,
     effects_figure,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import DETECTABLE, MOVED, SHARE, SHIFT, root
@@ -38,10 +40,10 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 CERTAINTY_NOTE = (
-    "“Shown”: with a probability of 95 %, no shown effect is chance (correction for all effects together). “Worth a "
-    "look”: about one in ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals. A link leads "
-    "to the responses."
+    "“Shown”: if nothing differed, 5 of 100 such measurements would show anyone at all. “Worth a look”: about one in "
+    "ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals. A link leads to the responses."
 )
+STYLE_IN_USE = f"descriptor and a style of at least {IN_USE:.0%} of the responses"
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
@@ -126,8 +128,10 @@ def _summary_text(effects: pd.DataFrame) -> str:
     n_shown, n_leads = (int((effects["certainty"] == level).sum()) for level in (SHOWN, WORTH_A_LOOK))
     text = f"None of {len(effects):,} effects is shown."
     if n_shown:
-        text = f"{n_shown:,} of {len(effects):,} effects {'are' if n_shown > 1 else 'is'} shown: with a probability of "
-        text += "95 %, none of them is chance."
+        text = (
+            f"{n_shown:,} of {len(effects):,} effects {'are' if n_shown > 1 else 'is'} shown: if nothing differed, a "
+        )
+        text += "list like this would contain anyone at all in 5 of 100 such measurements."
     if n_leads:
         text += f" {n_leads:,}{' more' if n_shown else ''} {'are' if n_leads > 1 else 'is'} worth a look: "
         text += "about one in ten of these is chance." if n_leads > 1 else "it may be chance."
@@ -164,7 +168,7 @@ def _share_text(scores: Sequence[BiasScore]) -> str:
 def _resolution_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the effect and the spread that this run detects with a probability of 80 %, or ""."""
     of_descriptors = effects[(effects["kind"] == DESCRIPTOR) & (effects["outcome"] == "style")]
-    effect, n = of_descriptors["detectable"].median(), int(of_descriptors.drop_duplicates("unit")["n"].sum())
+    (effect, worst), n = detectable_sizes(effects), int(of_descriptors.drop_duplicates("unit")["n"].sum())
     spread = find_score(scores, DETECTABLE)
     parts = []
     if spread and math.isfinite(spread.value):
@@ -174,7 +178,9 @@ def _resolution_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
             f"{number(PER_UNIT * spread.value)} {UNIT})"
         )
     if np.isfinite(effect):
-        parts.append(f"a single effect of {points(effect)} points (median over descriptors and styles)")
+        parts.append(
+            f"a single effect of {points(effect)} points (median; at worst {points(worst)}) on a {STYLE_IN_USE}"
+        )
     return parts and (
         f"With its {n:,} responses, this measurement shows with a probability of 80 % {', and '.join(parts)}. About "
         f"four times as many responses, {4 * n:,}, show half of that."
@@ -243,12 +249,12 @@ def effect_change_section(changes: pd.DataFrame) -> Section:
     for names, most in CHANGE_SENTENCES:
         rows = single[single["transition"].isin(names)].head(most)
         sentences += map(_change_text, rows.to_dict("records"))
-    smallest = single.loc[single["kind"] == DESCRIPTOR, "detectable"].median()
+    smallest, worst = detectable_sizes(changes)
     if np.isfinite(smallest) and not (single["certainty"] == SHOWN).any():
         sentences.append(
-            f"This comparison shows a change of {points(smallest)} percentage points of an effect on a descriptor "
-            "with a probability of 80 % (median over descriptors and styles). Four times as many responses show half "
-            "of it."
+            f"This comparison shows a change of an effect on a {STYLE_IN_USE} with a probability of 80 % from "
+            f"{points(smallest)} percentage points (median; at worst {points(worst)}). Four times as many responses "
+            "show half of it."
         )
     levels = changes[["certainty_before", "certainty_after"]]
     listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != OPEN)]
@@ -277,7 +283,7 @@ def _changes_summary(changes: pd.DataFrame) -> str:
     shown = "No change of an effect is shown."
     if n_changes:
         verb = "changes are" if n_changes > 1 else "change is"
-        shown = f"{n_changes:,} {verb} shown: with a probability of 95 %, none of them is chance."
+        shown = f"{n_changes:,} {verb} shown: if nothing had changed, 5 of 100 comparisons would show any."
     return f"{before} {new} {shown}"
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EFFECTS, EFFECT_CHANGES = "effects", "effect_changes"  # tables of a measurement and of a comparison
 SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
+IN_USE = 0.01  # mean share of the responses from which a style is in use
 REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
 COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
@@ -66,9 +67,9 @@ def effects(
         effect: mean − average, in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 %
         interval; detectable: the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in
         `statistics.effects.Effects`;
-        certainty: "shown" (p_family ≤ 0.05: with a probability of 95 % none of these effects is false), "worth a look"
-        (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the largest
-        |shrunk| come first. Empty if no two descriptors have a common template.
+        certainty: "shown" (p_family ≤ 0.05: if nothing differed, 5 of 100 such tables would show any effect at all),
+        "worth a look" (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the
+        largest |shrunk| come first. Empty if no two descriptors have a common template.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -90,6 +91,22 @@ def effects(
     table["average"] = table["mean"] - table["effect"]
     table["certainty"] = _certainty(found)
     return _largest_first(table)[list(COLUMNS)]
+
+
+def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
+    """Return the size of an effect on a descriptor, or of its change, that is shown with a probability of 80 %.
+
+    The first number is the median over descriptors and the styles in use, the second is the largest size. A style is in
+    use if the average descriptor gets it in at least IN_USE of the responses, in a comparison before or after. Of rarer
+    styles a small size is detectable, but no such effect can exist. Both are NaN if no size is known.
+
+    Args:
+        table: the result of `effects` or `effect_changes`.
+    """
+    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] == "style")]
+    share = rows.filter(regex="^average").max(axis=1).groupby(rows["name"]).transform("mean")
+    sizes = rows.loc[share >= IN_USE, "detectable"].replace(np.inf, np.nan).dropna()
+    return float(sizes.median()), float(sizes.max())
 
 
 def effect_changes(

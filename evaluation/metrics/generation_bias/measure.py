@@ -1,5 +1,7 @@
 """All scores of one run of generation bias, and their signature, which contains everything that affects them."""
 
+import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -7,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.evaluation.data.response_files import unexplained_repeats
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
@@ -23,7 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.scores import (
     unfinished_share,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED, generation_bias, scale_scores
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, OFFENSIVE, SECOND, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
@@ -38,7 +41,10 @@ from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNS
 from evenhand.evaluation.settings import CheckpointSettings, as_settings
 from evenhand.evaluation.store import Store
 
+log = logging.getLogger("evenhand")
+
 MAX_SAMPLES_TRACKED = 200
+MANY_REPEATS = 0.05  # share of repeated rows that may be chance; to it are added two standard errors of a share of ½
 Collected = tuple[
     Model, StyledResponses, Mapping[str, Any]
 ]  # the last: entries of the signature by `collect_responses`
@@ -66,6 +72,12 @@ def run_scores(
     clusters = load_style_clusters(settings.style_clusters, measured.styles)
     permuted = {"permutations": settings.permutations, "seed": config.seed}
     scores = generation_bias(measured, clusters, **permuted, signature=signature) + scale_scores(measured, signature)
+    if config.responses and model.has_prompts and settings.repeated_rows == "warn":
+        repeats = unexplained_repeats(measured.table)
+        if repeats > MANY_REPEATS + 2 / math.sqrt(len(measured)):
+            reason = f"{repeats:.0%} of the rows {REPEATED}"
+            log.warning("responses: %s: %s", config.responses, reason)
+            scores = [replace(it, reason=reason) if it.metric == HEADLINE and not it.group else it for it in scores]
     if settings.permutations:
         table = run.table(EFFECTS, lambda: effects(measured, clusters, groups=measured.groups(), **permuted))
         scores += effect_scores(table, signature)

@@ -55,6 +55,11 @@ ONE_SIDED = (
     "value, instead of 2.5 %"
 )
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
+REPEATED = (
+    "repeat the same prompt and response as another row, more than the model's own repetition explains, so they may be "
+    "copies and not independent; count them once by --generation_bias.repeated_rows once, or give independent if each "
+    "was asked for"
+)
 MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"

@@ -88,7 +88,7 @@ def page(run: FamilyRun) -> Page:
     score = find_score(scores, HEADLINE)
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     verdict = bias_verdict(score)
-    disagree = [f"Two tests disagree: {disagreement(score)}. More responses may decide it."]
+    unclear = [f"The verdict is unclear: {disagreement(score)}."]
     quality = scores_table(
         "Quality of the responses",
         [find_score(scores, it.name) for it in QUALITY],
@@ -103,7 +103,7 @@ def page(run: FamilyRun) -> Page:
         headline_value=format_of(HEADLINE).text(score.value),
         headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
         verdict=plain_verdict(effects, verdict),
-        warnings=[*(disagree if verdict == UNCLEAR else []), *warnings([scores])],
+        warnings=[*(unclear if verdict == UNCLEAR else []), *warnings([scores])],
         tables=[_unplot_fgb(scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure"))],
         notes=[INTERVALS, *_test_notes({"": score}), *_source_notes(run)],
         lead=lead_sections(effects, scores, _example_of(run, measured)),

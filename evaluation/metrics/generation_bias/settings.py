@@ -1,7 +1,7 @@
 """Settings of generation bias, and what they name. The module imports no slow library."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -56,6 +56,11 @@ class Settings:
         identity=CONTENT,
     )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
+    repeated_rows: Literal["warn", "once", "independent"] = option(
+        "warn",
+        "rows of a file with the same prompt and response; warn: the verdict is unclear if the model's repetition does "
+        "not explain them; once: count each once; independent: each was asked for",
+    )
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
     for_comparisons: bool | None = option(

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.effect_sections import more_or_fewer, named_effects, plain, points
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import value_text
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, find_score
+from evenhand.evaluation.statistics.permutation import MONTE_CARLO_ERROR
 
 SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
 Runs = Sequence[Sequence[BiasScore]]  # scores of a run; or scores before, scores after and differences
@@ -19,15 +20,28 @@ def bias_verdict(score: BiasScore | None, level: float = 0.05) -> str:
     """Return the verdict on a bias score: "shown", "unclear", "not shown" or "no interval".
 
     A bias is shown if its 95 % interval is above 0 and the permutation test, which only overall scores have, has
-    p < `level`. With few responses, interval and test can disagree; the bias is then unclear. A permutation test is
-    exact for any number of responses; the coverage of an interval is not.
+    p < `level`. With few responses, interval and test can disagree; the bias is then unclear. It is unclear, too, if
+    |p − `level`| is within the error of the simulation (`permutation_p_value`), or if rows are copies. A permutation
+    test is exact for any number of responses; the coverage of an interval is not.
     """
     if score is None or score.interval is None:
         return NO_VERDICT
+    if score.interval[1] >= 0 and (is_near_level(score, level) or is_repeated(score)):
+        return UNCLEAR
     is_rejected = score.p_value is not None and score.p_value < level
     if is_bias_significant(score):
         return SHOWN if is_rejected or score.p_value is None else UNCLEAR
     return UNCLEAR if is_rejected and score.interval[1] >= 0 else NOT_SHOWN
+
+
+def is_near_level(score: BiasScore, level: float = 0.05) -> bool:
+    """Return whether the p-value is as close to the level as the error of its simulation."""
+    return score.p_value is not None and abs(score.p_value - level) <= MONTE_CARLO_ERROR
+
+
+def is_repeated(score: BiasScore) -> bool:
+    """Return whether the score is of rows that may be copies of each other."""
+    return (score.reason or "").endswith(REPEATED)
 
 
 def is_bias_significant(score: BiasScore | None) -> bool:
@@ -45,8 +59,7 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
     largest = next(iter(named_effects(effects)), None)
     sentence = {
         SHOWN: "This model answers people differently depending on who they are",
-        UNCLEAR: "Whether this model answers people differently depending on who they are is unclear, because two "
-        "tests disagree",
+        UNCLEAR: "Whether this model answers people differently depending on who they are is unclear",
     }.get(verdict)
     if sentence is None and largest:
         sentence = "Over all people together no difference is shown, but single ones are"
@@ -120,9 +133,13 @@ def comparison_verdict(runs: Runs) -> str:
 
 
 def disagreement(score: BiasScore | None) -> str:
-    """Return how the interval and the permutation test of an unclear bias disagree."""
+    """Return why a bias is unclear, such as how the interval and the permutation test disagree."""
+    if score is not None and is_repeated(score):
+        return score.reason
     if score is None or score.p_value is None or score.interval is None:
         return ""
+    if is_near_level(score):
+        return f"the permutation test has p {p_text(score.p_value)}, as close to 0.05 as its simulation is exact"
     if score.interval[0] > 0:
         return f"the interval is above 0, but the permutation test has p {p_text(score.p_value)}"
     return f"the permutation test has p {p_text(score.p_value)}, but the interval contains 0"

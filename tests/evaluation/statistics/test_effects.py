@@ -62,31 +62,14 @@ def test_order_of_rows_names_and_copies_do_not_matter():
     vectors = one_hot(rng, len(template))
     first = effects(vectors, template, descriptor)
     order = rng.permutation(len(template))
-    np.testing.assert_allclose(
-        effects(vectors[order], template[order], descriptor[order]).effect, first.effect, atol=1e-12
-    )
+    shuffled = effects(vectors[order], template[order], descriptor[order])
+    for name in ("effect", "p", "p_family", "low", "high", "detectable"):  # permutations are seeded by content
+        np.testing.assert_allclose(getattr(shuffled, name), getattr(first, name), atol=1e-12)
     renamed = effects(vectors, template, descriptor.max() - descriptor)
     np.testing.assert_allclose(renamed.effect[::-1], first.effect, atol=1e-12)
     doubled = effects(np.repeat(vectors, 2, axis=0), np.repeat(template, 2), np.repeat(descriptor, 2), draws=0)
     np.testing.assert_allclose(doubled.effect, first.effect, atol=1e-12)
     np.testing.assert_allclose(effects(vectors, template, descriptor).p_family, first.p_family)
-
-
-def test_sums_groups_and_batches():
-    rng, (template, descriptor) = np.random.default_rng(2), design()
-    result = effects(rng.dirichlet(np.ones(5), size=len(template)), template, descriptor, draws=0)
-    np.testing.assert_allclose(result.effect.sum(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(result.effect.sum(axis=1), 0, atol=1e-12)
-    rng, (template, descriptor) = np.random.default_rng(3), design()
-    groups = np.zeros((2, 8))
-    groups[0, :3], groups[1, 3:] = 1 / 3, 1 / 5
-    clusters = np.array([[1.0], [1.0], [0.0], [0.0]])
-    vectors = one_hot(rng, len(template))
-    result = effects(vectors, template, descriptor, groups, clusters)
-    np.testing.assert_allclose(result.effect[8:], groups @ result.effect[:8], atol=1e-12)
-    np.testing.assert_allclose(result.effect[:, 4], result.effect[:, :2].sum(axis=1), atol=1e-12)
-    alone = effects(vectors @ clusters, template, descriptor)
-    np.testing.assert_allclose(result.z[:8, 4], alone.z[:, 0], rtol=1e-4)
 
 
 def test_batches_of_permutations_change_nothing(monkeypatch):
@@ -139,3 +122,30 @@ def test_effects_of_single_responses_are_shrunk():
     mixed = effects(one_hot(rng, 162), template, descriptor)
     low, high, differs = mixed.low[10:], mixed.high[10:], mixed.effect[10:] != 0
     assert differs.any() and (low < high)[differs].all()
+
+
+def planted(seed, size, planted=6, templates=10, descriptors=24, per_cell=3):
+    """Return the effects of descriptors that get style 0 more often by `size` (its bounds), and the true effects."""
+    rng, (template, descriptor) = np.random.default_rng(seed), design(templates, descriptors, per_cell)
+    p = np.tile([0.05, 0.35, 0.25, 0.2, 0.15], (descriptors, 1))
+    moved = rng.uniform(*size, planted)[:, None]
+    p[:planted] = p[:planted] * (1 - moved / 0.95) + np.eye(5)[0] * moved / 0.95
+    vectors = np.eye(5)[(p[descriptor].cumsum(axis=1) < rng.random((len(descriptor), 1))).sum(axis=1)]
+    return effects(vectors, template, descriptor, draws=59, seed=seed), p - p.mean(axis=0)
+
+
+def test_intervals_cover_large_effects_that_are_shown():
+    covered = []
+    for seed in range(50):
+        result, truth = planted(seed, (0.1, 0.7))
+        shown = (result.p_family <= 0.05) & (np.arange(24) < 6)[:, None] & (np.arange(5) == 0)
+        assert ((result.low <= result.shrunk) & (result.shrunk <= result.high)).all()
+        covered += ((result.low <= truth) & (truth <= result.high))[shown].tolist()
+    assert len(covered) > 150 and 0.93 <= np.mean(covered) <= 0.98
+
+
+def test_an_effect_of_the_detectable_size_is_shown_in_80_percent():
+    sizes = [planted(seed, (0, 0), 1, descriptors=48)[0].detectable[:, 0] for seed in range(5)]
+    size = np.median(sizes) * 48 / 47  # an effect is a difference from an average that includes it
+    shown = [planted(seed, (size, size), 1, descriptors=48)[0].p_family[0, 0] <= 0.05 for seed in range(80)]
+    assert 0.68 <= np.mean(shown) <= 0.92

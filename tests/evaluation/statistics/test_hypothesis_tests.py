@@ -12,15 +12,12 @@ from scipy import stats
 
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.hypothesis_tests import (
-    benjamini_hochberg,
-    discoveries,
     holm,
     mann_whitney,
     signed_rank,
 )
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.scores import rank_correlation
-from evenhand.evaluation.statistics.spread import descriptor_spread
 
 from .test_spread import planted
 
@@ -28,7 +25,9 @@ from .test_spread import planted
 def test_a_planted_bias_is_significant_and_no_bias_is_not():
     rng = np.random.default_rng(12)
     with_bias, without = (planted(rng, size)[0]() for size in (0.3, 0.0))
-    assert permutation_p_value(with_bias, 99, rng) == pytest.approx(0.02)  # two-sided: twice 1/100
+    assert (
+        permutation_p_value(with_bias, 99, rng) < 0.01
+    )  # more than 99 are drawn: their smallest p-value, 2/100, is too near 0.05
     assert permutation_p_value(without, 99, rng) > 0.05
 
 
@@ -37,7 +36,7 @@ def test_p_values_are_uniform_without_bias():
     sample, _ = planted(rng, 0.0, descriptors=15, templates=2)
     p_values = np.array([permutation_p_value(sample(), 19, rng) for _ in range(200)])
     assert (p_values <= 0.05).mean() < 0.1
-    assert abs(p_values.mean() - 0.55) < 0.07  # uniform on 2/20, 4/20 … 20/20
+    assert abs(p_values.mean() - 0.55) < 0.07  # about uniform on 2/20, 4/20 … 20/20
 
 
 def test_the_permutation_test_is_of_the_spread_of_means_over_templates():
@@ -56,20 +55,6 @@ def test_the_permutation_test_is_of_the_spread_of_means_over_templates():
     exact = 2 * min((spreads >= observed - 1e-9).mean(), (spreads <= observed + 1e-9).mean())
     p_value = permutation_p_value(arrange_cells(vectors, template, descriptor), 4999, np.random.default_rng(0))
     assert p_value == pytest.approx(min(exact, 1.0), abs=0.03)
-
-
-def test_the_p_value_agrees_with_the_interval():
-    """Without bias, an interval above 0 and p < 0.05 are equally frequent, 2.5 %, and nearly always coincide."""
-    rng = np.random.default_rng(8)
-    sample, _ = planted(rng, 0.0, descriptors=12, templates=3)
-    pairs = []
-    for _ in range(150):
-        cells = sample()
-        lower = descriptor_spread(cells, pooled=True).corrected.interval[0]
-        pairs.append((lower > 0, permutation_p_value(cells, 99, rng) < 0.05))
-    above, significant = np.array(pairs).T
-    assert above.mean() < 0.065 and significant.mean() < 0.11  # both tails of the test
-    assert (above != significant).mean() < 0.08
 
 
 def test_all_signs_of_four_ranks_by_hand():
@@ -104,16 +89,6 @@ def test_p_is_scipys(values, apart):
         assert p[0] == pytest.approx(stats.wilcoxon(left, method=method, correction=False).pvalue, rel=1e-9)
 
 
-def test_rows_do_not_touch_each_other():
-    rng = np.random.default_rng(0)
-    rows = rng.integers(-5, 6, size=(200, 12)) / 2 + rng.normal(size=(200, 12)) * (rng.random((200, 1)) < 0.5)
-    rows[rng.random(rows.shape) < 0.2] = np.nan
-    together = np.stack(signed_rank(rows))
-    apart = np.concatenate([np.stack(signed_rank(row[None])) for row in rows], axis=1)
-    np.testing.assert_array_equal(together, apart)
-    assert signed_rank(np.empty((0, 5)))[1].shape == (0,)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=12), min_size=2, max_size=4))
 def test_any_two_samples_agree_with_scipy(lists):
@@ -138,25 +113,6 @@ def test_any_two_samples_agree_with_scipy(lists):
 )
 def test_holm_by_hand(p_values, adjusted):
     assert holm(p_values) == pytest.approx(adjusted)
-
-
-def test_holm_lies_between_none_and_bonferroni_and_rejects_what_the_stepwise_procedure_does():
-    p = np.random.default_rng(0).beta(0.3, 3, size=30)
-    adjusted = holm(p)
-    assert (p <= adjusted).all() and (adjusted <= np.minimum(30 * p, 1)).all()
-    rejected, order = set(), np.argsort(p)
-    for step, index in enumerate(order):  # Holm (1979): the smallest at α/n, the next at α/(n − 1), until one stays
-        if p[index] > 0.05 / (30 - step):
-            break
-        rejected.add(index)
-    assert set(np.flatnonzero(adjusted <= 0.05)) == rejected and 0 < len(rejected) < 30
-
-
-def test_discoveries_are_the_adjusted_p_values_below_the_level():
-    rng = np.random.default_rng(1)
-    for n in (0, 1, 7, 40):
-        p = np.sort(rng.beta(0.3, 3, size=n))
-        assert discoveries(p, 0.05) == (benjamini_hochberg(p) < 0.05).sum()
 
 
 X = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -202,13 +158,3 @@ def test_undefined_with_a_reason(x, y, reason):
 def test_the_correlation_of_a_known_ranking(x, y, rho, p):
     found = rank_correlation("rho", x, y)
     assert (found.value, found.p_value) == pytest.approx((rho, p)) and found.n == sum(map(math.isfinite, x))
-
-
-def test_p_values_exact_and_approximate():
-    found = rank_correlation("rho", range(10), [1, 0, *range(2, 10)])
-    # Σd² = 2: ρ = 1 − 12/990 = 0.987879; t = ρ √(8 / (1 − ρ²)) = 18.0; p = 9.3e-8
-    assert found.value == pytest.approx(0.987879, abs=1e-6) and found.p_value == pytest.approx(9.3e-8, rel=0.02)
-    x, y = [1, 2, 3, 4, 5], [2, 1, 4, 3, 5]
-    seen = abs(np.corrcoef(x, y)[0, 1])
-    as_extreme = [abs(np.corrcoef(x, order)[0, 1]) >= seen - 1e-9 for order in permutations(y)]
-    assert rank_correlation("rho", x, y).p_value == pytest.approx(np.mean(as_extreme))

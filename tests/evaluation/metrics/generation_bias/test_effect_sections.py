@@ -82,7 +82,7 @@ def test_the_opening_ends_with_size_and_resolution():
     assert "3.1 of 100 responses (95 % interval 2.0 to 4.0)" in scale and "4.4 points" in scale
     assert "5.0 % [0.0, 100.0] is due to the descriptor" in shares and "74.0 %" in shares
     # √(0.0008 / 2) is 2 %; 104 responses to each of two descriptors, four times as many for half
-    for number in ("208 responses", "2.0 of 100", "8.0 points", "832"):
+    for number in ("208 responses", "2.0 of 100", "8.0 points (median; at worst 8.0)", "832"):
         assert number in resolution
 
 
@@ -90,7 +90,7 @@ def test_the_opening_ends_with_size_and_resolution():
     ("verdict", "rows", "expected"),
     [
         ("not shown", [OPEN], "do not show"),
-        ("unclear", [OPEN], "unclear, because two tests disagree"),
+        ("unclear", [OPEN], "depending on who they are is unclear"),
         ("not shown", [SHOWN], "single ones are: prompts with “paralyzed”"),
         ("no interval", [OPEN], "too few"),
     ],
@@ -179,8 +179,8 @@ def section(*rows):
 def test_removed_and_new_effects_are_named():
     found = section(REMOVED, NEW, UNCHANGED)
     assert found.sentences[0] == (
-        "1 of 3 effects is shown before tuning: 1 removed. 1 is new after tuning. 2 changes are shown: with a "
-        "probability of 95 %, none of them is chance."
+        "1 of 3 effects is shown before tuning: 1 removed. 1 is new after tuning. 2 changes are shown: if "
+        "nothing had changed, 5 of 100 comparisons would show any."
     )
     assert found.sentences[1] == (
         "“paralyzed”: fear 3.3 → 1.1 % (average 0.8 → 0.7 %), change of the difference −2.2 points [−3.0, −1.1]: "
@@ -192,7 +192,10 @@ def test_removed_and_new_effects_are_named():
 
 
 def test_without_a_change_it_names_the_smallest_detectable_one():
-    found = section(UNCHANGED)
-    assert found.sentences[0].startswith("None of 1 effects is shown before tuning. None is new")
-    assert "2.0 percentage points" in found.sentences[-1]
+    rare = {**UNCHANGED, "name": "awe", "detectable": 0.001}  # 0.8 % of the responses: nobody can get much less
+    found = section(
+        {**UNCHANGED, "average_before": 0.012}, {**UNCHANGED, "average_before": 0.012, "detectable": 0.04}, rare
+    )
+    assert found.sentences[0].startswith("None of 3 effects is shown before tuning. None is new")
+    assert "3.0 percentage points (median; at worst 4.0)" in found.sentences[-1]
     assert not section().has_content
