@@ -1,7 +1,5 @@
-"""File operations of runs: atomic writes, errors for full disks, checks of symbolic links, YAML, JSON and hashes."""
+"""Files of runs: atomic writes, errors for full disks, checks of symbolic links, YAML, JSON and hashes."""
 
-import errno
-import glob
 import hashlib
 import json
 import os
@@ -13,13 +11,21 @@ from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-import psutil
 import yaml
 
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # the ending of temporary names
-MAX_YAML_CHARACTERS = 1 << 18
+
+
+# Messages of Python, safetensors and torch, whose writer reports the place of a failure and not its reason.
+FULL_DISK = (
+    "No space left on device",
+    "os error 28",
+    "Disk quota exceeded",
+    "PytorchStreamWriter failed",
+    "unexpected pos ",
+)
 
 
 @contextmanager
@@ -28,8 +34,10 @@ def explain_full_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # tokenizers raise plain exceptions
-        if is_disk_full(error):
-            raise InputError(disk_full_message(path)) from error
+        if any(message in str(error) for message in FULL_DISK):
+            raise InputError(
+                f"cannot write {path}: no space is left on its disk. Free some and run again: finished work is kept."
+            ) from error
         raise
 
 
@@ -44,7 +52,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
     try:
         with explain_full_disk(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _clear_killed(path)
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())  # after a power cut, a renamed file must have its content
@@ -54,30 +61,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # the file is absent after a rename, or if it could not be written
             temporary.unlink()
-
-
-def _clear_killed(path: Path) -> None:
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
-        process = left.suffixes[-2][1:]
-        if process.isdecimal() and not psutil.pid_exists(int(process)):
-            left.unlink(missing_ok=True)
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Return whether an error of Python, safetensors or torch means that the disk is full."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    # The last two messages are from torch, whose writer reports the place of a failure, not the reason.
-    messages = (
-        *("No space left on device", "os error 28", "Disk quota exceeded"),
-        *("PytorchStreamWriter failed", "] . unexpected pos "),
-    )
-    return any(message in str(error) for message in messages)
-
-
-def disk_full_message(path: Path) -> str:
-    """Return the error message for a file that does not fit on the disk."""
-    return f"cannot write {path}: no space is left on its disk. Free some and run again: finished work is kept."
 
 
 def remove_temporary_files(folder: Path) -> None:
@@ -111,16 +94,11 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
 
 
 def check_links_inside(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
-    """Raise InputError if `folder`, or a symbolic link inside `folder`, leads out of the folder `within`.
+    """Raise InputError if `folder`, or a symbolic link inside `folder`, leads out of `within`, by default `folder`.
 
-    Args:
-        folder: the folder that is searched.
-        field: the name of the setting, for the error message.
-        within: the folder that must contain the targets of all links, by default `folder`.
-        leave_out: names of subfolders that are not searched.
+    Subfolders with a name in `leave_out` are not searched. The message names the setting `field`.
     """
-    within = within or folder
-    found = [folder]
+    within, found = within or folder, [folder]
     for place, folders, files in os.walk(folder):
         if Path(place) == folder:
             folders[:] = [name for name in folders if name not in leave_out]
@@ -148,14 +126,10 @@ def read_yaml(path: Path, field: str) -> Any:
     """Return the content of a YAML file. `field` is the name of the setting, for error messages.
 
     Raises:
-        InputError: the file cannot be read, is too large, is not YAML or has a key twice.
+        InputError: the file cannot be read, is not YAML or has a key twice.
     """
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_YAML_CHARACTERS + 1)
-        if len(text) > MAX_YAML_CHARACTERS:
-            raise ValueError(f"it has more than {MAX_YAML_CHARACTERS:,} characters")
-        return load_yaml(text)
+        return load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # not UTF-8, a number of 5000 digits, deep nesting

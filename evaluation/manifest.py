@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import (
-    dump_yaml,
-    is_file_name_inside,
-    json_sha256,
-    read_yaml,
-    sha256_of,
-    write_json,
-    write_text,
-)
+from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_yaml, sha256_of
 
 CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
@@ -30,14 +22,13 @@ RUN_FOLDERS = ("responses", "labels", "tuning", "comparison", "before", "after",
 IN_RUNS = ("name", "exponents")  # settings that may name a model or a table in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 FORMAT = 4  # version of the format of a run's files
-MANIFEST_SHA256 = "sha256"  # the key of the hash of all other entries; a manifest without this hash is invalid
 
 
 def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the manifest of a finished run of `command`.
 
-    Paths of other runs in the settings are relative to the working directory. `field` is the name of the
-    setting that contains the folder, for error messages.
+    Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting that
+    contains the folder, for error messages.
 
     Raises:
         InputError: the folder has no finished run of this command, or the run is damaged or has another format.
@@ -48,15 +39,13 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
         raise InputError(f"{field}: {folder} has no finished run; run `evenhand {command}` into it first.")
     if settings.get("command") != command:
         raise InputError(f"{field}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
+    damaged = damaged_files(folder, manifest["files"])
     if json_sha256(settings) != manifest["config"]:
+        damaged = [CONFIG]
+    if damaged:
         raise InputError(
-            f"{field}: {folder / CONFIG} has changed since the run (its hash is not the manifest's); undo the change, "
-            "or run it again."
-        )
-    if damaged := damaged_files(folder, manifest["files"]):
-        raise InputError(
-            f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); run "
-            f"`evenhand {command}` into that folder again to recompute it."
+            f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); undo the "
+            f"change, or run `evenhand {command}` into that folder again to recompute it."
         )
     return with_resolved_paths(settings, folder), manifest
 
@@ -69,10 +58,8 @@ def run_sha256(manifest: Mapping[str, Any]) -> str:
 def read_config(folder: Path, field: str) -> dict[str, Any]:
     """Return the settings in the config of a run folder.
 
-    `field` is the name of the setting with the folder, for error messages.
-
     Raises:
-        InputError: the config cannot be read, or is of another format.
+        InputError: the config cannot be read, or is of another format. The message names the setting `field`.
     """
     settings = read_yaml(folder / CONFIG, field)
     if not isinstance(settings, Mapping):
@@ -98,38 +85,24 @@ def read_identity(folder: Path, field: str) -> dict[str, Any]:
         raise InputError(f"{field}: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
 
 
-def write_config(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write the settings of a run to the config in the run folder."""
-    write_text(folder / CONFIG, dump_yaml(dict(settings)))
-
-
 def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
-    """Return the manifest of a run folder, or None if the manifest is absent, damaged or edited.
-
-    `field` is the name of the setting with the folder, for error messages.
+    """Return the manifest of a run folder, or None if the manifest is absent or damaged.
 
     Raises:
-        InputError: the manifest lists a file that is not inside the folder.
+        InputError: the manifest lists a file that is not inside the folder. The message names the setting `field`.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        files = dict(manifest["files"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    is_intact = isinstance(manifest, dict) and manifest.pop(MANIFEST_SHA256, None) == json_sha256(manifest)
-    if not is_intact or not isinstance(manifest.get("files"), dict):
-        return None
-    for name in manifest["files"]:  # the run may come from another person, and a stage deletes damaged files
+    for name in files:  # the run may come from another person, and a stage deletes damaged files
         if not is_file_name_inside(folder, name):
             raise InputError(
                 f"{field}: {folder / MANIFEST} lists the file {format_value(name)}, which is not the name of a file "
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder."
             )
     return manifest
-
-
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of a run folder, with a hash of the manifest's entries."""
-    write_json(folder / MANIFEST, {**manifest, MANIFEST_SHA256: json_sha256(json.loads(json.dumps(manifest)))})
 
 
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
@@ -156,41 +129,30 @@ def damaged_files(folder: Path, hashes: Mapping[str, str]) -> list[str]:
 def with_relative_paths(settings: Any, folder: Path) -> Any:
     """Return settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
 
-    def relative(path: str, run: Path | None) -> str:
-        path = os.path.relpath(Path(path).resolve(), folder) if run else path
-        return path if path.startswith(".") or not run else f"./{path}"
+    def relative(name: str, path: str) -> str:
+        if name not in RUN_FOLDERS and not (name in IN_RUNS and (Path(path).parent / CONFIG).exists()):
+            return path
+        path = os.path.relpath(Path(path).resolve(), folder)
+        return path if path.startswith(".") else f"./{path}"
 
-    return _map_texts(settings, lambda name, text: relative(text, _run_folder(name, text)))
+    return _map_texts(settings, relative)
 
 
 def with_resolved_paths(settings: Any, folder: Path) -> Any:
     """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
 
-    def is_relative(name: str, text: str) -> bool:
-        return name in RUN_FOLDERS or (name in IN_RUNS and text.startswith("."))
+    def resolved(name: str, path: str) -> str:
+        is_relative = name in RUN_FOLDERS or (name in IN_RUNS and path.startswith("."))
+        return os.path.normpath(folder / path) if is_relative else path
 
-    return _map_texts(settings, lambda name, text: os.path.normpath(folder / text) if is_relative(name, text) else text)
-
-
-def run_folders(settings: Any) -> list[Path]:
-    """Return the paths of other runs' folders in the settings, and of the run folders that contain the models."""
-    found: list[Path | None] = []
-    _map_texts(settings, lambda name, text: found.append(_run_folder(name, text)))
-    return list(dict.fromkeys(filter(None, found)))
+    return _map_texts(settings, resolved)
 
 
-def _map_texts(settings: Any, change: Callable[[str, str], Any], name: str = "") -> Any:
+def _map_texts(settings: Any, change: Callable[[str, str], str], name: str = "") -> Any:
     """Return nested settings with `change(name of the setting, text)` in place of each text that is no list's item."""
     if isinstance(settings, Mapping):
         return {key: _map_texts(value, change, str(key)) for key, value in settings.items()}
     return change(name, settings) if isinstance(settings, str) else settings
-
-
-def _run_folder(name: str, path: str) -> Path | None:
-    if name in RUN_FOLDERS:
-        return Path(path)
-    parent = Path(path).parent
-    return parent if name in IN_RUNS and (parent / CONFIG).exists() else None
 
 
 def package_versions() -> dict[str, str]:

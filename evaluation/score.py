@@ -1,7 +1,6 @@
 """Score records, reading and writing of score files, and names of the columns that several stages read."""
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -11,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
@@ -172,7 +171,7 @@ def _short_name(value: Any) -> str:
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return json_sha256(value)[:12]
 
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
@@ -183,10 +182,9 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        low, high = record["interval"] or (None, None)
-        jackknife_low, jackknife_high = record["jackknife_interval"] or (None, None)
-        ends = {"low": low, "high": high, "jackknife_low": jackknife_low, "jackknife_high": jackknife_high}
-        row = record["group"] | record | ends
+        row = record["group"] | record
+        for start, name in (("", "interval"), ("jackknife_", "jackknife_interval")):
+            row[f"{start}low"], row[f"{start}high"] = record[name] or (None, None)
         writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()
 

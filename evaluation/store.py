@@ -20,10 +20,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import (
     UNFINISHED,
     check_links_inside,
+    dump_yaml,
     explain_full_disk,
     json_sha256,
     remove_temporary_files,
     write_json,
+    write_text,
 )
 from evenhand.evaluation.manifest import (
     CONFIG,
@@ -38,10 +40,7 @@ from evenhand.evaluation.manifest import (
     read_config,
     read_identity,
     read_manifest,
-    run_folders,
     with_relative_paths,
-    write_config,
-    write_manifest,
 )
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.settings import as_settings, identity_of
@@ -172,67 +171,67 @@ def stage(
         InputError: the folder has a run with other settings or inputs, or cannot be written.
     """
     folder, inputs = config.output_dir, dict(inputs or {})
-    settings = {
-        "format": FORMAT,
-        "command": command,
-        **with_relative_paths(as_settings(config), folder.resolve()),
-        "inputs": inputs,
-    }
     identity = {"command": command, **identity_of(config), **identity_of({"inputs": inputs})}
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, settings, identity, recomputable or {}, locks)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, identity, recomputable or {}, locks)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
         start, started = time.monotonic(), datetime.now(UTC)
+        settings = with_relative_paths(as_settings(config), folder.resolve())
+        settings = {"format": FORMAT, "command": command, **settings, "inputs": inputs}
         tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
-        with explain_full_disk(folder), tracking as tracker:
-            run = Store(folder, json_sha256(identity), tracker, inputs)
-            for read in run_folders(as_settings(config)):
-                tracker.link_inputs(read)
-            yield run
+        with explain_full_disk(folder):
+            processes.on_rank_zero(lambda: write_text(folder / CONFIG, dump_yaml(settings)))
+            with tracking as tracker:
+                run = Store(folder, json_sha256(identity), tracker, inputs)
+                yield run
 
-        def manifest() -> dict[str, Any]:
-            return {
-                "format": FORMAT,
-                "command": command,
-                "fingerprint": run.fingerprint,
-                "config": json_sha256(read_config(folder, "output_dir")),
-                "started": started.isoformat(timespec="seconds"),
-                "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
-                "processes": processes.launched_world_size(),
-                "packages": package_versions(),
-                "commit": commit(),
-                "inputs": inputs,
-                "files": hash_results(folder),
-                **run.facts,
-            }
+            def manifest() -> dict[str, Any]:
+                return {
+                    "format": FORMAT,
+                    "command": command,
+                    "fingerprint": run.fingerprint,
+                    "config": json_sha256(read_config(folder, "output_dir")),
+                    "started": started.isoformat(timespec="seconds"),
+                    "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
+                    "processes": processes.launched_world_size(),
+                    "packages": package_versions(),
+                    "commit": commit(),
+                    "inputs": inputs,
+                    "files": hash_results(folder),
+                    **run.facts,
+                }
 
-        processes.on_rank_zero(lambda: write_manifest(folder, manifest()))
+            processes.on_rank_zero(lambda: write_json(folder / MANIFEST, manifest()))
 
 
-def _is_finished(
-    folder: Path,
-    settings: Mapping[str, Any],
-    identity: Mapping[str, Any],
-    recomputable: Mapping[str, str],
-    locks: ExitStack,
-) -> bool:
-    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the config.
+def _is_finished(folder: Path, identity: Mapping[str, Any], recomputable: Mapping[str, str], locks: ExitStack) -> bool:
+    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the identity.
+
+    If files of a finished run are damaged, they and the manifest are deleted, so that the stage recomputes them.
 
     Raises:
         InputError: the folder has a run with other settings, or cannot be written.
     """
-    if not (folder / MANIFEST).exists():  # a finished run needs no lock, because it is only read
+    had_manifest = (folder / MANIFEST).exists()
+    if not had_manifest:  # a finished run needs no lock, because it is only read
         locks.enter_context(run_lock(folder))
     if _has_results(folder):
         _check_same_run(folder, identity, recomputable)
-        if _is_intact(folder, locks):
-            return True
-        log.info("%s: going on in %s", settings["command"], folder)
+        if (folder / MANIFEST).exists():  # perhaps written by another process before the lock
+            manifest = read_manifest(folder, "output_dir")
+            damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
+            if not damaged:
+                return True
+            if had_manifest:
+                locks.enter_context(run_lock(folder))
+            log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+            for name in (*damaged, MANIFEST):
+                (folder / name).unlink(missing_ok=True)
+        log.info("%s: going on in %s", identity["command"], folder)
     remove_temporary_files(folder)
     write_json(folder / IDENTITY, identity)  # before the config, which marks a run that can go on
-    write_config(folder, settings)
     return False
 
 
@@ -253,54 +252,28 @@ def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Map
     """
     earlier = read_identity(folder, "output_dir")
     changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
+    stale: list[Path] = []
     if changed and not (folder / MANIFEST).exists():
         if recomputable.keys() >= set(changed):
             stale = [folder / f"{recomputable[name]}.parquet" for name in changed]
-        elif _is_unmeasured(folder):
+        elif not (folder / SCORES).exists() and not _files_in_subfolders(folder):
             stale = [path for path in folder.iterdir() if path.suffix in (".parquet", ".json")]
-        else:
-            stale = []
-        for path in stale:
-            path.unlink(missing_ok=True)
-        if stale:
-            return
-    lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
-    if len(lines) > MAX_DIFFERENCES_SHOWN:
-        lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
-    if lines:
+    for path in stale:
+        path.unlink(missing_ok=True)
+    if changed and not stale:
+        lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
+        if len(lines) > MAX_DIFFERENCES_SHOWN:
+            lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
         raise InputError(
             f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
             "Give another --output_dir, or delete the folder."
         )
 
 
-def _is_unmeasured(folder: Path) -> bool:
-    """Return whether a run has made nothing but what takes seconds: it has no scores, and no file in a subfolder."""
+def _files_in_subfolders(folder: Path) -> list[Path]:
+    """Return the files of work that takes long, such as batches of responses or checkpoints."""
     subfolders = (path for path in folder.iterdir() if path.is_dir() and path.name not in NO_RESULTS)
-    return not (folder / SCORES).exists() and not any(
-        path.is_file() and not path.name.endswith(UNFINISHED)
-        for subfolder in subfolders
-        for path in subfolder.rglob("*")
-    )
-
-
-def _is_intact(folder: Path, locks: ExitStack) -> bool:
-    """Return whether a run has a manifest and all files that the manifest lists are unchanged.
-
-    If files are damaged, lock the folder and delete the damaged files and the manifest, so that the stage recomputes
-    the files.
-    """
-    if not (folder / MANIFEST).exists():
-        return False
-    manifest = read_manifest(folder, "output_dir")
-    damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
-    if not damaged:
-        return True
-    locks.enter_context(run_lock(folder))
-    log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
-    for name in (*damaged, MANIFEST):
-        (folder / name).unlink(missing_ok=True)
-    return False
+    return [path for it in subfolders for path in it.rglob("*") if path.is_file() and path.suffix != UNFINISHED]
 
 
 class RunLocked(InputError):

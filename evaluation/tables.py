@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import atomic_write, disk_full_message, is_disk_full
+from evenhand.evaluation.files import atomic_write
 
-ROWS_PER_CHUNK = 1 << 13  # rows that are written or read at a time
+ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 
 
 def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
@@ -22,17 +22,14 @@ def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None
     The parts are written one after the other and need not fit into memory together. All parts must have the columns and
     types of the first part.
     """
-    parts = _parts(rows) if isinstance(rows, pd.DataFrame) else iter(rows)
+    parts = iter(rows)
+    if isinstance(rows, pd.DataFrame):
+        parts = (rows.iloc[start : start + ROWS_PER_CHUNK] for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK))
     first = next(parts)
     schema = pa.Schema.from_pandas(rows if isinstance(rows, pd.DataFrame) else first, preserve_index=False)
     with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
         for part in chain([first], parts):
             writer.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
-
-
-def _parts(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK):
-        yield rows.iloc[start : start + ROWS_PER_CHUNK]
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -48,15 +45,6 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         return pd.read_parquet(path, columns=names, page_checksum_verification=True)
 
 
-def _record_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the non-empty record batches of a file, one row group after the other.
-
-    If Arrow iterates over several row groups, it reads ahead without a limit on memory.
-    """
-    for group in range(file.num_row_groups):
-        yield from filter(len, file.iter_batches(ROWS_PER_CHUNK, row_groups=[group], columns=list(columns)))
-
-
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names.
 
@@ -66,12 +54,11 @@ def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
         numbers, start = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32), 0
-        for batch in _record_batches(file, names):
-            rows = np.empty((len(batch), len(names)), dtype=np.float32)
-            for index, column in enumerate(batch.columns):
-                rows[:, index] = column.to_numpy(zero_copy_only=False)
-            numbers[start : start + len(batch)] = rows
-            start += len(batch)
+        for group in range(file.num_row_groups):  # group by group: one table of all would double the memory
+            columns = file.read_row_group(group, columns=names).columns
+            for index, column in enumerate(columns):
+                numbers[start : start + len(column), index] = column.to_numpy()
+            start += file.metadata.row_group(group).num_rows
     return numbers, tuple(names)
 
 
@@ -80,8 +67,6 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        if is_disk_full(error):
-            raise InputError(disk_full_message(path)) from None
         raise InputError(
             f"{path} cannot be read as Parquet ({error}); delete its folder and run the stage again."
         ) from None

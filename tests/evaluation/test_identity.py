@@ -11,7 +11,6 @@ from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig, load_metric
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
-from evenhand.evaluation.models.judges import FILES, classifier_revision
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -86,20 +85,6 @@ def test_texts_of_a_corpus_folder_count(tmp_path):
         (tmp_path / "corpus" / "texts.txt").write_text(text)
         inputs.append(load_metric("generation_bias")().comparison_inputs(settings))
     assert inputs[0] != inputs[1]
-
-
-def test_a_comment_in_a_yaml_file_does_not_count(tmp_path):
-    shipped = (FILES / "go_emotions.yaml").read_text()
-    revisions = []
-    for name, text in {
-        "as": shipped,
-        "comment": f"# mine\n{shipped}",
-        "other": shipped.replace("joy", "bliss"),
-    }.items():
-        (tmp_path / f"{name}.yaml").write_text(text)
-        judge = replace(JUDGED.judge, name=str(tmp_path / f"{name}.yaml"))
-        revisions.append(classifier_revision(replace(JUDGED, judge=judge)))
-    assert revisions[0] == revisions[1] != revisions[2]
 
 
 def test_a_recorded_file_has_the_name_of_its_model(tmp_path):

@@ -38,15 +38,6 @@ def test_the_launcher_says_which_process_it_is(monkeypatch, number):
     assert processes.is_rank_zero() == (number == 0) and processes.rank_label() == f" (process {number} of 2)"
 
 
-def test_what_the_main_process_does_alone_it_does_as_the_only_one(monkeypatch):
-    of_two(monkeypatch, 0)
-    monkeypatch.setattr(processes, "_exchange", lambda messages: None)
-    alone = processes.on_rank_zero(
-        lambda: (processes.world_size(), processes.rank_label(), processes.on_rank_zero(lambda: "nested"))
-    )
-    assert alone == (1, "", "nested") and processes.world_size() == 2
-
-
 def test_a_process_that_is_gone_is_one_line(monkeypatch):
     import torch
 

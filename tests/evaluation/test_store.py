@@ -48,19 +48,12 @@ def test_a_finished_stage_is_not_repeated(settings):
     before = (settings.output_dir / "run.json").read_bytes()
     assert not run_once(settings)
     assert not run_once(replace(settings, group="another"))  # a setting of the tracker only
-    assert (settings.output_dir / "run.json").read_bytes() == before
-
-
-def test_the_manifest_records_inputs_and_packages(settings):
-    run_once(settings, {"responses": "abc"})
-    manifest = json.loads((settings.output_dir / "run.json").read_text())
-    assert (manifest["format"], manifest["command"]) == (4, "label")
-    assert manifest["inputs"] == {"responses": "abc"}
-    assert manifest["threshold"] == 0.1
-    assert {"work", "total"} <= set(manifest["seconds"])
+    manifest = json.loads(before)
+    assert manifest["threshold"] == 0.1 and {"work", "total"} <= set(manifest["seconds"])
     assert manifest["packages"]["torch"].startswith("2.")
-    config = yaml.safe_load((settings.output_dir / "config.yaml").read_text())
-    assert (config["format"], config["quantile"]) == (4, 0.9)
+    with pytest.raises(InputError, match="is a run of `label`, not of `measure`"):
+        read_run(settings.output_dir, "measure", "responses")
+    assert (settings.output_dir / "run.json").read_bytes() == before
 
 
 def test_other_settings_or_inputs_raise_and_change_nothing(settings):
@@ -73,24 +66,6 @@ def test_other_settings_or_inputs_raise_and_change_nothing(settings):
     with pytest.raises(InputError, match=r"inputs.e was None, now 0; and 3 more"):
         run_once(settings, {"responses": "abc", **dict.fromkeys("abcdefgh", 0)})
     assert (settings.output_dir / "run.json").read_bytes() == before
-
-
-def test_a_path_is_compared_by_its_content(tmp_path):
-    def entered(clusters, sha):
-        settings = MeasureSettings(
-            generation_bias=generation_bias.Settings(style_clusters=clusters),
-            output_dir=tmp_path / "run",
-            report_to="none",
-        )
-        return stage("measure", settings, {"generation_bias": {"style_clusters": sha}})
-
-    with entered("a.json", "a's"):
-        pass
-    with entered("moved/a.json", "a's") as run:  # the file is elsewhere
-        assert run is None
-    assert read_run(tmp_path / "run", "measure", "before")
-    with pytest.raises(InputError, match=r"inputs.generation_bias.style_clusters was"), entered("a.json", "b's"):
-        pass
 
 
 def test_stages_resume_after_an_interrupt_or_an_error(settings):
@@ -145,14 +120,6 @@ def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path)
         pass
 
 
-def test_a_folder_without_a_run_of_the_command_raises(settings):
-    with pytest.raises(InputError, match="labels: .*has no finished run; run `evenhand label`"):
-        read_run(settings.output_dir, "label", "labels")
-    run_once(settings)
-    with pytest.raises(InputError, match="is a run of `label`, not of `measure`"):
-        read_run(settings.output_dir, "measure", "responses")
-
-
 def test_folders_that_are_locked_or_unwritable_raise(tmp_path, settings):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(InputError, match="output_dir"):
@@ -194,7 +161,7 @@ def flip_bit(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [flip_bit, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
+@pytest.mark.parametrize("damage", [flip_bit, Path.unlink])
 def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog):
     folder, calls = finished.output_dir, []
     table = (folder / "labels.parquet").read_bytes()
@@ -209,7 +176,7 @@ def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog
     assert not list(folder.glob(".*.part"))  # temporary files of killed processes are removed
 
 
-@pytest.mark.parametrize("text", ["", '{"fingerprint": "a', "[]", "null"])
+@pytest.mark.parametrize("text", ["", "[]"])
 def test_a_run_with_an_unreadable_manifest_is_not_finished(finished, text):
     (finished.output_dir / "run.json").write_text(text)
     with pytest.raises(InputError, match="labels: .*has no finished run"):
@@ -217,19 +184,9 @@ def test_a_run_with_an_unreadable_manifest_is_not_finished(finished, text):
     assert run_once(finished)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "command: [", "\0", "just text"])
-def test_an_unreadable_config_raises(finished, text):
-    (finished.output_dir / "config.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"^output_dir: \S+config.yaml"):
-        run_once(finished)
-    with pytest.raises(InputError, match=r"^labels: \S+config.yaml"):
-        read_run(finished.output_dir, "label", "labels")
-
-
 def test_disks_that_are_full(settings, monkeypatch):
     torch_error = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 392768 vs 392660")
-    tokenizers_error = Exception("No space left on device (os error 28)")
-    for error in (FULL, torch_error, tokenizers_error):
+    for error in (FULL, torch_error):
         with pytest.raises(InputError, match="no space"), stage("label", settings):
             raise error
     assert run_once(settings)
@@ -244,17 +201,6 @@ def test_disks_that_are_full(settings, monkeypatch):
     (settings.output_dir / ".config.yaml.123.part").write_text("format: ")
     assert run_once(settings)
     assert not list(settings.output_dir.glob(".*.part"))
-
-
-def test_other_spellings_of_a_path_with_the_same_content_are_equal(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    runs = [
-        MeasureSettings(output_dir=tmp_path / "run", report_to="none", model=ModelSettings(name=name))
-        for name in ("model", "./model", str(tmp_path / "model"))
-    ]
-    assert [run_once(run, {"model": "abc"}, "measure") for run in runs] == [True, False, False]
-    with pytest.raises(InputError, match="inputs.model was 'abc', now 'other'"):
-        run_once(runs[0], {"model": "other"}, "measure")
 
 
 def make_settings(folder):
@@ -282,7 +228,7 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
     moved = tmp_path / "elsewhere" / "second"
     moved.parent.mkdir()
     (tmp_path / "first").rename(moved)
-    for working_directory, folder in ((tmp_path, moved), (moved, Path()), (moved / "deep", Path(".."))):
+    for working_directory, folder in ((tmp_path, moved), (moved / "deep", Path(".."))):
         monkeypatch.chdir(working_directory)
         runs, comparison = make_settings(folder)
         assert [run_once(run, command="measure") for run in runs] == [False, False]
@@ -292,13 +238,11 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
         assert Path(read_settings(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
 
 
-@pytest.mark.parametrize("settings_format", [{}, {"format": 2}], ids=["0.1", "0.2"])
-def test_a_run_of_another_format_raises_and_is_unchanged(settings, settings_format):
+def test_a_run_of_another_format_raises_and_is_unchanged(settings):
     run_once(settings)
     folder = settings.output_dir
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    del config["format"]
-    (folder / "config.yaml").write_text(yaml.safe_dump({**config, **settings_format}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({**config, "format": 2}))
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(InputError, match=r"^output_dir: \S+ .*version.*`evenhand label`"):
         run_once(settings)

@@ -14,8 +14,8 @@ import torch
 import yaml
 from peft import LoraConfig, get_peft_model
 
-from evenhand.evaluation.files import json_sha256
-from evenhand.evaluation.manifest import FORMAT, write_manifest
+from evenhand.evaluation.files import json_sha256, write_json
+from evenhand.evaluation.manifest import FORMAT
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -51,7 +51,7 @@ def run_folder(folder, command, **settings):
     folder.mkdir(exist_ok=True)
     config = {"format": FORMAT, "command": command, **settings}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    write_manifest(folder, {"fingerprint": "", "config": json_sha256(config), "files": {}})
+    write_json(folder / "run.json", {"fingerprint": "", "config": json_sha256(config), "files": {}})
     return folder
 
 

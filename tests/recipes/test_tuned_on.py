@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.evaluation.files import json_sha256
-from evenhand.evaluation.manifest import FORMAT, write_manifest
+from evenhand.evaluation.files import json_sha256, write_json
+from evenhand.evaluation.manifest import FORMAT
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.mitigation.page import tuned_on_warnings
 
@@ -20,9 +20,8 @@ def runs(tmp_path):
         (tmp_path / name).mkdir()
         settings = {"command": name, "format": FORMAT} | settings
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
-        write_manifest(
-            tmp_path / name, {"format": FORMAT, "fingerprint": "", "config": json_sha256(settings), "files": {}}
-        )
+        manifest = {"format": FORMAT, "fingerprint": "", "config": json_sha256(settings), "files": {}}
+        write_json(tmp_path / name / "run.json", manifest)
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "kto"}))
     (tmp_path / "measured").mkdir()
