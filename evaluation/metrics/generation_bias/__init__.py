@@ -101,8 +101,11 @@ class GenerationBias(Metric):
 
     def collect(self, store: "Store", config: MeasureConfig) -> "Collected":
         """Write the tables of prompts, responses and style vectors; return the responses, and facts about them."""
-        from evenhand.evaluation.metrics.generation_bias.collect.classification import write_offensiveness, write_styles
-        from evenhand.evaluation.metrics.generation_bias.collect.responses import collect_responses
+        from evenhand.evaluation.metrics.generation_bias.collect.responses import (
+            collect_responses,
+            write_offensiveness,
+            write_styles,
+        )
         from evenhand.evaluation.metrics.generation_bias.styled_responses import (
             SECOND_STYLES,
             STYLES,

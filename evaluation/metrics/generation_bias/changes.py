@@ -137,20 +137,11 @@ def _reduction(
     over: str,
     common: Mapping[str, Any],
 ) -> BiasScore:
-    """Return the reduction 1 − after / before, computed as (before − after) / before, with Fieller's interval.
+    """Return the reduction (before − after) / before with Fieller's interval, which excludes 0 if the difference does.
 
-    The interval (`ratio_interval`) uses the variances and degrees of freedom of the test of the difference, so the
-    interval of the reduction excludes 0 exactly if the interval of the difference excludes 0. For a reduction ρ, the
-    variance of (before − after) − ρ · before is a quadratic form in the weights of the two runs, which the variances of
-    before, after and difference determine.
-
-    The reduction is undefined if the interval of the bias before contains 0, or if the interval of the reduction is
-    unbounded. The run after affects these conditions only through the degrees of freedom.
-
-    Over all comparisons, nominally 2.5 % of the intervals are above the true reduction, if an undefined reduction
-    counts as covered. For a weak bias, more intervals of defined reductions are above the true reduction, since a
-    reduction is defined mostly if the bias before is high by chance. No bounded interval can avoid this selection;
-    `python -m benchmarks.coverage --reduction` measures its effect. The difference is always defined.
+    The reduction is undefined if the interval of the bias before contains 0, or if its own interval is unbounded. This
+    selects biases that are high by chance, so that for a weak bias more than 2.5 % of the intervals of defined
+    reductions are above the truth (`python -m benchmarks.coverage --reduction`). The difference is always defined.
     """
     before, after, difference = estimates
     score = BiasScore(

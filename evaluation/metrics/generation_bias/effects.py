@@ -86,11 +86,9 @@ def effects(
     cells, units, weights = arranged
     table, indicator = _outcomes(units, responses.styles, clusters)
     found = descriptor_effects(cells, weights, indicator, permutations, np.random.default_rng(seed))
-    for name in ("mean", "effect", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
-        table[name] = getattr(found, name).ravel()
+    table["mean"], table["effect"] = found.mean.ravel(), found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
-    table["certainty"] = _certainty(found)
-    return _largest_first(table)[list(COLUMNS)]
+    return _with_estimates(table, found)[list(COLUMNS)]
 
 
 def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
@@ -178,12 +176,9 @@ def effect_changes(
         table[f"mean_{side}"], table[f"average_{side}"] = found.mean.ravel(), (found.mean - found.effect).ravel()
         table[f"shrunk_{side}"], table[f"certainty_{side}"] = found.shrunk.ravel(), _certainty(found)
     table["change"] = change.effect.ravel()
-    for name in ("shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
-        table[name] = getattr(change, name).ravel()
-    table["certainty"] = _certainty(change)
-    shown = (table[name] == SHOWN for name in ("certainty_before", "certainty_after", "certainty"))
+    shown = (_certainty(found) == SHOWN for found in (old, new, change))
     table["transition"] = transitions(old.effect.ravel(), new.effect.ravel(), *shown)
-    return _largest_first(table)[list(CHANGE_COLUMNS)]
+    return _with_estimates(table, change)[list(CHANGE_COLUMNS)]
 
 
 def transitions(
@@ -258,7 +253,11 @@ def _certainty(found: Effects) -> np.ndarray:
     return np.select([found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL], [SHOWN, WORTH_A_LOOK], OPEN).ravel()
 
 
-def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
+def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
+    """Return the table with shrunk effects, intervals, p-values and certainty, sorted by |shrunk|, largest first."""
+    for name in ("shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
+        table[name] = getattr(found, name).ravel()
+    table["certainty"] = _certainty(found)
     return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
 
 

@@ -14,8 +14,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL
+from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
 from evenhand.evaluation.metrics.generation_bias.costs.scores import (
     CAPABILITIES,

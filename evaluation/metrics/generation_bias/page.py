@@ -12,7 +12,7 @@ from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.collect.classification import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.collect.responses import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_change_section,

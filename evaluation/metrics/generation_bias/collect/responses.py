@@ -1,4 +1,4 @@
-"""Responses of the measured model, and what else is computed while its weights are loaded."""
+"""Responses of the measured model, what else is computed while its weights are loaded, and styles of the responses."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
@@ -24,14 +25,24 @@ from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     sample_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIES
-from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE, neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    StyledResponses,
+    style_table,
+)
+from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import PERSONA, PROMPT_ID, RESPONSE
+from evenhand.evaluation.models.revisions import find_label
+from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 from evenhand.evaluation.store import Store
 
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
+OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 
 
 def collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[str, Any]:
@@ -92,3 +103,31 @@ def check_nonempty(responses: Sequence[str]) -> None:
             f"responses: all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
             "and decoding.arguments: a reasoning model needs a larger max_new_tokens."
         )
+
+
+def write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: str) -> None:
+    """Write the style vectors of all responses by the classifier `name`, unless their table is on disk."""
+    if not run.has(table):
+        with run.step(table):
+            prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+            classifier = load_style_classifier(checkpoint, name)
+            texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
+            vectors, truncated = classify_rows(run, table, classifier, texts)
+            vectors = to_style_vectors(classifier, vectors)
+            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
+    free_gpu_memory()
+
+
+def write_offensiveness(run: Store, settings: ClassifierSettings, measured: StyledResponses) -> None:
+    """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
+
+    As in Smith et al. 2022, descriptors are not removed from the responses.
+    """
+    if run.has(OFFENSIVENESS):
+        return
+    with run.step(OFFENSIVENESS):
+        classifier = load_style_classifier(settings, OFFENSIVE)
+        label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
+        probabilities, _ = classify_rows(run, OFFENSIVENESS, classifier, measured.table[RESPONSE].tolist())
+        table = pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
+        run.write(OFFENSIVENESS, table)

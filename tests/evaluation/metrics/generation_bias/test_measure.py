@@ -9,7 +9,7 @@ import pytest
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect import classification
+from evenhand.evaluation.metrics.generation_bias.collect import responses as collecting
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
@@ -150,7 +150,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
-    monkeypatch.setattr(classification, "load_style_classifier", never)
+    monkeypatch.setattr(collecting, "load_style_classifier", never)
     before = [(score.metric, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)
