@@ -10,7 +10,6 @@ from evenhand.evaluation.settings import Count, Fraction
 from evenhand.mitigation.methods import Method
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 PREFERENCE_BETA = "preference_beta"
@@ -52,11 +51,8 @@ class TuningSettings:
     )
     gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
-    optimizer: str | None = Field(None, description="transformers' `optim`; null: AdamW")
-    scheduler: str = Field("linear", description="transformers' `lr_scheduler_type`")
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
-    weight_decay: NotNegative = Field(0.0, description="weight decay of AdamW")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.05, description="share of the steps with a rising learning rate"
     )

@@ -83,11 +83,8 @@ def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: D
         "num_train_epochs": settings.epochs,
         "per_device_train_batch_size": rows,
         "learning_rate": settings.learning_rate,
-        "weight_decay": settings.weight_decay,
         # The learning rate of the first warm-up step is 0: a single step would change nothing.
         "warmup_steps": settings.warmup_ratio if settings.epochs * per_epoch > 1 else 0,
-        "lr_scheduler_type": settings.scheduler,
-        **({"optim": settings.optimizer} if settings.optimizer else {}),
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "seed": seed,
         "bf16": settings.dtype == "bfloat16",

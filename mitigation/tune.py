@@ -19,13 +19,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from pydantic_core import to_json
-from transformers import (
-    EarlyStoppingCallback,
-    PrinterCallback,
-    TrainerCallback,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState, TrainingArguments
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError

@@ -81,9 +81,9 @@ def test_other_fields_reach_trainer_and_adapter(tmp_path):
     config = trainer(tmp_path, trainer={"max_grad_norm": 0.5, "neftune_noise_alpha": 5})
     assert (config.max_grad_norm, config.neftune_noise_alpha) == (0.5, 5.0)
     config = trainer(
-        tmp_path, optimizer="adafactor", scheduler="cosine", gradient_accumulation_steps=3, gradient_checkpointing=True
+        tmp_path, trainer={"optim": "adafactor"}, gradient_accumulation_steps=3, gradient_checkpointing=True
     )
-    assert (config.optim, config.lr_scheduler_type) == ("adafactor", "cosine")
+    assert (config.optim, config.lr_scheduler_type, config.weight_decay) == ("adafactor", "linear", 0.0)
     assert (config.gradient_accumulation_steps, config.gradient_checkpointing) == (3, True)
     assert adapter().target_modules == "all-linear"
     config = adapter(target_modules=["q_proj", "v_proj"], use_dora=True, lora_dropout=0.1)

@@ -9,7 +9,7 @@ import pytest
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings, checked
+from evenhand.evaluation.settings import checked
 from evenhand.evaluation.statistics.accuracy import calibration_error, label_agreement
 from evenhand.recipes.judge import judge
 from evenhand.recipes.settings import COMMANDS
@@ -98,12 +98,3 @@ def test_calibration_and_agreement_by_hand():
     assert score.interval[0] <= score.value <= score.interval[1]
     equal = label_agreement(np.zeros((2, 3)), 0, {}, {})
     assert np.isnan(equal.value) and equal.reason == "all labels are equal"
-
-
-def test_settings_of_a_judge_are_read_from_flags_and_are_part_of_a_run():
-    cls = COMMANDS["measure"]
-    judge_settings = {"style_classifier": {"name": "m", "judge": {"server": "http://h/v1"}}}
-    values = {"generation_bias": judge_settings, "model": "x", "responses": "x.csv"}
-    found = checked(cls, values, "test").generation_bias.style_classifier
-    assert found == StyleClassifierSettings(name="m", judge=JudgeSettings(server="http://h/v1"))
-    assert found.served_model().server == "http://h/v1"

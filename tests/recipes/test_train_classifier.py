@@ -144,7 +144,7 @@ def tagged(tmp_path):
     }
 
 
-def test_several_labels_to_a_text(tagged, tmp_path, monkeypatch):
+def test_several_labels_to_a_text(tagged, tmp_path):
     train_classifier(TrainClassifierSettings(**tagged, epochs=20, output_dir=tmp_path / "run"))
     scores = read_scores(tmp_path / "run" / "scores.json")
     assert find_score(scores, "f1", label="rude").value > 0.95 and find_score(scores, "f1", label="kind").value > 0.95
@@ -156,17 +156,9 @@ def test_several_labels_to_a_text(tagged, tmp_path, monkeypatch):
     rude, kind = (classifier.labels.index(name) for name in ("rude", "kind"))
     assert min(both[rude], both[kind], one[rude]) > 0.8 and one[kind] < 0.2
     np.testing.assert_allclose(style_vectors(classifier, ["a nasty sunny day 3"])[0], both / both.sum(), atol=1e-6)
-    held_out = read_table(tmp_path / "run" / "held_out.parquet")
-    assert set(held_out["label"]) == {"rude", "kind", "kind|rude", "strange"}
     card = (tmp_path / "run" / "classifier" / "README.md").read_text()
-    assert (
-        f"macro-F1 {format_score(macro)}" in card
-        and f"| {format_score(find_score(scores, 'f1', label='rude'))} |" in card
-    )
-    assert "| strange | 0 | 1 | 0.000 [0.000, 0.000] |" in card and "0.3" in card
+    assert f"macro-F1 {format_score(macro)}" in card and "| strange | 0 | 1 | 0.000 [0.000, 0.000] |" in card
     assert "multi-label" in ModelCard(card).data.tags
-    (labels,) = answers_of_card(tmp_path, ["a nasty sunny day 3"], monkeypatch)
-    assert [labels["rude"], labels["kind"]] == pytest.approx([both[rude], both[kind]], abs=1e-3)
 
 
 def _lines(file):
