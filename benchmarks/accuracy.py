@@ -30,7 +30,6 @@ METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corr
 
 
 def main() -> None:
-    """Print means and coverage of the scores; plot FGB and FGB* against the number of responses per cell."""
     nouns = (False, "responses depend on the noun too")
     arguments = parse_options(__doc__, trials=200, per_cell=[2, 4, 8, 16], nouns=nouns, figure=Path)
 

@@ -87,17 +87,13 @@ def draw(p: np.ndarray, cell: np.ndarray, one_hot: bool, rng: np.random.Generato
 def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
     """Return the true value of each of FORMS, from the mean style vectors of two runs."""
 
-    def pooled(of_run: np.ndarray) -> np.ndarray:
-        return of_run.mean(axis=1).var(axis=0, ddof=1)
-
-    each = p.var(axis=0, ddof=1).sum(axis=-1).mean()
-    return [each, pooled(p).sum(), pooled(p)[0], (pooled(half) - pooled(p)).sum()]
+    of_p, of_half = (run.mean(axis=1).var(axis=0, ddof=1) for run in (p, half))
+    return [p.var(axis=0, ddof=1).sum(axis=-1).mean(), of_p.sum(), of_p[0], (of_half - of_p).sum()]
 
 
 def estimates(cells: Cells) -> list[Estimate]:
     """Return the estimate of each of FORMS, from cells with the columns of two runs side by side."""
-    first = np.repeat([1.0, 0.0], STYLES)
-    one = np.eye(2 * STYLES)[0]
+    first, one = np.repeat([1.0, 0.0], STYLES), np.eye(2 * STYLES)[0]
     ways = ((first, False), (first, True), (one, True), (1 - 2 * first, True))
     return [descriptor_spread(cells, weights, pooled=pooled).corrected for weights, pooled in ways]
 
@@ -158,7 +154,6 @@ def reduction_table(simulations: int, seed: int) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Print the coverage for each design, and the share of designs on target."""
     arguments = parse_options(
         __doc__, simulations=(60, "of each design"), seed=0, reduction=(False, "reductions instead of scores")
     )

@@ -98,11 +98,10 @@ def rates(table: pd.DataFrame) -> dict[str, float]:
     above, below = table["truth"] > table["high"], table["truth"] < table["low"]
     shown, size = table["shown"], table["truth"].abs()
     false = (shown & (size < NEGLIGIBLE)).groupby(table["seed"]).any()
-    numbers = {"a false one shown": false.mean(), "real ones found": shown[size >= REAL].mean()}
     covered = ~above & ~below
-    numbers |= {"covered": covered.mean(), "shown covered": covered[shown].mean()}
-    numbers |= {"above": above[shown].mean(), "below": below[shown].mean()}
-    return {name: round(100 * float(value), 1) for name, value in numbers.items()}
+    numbers = {"a false one shown": false, "real ones found": shown[size >= REAL], "covered": covered}
+    numbers |= {"shown covered": covered[shown], "above": above[shown], "below": below[shown]}
+    return {name: round(100 * float(values.mean()), 1) for name, values in numbers.items()}
 
 
 def main() -> None:

@@ -55,7 +55,6 @@ def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
 
 
 def main() -> None:
-    """Print the times of both methods for the sentences."""
     given = parse_options(
         __doc__,
         dataset=str(SHARED / "holistic_bias_v1.0"),

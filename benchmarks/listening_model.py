@@ -77,7 +77,6 @@ def train(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Train the model, and compare the methods on it by `ablate --config methods`."""
     folder = parse_options(__doc__, folder=(Path, "folder of the model and of all runs, which are resumed")).folder
     if folder is None:
         raise SystemExit("listening_model: give --folder")

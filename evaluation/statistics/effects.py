@@ -150,8 +150,7 @@ def shrunk_effects(
     for kind in kinds:
         for column in range(effect.shape[1]) if kind.stop > kind.start else ():
             ratio = partial(variance_ratio, (kind, [column]))
-            posterior = shrink(effect[kind, column], variance[kind, column], variance_ratio=ratio)
-            result[:, kind, column] = posterior.mean, posterior.low, posterior.high
+            result[:, kind, column] = shrink(effect[kind, column], variance[kind, column], variance_ratio=ratio)
     return result
 
 
@@ -164,8 +163,7 @@ def intervals_if_shown(
     v(θ), let x > 0. The bound toward 0 is the θ for which P(X ≥ x | X ≥ threshold) is 2.5 % (Zhong and Prentice 2008,
     "Bias-reduced estimators and confidence intervals for odds ratios in genome-wide association studies"), but not
     below 0, since the family-wise error covers the sign. The outer bound is x + 1.96 √v(x): selection by a large x only
-    makes it safer. Neither bound depends on a distribution of the true effects. `python -m benchmarks.effects` measures
-    the coverage.
+    makes it safer. Neither bound depends on the distribution of true effects (`python -m benchmarks.effects`).
     """
     size, low, high = np.abs(effect), np.zeros_like(effect), np.abs(effect)
     for _ in range(BISECTIONS):

@@ -24,15 +24,6 @@ TAIL, BISECTIONS, VARIANCE_STEPS = 0.025, 40, 4
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """Posterior mean of each true value, and bounds of the central 95 % interval, (h,) each."""
-
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-@dataclass(frozen=True)
 class Prior:
     """The distribution of true values: a mixture of m normals of mean 0, with variances and weights, (m,) each."""
 
@@ -70,22 +61,21 @@ def shrink(
     variances: np.ndarray,
     prior: Prior | None = None,
     variance_ratio: Callable[[np.ndarray], np.ndarray] = np.ones_like,
-) -> Shrunk:
-    """Return the posterior of h true values from unbiased estimates and sampling variances, (h,) each.
+) -> np.ndarray:
+    """Return the posterior mean and the bounds of the central 95 % interval of h true values, (3, h).
 
     95 % is the average coverage over the h intervals, not the coverage of each interval or of the largest estimates
     (`benchmarks.effects` measures both). An estimate of variance 0 is returned without shrinkage.
 
     Args:
-        estimates: the estimates x, (h,).
-        variances: the sampling variances v of the estimates, (h,).
+        estimates, variances: the unbiased estimates x and their sampling variances v, (h,) each.
         prior: the distribution of true values; None: `fit_prior` of the estimates and variances.
         variance_ratio: function of true values, (h, m), that returns the sampling variances at these, over `variances`.
 
     The largest estimate is reduced, and small estimates move toward 0:
 
-    >>> shrunk = shrink(np.array([3.0, -0.5, 0.2, 0.1, -0.3, 0.4]), np.ones(6))
-    >>> bool(0 < shrunk.mean[0] < 3), bool(abs(shrunk.mean[1]) < 0.5)
+    >>> mean, low, high = shrink(np.array([3.0, -0.5, 0.2, 0.1, -0.3, 0.4]), np.ones(6))
+    >>> bool(0 < mean[0] < 3), bool(abs(mean[1]) < 0.5)
     (True, True)
     """
     prior = fit_prior(estimates, variances) if prior is None else prior
@@ -109,7 +99,7 @@ def shrink(
         return (low + high) / 2
 
     posterior = (weight * means).sum(axis=1), quantile(TAIL), quantile(1 - TAIL)
-    return Shrunk(*(np.where(known, estimates, values) for values in posterior))
+    return np.where(known, estimates, posterior)
 
 
 def _normal_density(x: np.ndarray, variance: np.ndarray) -> np.ndarray:

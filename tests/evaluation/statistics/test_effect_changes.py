@@ -76,9 +76,3 @@ def test_batches_and_swapped_runs(monkeypatch):
     np.testing.assert_allclose(swapped.p_family, whole.p_family, atol=0.05)  # other signs
     monkeypatch.setattr("evenhand.evaluation.statistics.effects.NUMBERS_IN_BATCH", 100)
     assert (measure_changes(*sides, *cells).p_family == whole.p_family).all()
-
-
-def test_what_never_changes_has_no_test():
-    vectors = np.eye(2)[[0, 1, 1, 0]]
-    result = measure_changes(vectors, vectors, [0] * 4, [0, 0, 1, 1])
-    assert (result.effect == 0).all() and (result.p_family == 1).all() and np.isnan(result.detectable).all()

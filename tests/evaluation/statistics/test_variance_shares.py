@@ -28,16 +28,6 @@ def test_two_templates_two_descriptors_two_responses_by_hand():
     assert [share.value for share in parts.shares().values()] == pytest.approx(np.array([7.5, -0.5, 1.5, 2.0]) / 10.5)
 
 
-def test_shares_do_not_depend_on_origin_and_scale_and_chance_is_0_without_noise():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(8, 3))
-    shares, moved = (variance_parts(arrange_cells(rows, TEMPLATE, DESCRIPTOR)).shares() for rows in (x, 5 + 3 * x))
-    assert [s.value for s in shares.values()] == pytest.approx([s.value for s in moved.values()])
-    noiseless = variance_parts(arrange_cells(x[::2].repeat(2, axis=0), TEMPLATE, DESCRIPTOR)).shares()
-    assert noiseless["chance"].value == 0 and noiseless["chance"].interval is None
-    assert sum(share.value for share in noiseless.values()) == pytest.approx(1)
-
-
 def test_one_response_or_one_template_leave_the_shares_undefined_with_a_reason():
     single = variance_parts(arrange_cells(np.eye(4), *np.indices((2, 2)).reshape(2, -1))).shares()
     one = variance_parts(arrange_cells(np.eye(8), 0 * TEMPLATE, DESCRIPTOR)).shares()
