@@ -331,43 +331,34 @@ def _save_batches(
     batches: Iterable[tuple[Sequence[Any], ...]],
     advance: Callable[[int], object],
 ) -> None:
-    """Write batches of rows every few seconds. The name of a file is the number of its first row."""
+    """Write batches of rows every few seconds."""
     # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
     waiting: list[pd.DataFrame] = []
     last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once, so an unwritable folder fails early
-
-    def write() -> None:
-        nonlocal last_write
-        if waiting:
-            rows = pd.concat(waiting, ignore_index=True)
-            write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
-            waiting.clear()
-        last_write = time.monotonic()
-
     try:
         for indices, *values in batches:
             rows = {ROW: missing[np.asarray(indices, dtype=np.int64)], **dict(zip(columns, values, strict=True))}
             waiting.append(pd.DataFrame(rows))
             if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
-                write()
+                _write_part(folder, waiting)
+                last_write = time.monotonic()
             advance(len(indices))
     finally:  # rows that were computed before an error are written, too
-        write()
+        _write_part(folder, waiting)
+
+
+def _write_part(folder: Path, waiting: list[pd.DataFrame]) -> None:
+    """Write the waiting batches, if any, to a file whose name is the number of its first row; clear the list."""
+    if waiting:
+        rows = pd.concat(waiting, ignore_index=True)
+        write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+        waiting.clear()
 
 
 def _read_rows(folder: Path, n: int, columns: Sequence[str]) -> pd.DataFrame:
     """Return the table of all rows, in the order of their numbers."""
-    values: dict[str, np.ndarray] = {}
-    is_read = np.zeros(n, dtype=bool)
-    for file in _files(folder):
-        part = read_table(file)
-        rows = part[ROW].to_numpy()
-        is_read[rows] = True
-        for name in columns:
-            new = part[name].to_numpy()
-            dtype = np.promote_types(new.dtype, values[name].dtype) if name in values else new.dtype
-            values[name] = values[name].astype(dtype, copy=False) if name in values else np.empty(n, dtype)
-            values[name][rows] = new
-    if not is_read.all():
+    parts = [read_table(file) for file in _files(folder)] or [pd.DataFrame(columns=[ROW, *columns])]
+    table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
+    if len(table) < n:
         raise InputError(f"{folder} does not have each of {n} rows; delete the run's folder and run it again.")
-    return pd.DataFrame(values or {name: np.empty(n, dtype=object) for name in columns})
+    return table[[*columns]]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -53,14 +52,9 @@ def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
     if style in labels:
         return labels.index(style)
     matches = [index for index, label in enumerate(labels) if label.partition(" (")[0] == style]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
+    if len(matches) > 1:
         listed = ", ".join(repr(labels[index]) for index in matches)
         raise InputError(f"style_clusters: {style!r} in {cluster} could be {listed}; write the whole label.")
-    close = get_close_matches(style, labels, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise InputError(
-        f"style_clusters: {style!r} in {cluster} is not a label of the style classifier{hint} Give clusters of its "
-        "labels."
-    )
+    if not matches:
+        raise unknown_name(f"style_clusters: a label of the style classifier in {cluster}", style, labels)
+    return matches[0]

@@ -9,7 +9,6 @@ from evenhand.evaluation.data.gendered_translations import (
     COLUMNS,
     build_comparable_sets,
     find_language,
-    load_languages,
     read_mmhb,
     read_mt_geneval,
     read_references,
@@ -36,15 +35,6 @@ def write(folder, text, name="references.csv"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def test_the_fifty_languages_of_the_paper():
-    codes = [language.code for language in load_languages()]
-    assert len(codes) == len(set(codes)) == 50
-    assert len({code[-4:] for code in codes}) == 13  # scripts (Costa-jussà et al. 2023, appendix A)
-    assert find_language("spa_Latn") == find_language("es") and find_language("es").name == "Spanish"
-    assert find_language("eng_Latn").short == "en"
-    assert find_language("ckb_Arab").short == ""
 
 
 def test_a_csv_file(tmp_path):

@@ -116,13 +116,10 @@ def test_articles_follow_the_sound(article, phrases):
     ("text", "descriptor"),
     [
         ("UNSAFE" + " " * 200_000 + "x", "deaf"),
-        ("UNSAFE" + "_" * 200_000 + "x", "deaf"),
         ("UNSAFE" + "POTENTIALLY" * 20_000, "deaf"),
         ("a" + " " * 200_000 + "x", "a wheelchair user"),
         ("hard" + " -" * 100_000, "hard-of-hearing"),
         ("a " * 100_000 + "!", "a " * 60 + "b"),
-        (" " * 200_000 + "x", "' " * 60 + "b"),
-        (" - " * 60_000 + "x", "- b"),
     ],
 )
 def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):

@@ -34,13 +34,6 @@ def test_every_sentence_and_span_of_a_small_taxonomy():
     assert len(rows) == 6 and list(rows.columns) == [*COLUMNS, "span_start", "span_end"]
 
 
-def test_a_phrase_at_the_start_of_a_sentence_is_capitalized():
-    taxonomy = replace(SMALL, descriptors=(Descriptor("age", "all", "eBay-using"),))
-    rows = make_phrase_sentences(taxonomy, ("{plural_noun_phrase} are people.", "Are they {plural_noun_phrase}?"))
-    texts = rows.loc[rows["descriptor"] == "eBay-using", "text"]
-    assert sorted(texts) == ["Are they eBay-using individuals?", "EBay-using individuals are people."]
-
-
 def test_the_papers_templates_and_their_number_of_sentences():
     rows = select_scored_prompts(make_phrase_sentences(load_taxonomy("paper")))
     assert len(rows) == (591 * 30 + 73) * len(PHRASE_TEMPLATES) == 106_818

@@ -47,17 +47,6 @@ def test_each_format_gives_the_same_prompts(tmp_path, name):
     assert prompts["prompt_id"].tolist() == read_prompts(write(tmp_path / "again.csv", ROWS))["prompt_id"].tolist()
 
 
-@formats
-def test_ids_and_personas_of_a_file_are_read(tmp_path, name):
-    rows = [
-        row | {"persona": persona, "prompt_id": f"0{i}"}
-        for i, (row, persona) in enumerate(zip(ROWS, ["a\nb", "", "c\nd"], strict=True))
-    ]
-    prompts = read_prompts(write(tmp_path / name, rows))
-    assert prompts["prompt_id"].tolist() == ["00", "01", "02"]
-    assert prompts["persona"].tolist() == ["a\nb", "", "c\nd"]
-
-
 def test_a_written_sample_is_read_back_unchanged(tmp_path):
     sample = sample_cells(
         select_prompts(generate_prompts(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas()
@@ -66,17 +55,11 @@ def test_a_written_sample_is_read_back_unchanged(tmp_path):
         pd.testing.assert_frame_equal(read_prompts(write(tmp_path / name, sample.to_dict("records"))), sample)
 
 
-@formats
-def test_a_repeated_id_raises_with_its_rows(tmp_path, name):
-    with pytest.raises(InputError, match=r"prompt_id, row 3 is 'x' .*row 1"):
-        read_prompts(write(tmp_path / name, [row | {"prompt_id": i} for row, i in zip(ROWS, "xyx", strict=True)]))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("prompts.parquet", "text", "prompts"),
         ("prompts.jsonl", "[1]\n", "line 1"),
+        ("prompts.csv", "text,template,axis,descriptor,prompt_id\na,b,c,d,x\na,b,c,d,x\n", "row 2 is 'x' .*row 1"),
         ("prompts.jsonl", "", "'text', 'template', 'axis', 'descriptor'"),
         ("prompts.csv", "text,template,axis,descriptor\n", "prompts.csv has no rows"),
         ("prompts.csv", "text,template,axis,descriptor\na,b\n", "prompts"),
@@ -111,9 +94,3 @@ def test_the_shipped_personas_mention_no_descriptor_and_no_noun():
     words += [s.singular.replace("{article} {noun} ", "") for s in taxonomy.standalone]
     pattern = re.compile("|".join(rf"\b{re.escape(word).replace('-', '[- ]')}\b" for word in words), re.IGNORECASE)
     assert [match[0] for persona in personas for match in pattern.finditer(persona)] == []
-
-
-def test_a_users_personas_are_read_by_paragraph(tmp_path):
-    path = tmp_path / "personas.txt"
-    path.write_bytes(b"\r\nI row. \r\nI swim.\r\n\r\n \r\nI sew.\r\nI mend.")
-    assert load_personas(path) == ("I row.\nI swim.", "I sew.\nI mend.")

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.data import sentence_pairs as module
 from evenhand.evaluation.data.sentence_pairs import (
     CROWS_PAIRS_SHA256,
     MISSING_SENTENCE,
     S_JSD_SHA256,
     perturb,
     read_pairs,
-    resolve_pairs_file,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
@@ -43,7 +41,7 @@ def test_crows_pairs_has_its_published_counts():
 
 
 @needs_data
-@pytest.mark.parametrize("language", ["en", "de", "id"])
+@pytest.mark.parametrize("language", ["de", "id"])
 def test_each_translation_has_212_pairs(language):
     path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
     assert sha256_of(path) == S_JSD_SHA256[language]
@@ -84,12 +82,3 @@ def test_missing_sentences_are_left_out_and_encodings_checked(tmp_path):
 def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
     pairs = perturb(read_pairs(write(tmp_path, "more,less\nHe ran.,She ran!\n,She\n")))
     assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]
-
-
-def test_a_published_set_is_downloaded_and_pinned(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(module, "fetch_pinned_file", lambda *args: calls.append(args) or tmp_path)
-    assert resolve_pairs_file("s_jsd_th") == tmp_path
-    url, sha256, cache_path, _ = calls[0]
-    assert url.endswith("b10302047b55043004a0280f8c2f63236ccea878/data/cps_translated_th_formatted.csv")
-    assert sha256 == S_JSD_SHA256["th"] and cache_path == "sentence_pairs/cps_translated_th_formatted.csv"
