@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.report.responses import responses_html, rows_of
+from evenhand.evaluation.report.responses import responses_html
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 
@@ -23,16 +22,8 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
 
-    def rows(positions: np.ndarray) -> pd.DataFrame:
-        texts = {side: run.table.iloc[positions].reset_index(drop=True) for side, run in styled_runs.items()}
-        columns = {
-            side: (texts[side][RESPONSE], run.vectors[positions], run.styles, b[side][positions])
-            for side, run in styled_runs.items()
-        }
-        return rows_of(next(iter(texts.values())), columns)
-
-    page = responses_html("All responses", subtitle, len(base), rows, list(styled_runs))
-    write_text(folder / RESPONSES, page)
+    sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
+    write_text(folder / RESPONSES, responses_html("All responses", subtitle, base.table, sides))
     return folder / RESPONSES
 
 

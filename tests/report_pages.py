@@ -86,7 +86,7 @@ def printed(page: Page) -> str:
 def table_named(page: Page, start: str) -> Table:
     """Return the one table of the page whose caption begins like this."""
     sections = [part for top in page.sections for part in (top, *top.parts)]
-    tables = [*page.tables, *(it for part in sections for it in part.tables)]
+    tables = [it for part in sections for it in part.tables]
     found = [it for it in tables if it.caption.startswith(start)]
     assert len(found) == 1, [it.caption for it in tables]
     return found[0]

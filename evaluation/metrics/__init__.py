@@ -125,7 +125,7 @@ class Metric(ABC):
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
     RECOMPUTABLE: ClassVar[Mapping[str, str]] = {}
-    TITLE: ClassVar[str]
+    TITLE: ClassVar[str] = "Scores"
     COUNTED: ClassVar[str] = "n"
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()

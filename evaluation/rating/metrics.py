@@ -25,21 +25,18 @@ METRICS = (
         "share of votes for the model after",
         "Share of the votes, skipped ones excluded, for the model after tuning.",
         **_SHARE,
-        better="higher",
     ),
     Format(
         PAIR_WIN_RATE,
         "share of pairs for the model after",
         "Share of the pairs in which most raters prefer the model after tuning; evenly split pairs are excluded.",
         **_SHARE,
-        better="higher",
     ),
     Format(
         ALPHA,
         "Krippendorff’s α",
         "One minus the observed disagreement over the disagreement expected by chance; nominal votes.",
         ideal=1,
-        better="higher",
     ),
     Format(LEFT_SHARE, "left response chosen", "Share of the votes for the response on the left.", **_SHARE),
 )

@@ -8,8 +8,8 @@ import pandas as pd
 from evenhand.evaluation.rating.metrics import LEFT_SHARE, PAIR_WIN_RATE, QUESTION, RATER, WIN_RATE
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
-from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.tables import score_section, scores_table, value_text
+from evenhand.evaluation.report.page import SCORES, Page
+from evenhand.evaluation.report.tables import score_section, value_text
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, find_score, signature_line
 from evenhand.evaluation.statistics.accuracy import ALPHA
 
@@ -65,13 +65,13 @@ def page(
         warnings=["Neither run has an offensiveness classifier, so pairs with offensive responses are included."]
         if left_out["offensive"] is None
         else [],
-        tables=[scores_table(format_of(metric).title, of_metric, QUESTION, counted=unit)],
         notes=[
             f"{len(votes):,} answers by {n_raters} raters to {votes[PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
         sections=[
+            score_section(SCORES, of_metric, QUESTION, counted=unit, first_screen=True),
             score_section("By vote", by_vote, QUESTION, [not_independent], counted="votes"),
             score_section("Agreement of the raters", agreement, QUESTION, [of_alpha]),
             score_section("By axis", by_axis, "question and axis", [chance], counted=unit),

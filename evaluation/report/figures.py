@@ -7,12 +7,11 @@ image, so nothing in it can run or be styled; in dark mode, the style sheet inve
 import io
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib
 from markupsafe import Markup
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -20,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from evenhand.evaluation.report.numbers import sanitize, tick_number
 
 INK, MUTED, FAINT, ZERO, PAPER = "#1f1e1b", "#65625b", "#e3e0d8", "#9d998f", "#fffefb"
-BEFORE, OVER, AFTER, SHADE = "#a64b00", "#a64b00", "#0b5394", "#f1eee6"
+BEFORE, AFTER = "#a64b00", "#0b5394"
 TEXT, SMALL = 12, 11  # pixels
 WIDE, PANEL = 880, (360, 250)  # pixels: the width of a page on a wide screen; the size of a small chart
 
@@ -59,12 +58,6 @@ def tick_percent(fraction: float) -> str:
     return f"{tick_number(100 * fraction)} %"
 
 
-def add_margin(low: float, high: float, margin: float = 0.04) -> tuple[float, float]:
-    """Return axis limits with a relative margin at both ends, or with a margin of 0.5 if `low` equals `high`."""
-    margin = margin * (high - low) or 0.5
-    return low - margin, high + margin
-
-
 def svg(figure: Figure) -> Markup:
     """Return a chart as an image element with the SVG that matplotlib writes; equal charts give equal bytes."""
     label, buffer = figure.get_label(), io.BytesIO()
@@ -77,33 +70,14 @@ def svg(figure: Figure) -> Markup:
     )
 
 
-def add_tooltip(artist: Artist, text: str) -> None:
-    """Name an artist (a plotted element) in the SVG by a text; images have no tooltips."""
-    artist.set_gid(f"tooltip:{text}")
-
-
-def label_points(axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], lines: Iterable = ()) -> None:
-    """Add a label above and right of each point (x, y), in data units."""
-    for point, text in zip(points, texts, strict=True):
-        axes.annotate(text, point, (5, 5), textcoords="offset points", annotation_clip=False).set_in_layout(False)
-
-
 @styled
 def box_figure(label: str, values: Mapping[str, Any], ideal: float | None = None) -> Figure:
     """Return a chart with a box of the quartiles, and whiskers of 5 % and 95 %, for each list of values by name."""
     figure, axes = new_chart(label, WIDE, 60 + 26 * len(values))
-    line = {"color": INK}
-    axes.boxplot(
-        list(values.values()),
-        orientation="horizontal",
-        tick_labels=[sanitize(name, 60) for name in values],
-        whis=(5, 95),
-        showfliers=False,
-        medianprops={"color": BEFORE, "linewidth": 2},
-        boxprops=line,
-        whiskerprops=line,
-        capprops=line,
-    )
+    names, line = [sanitize(name, 60) for name in values], {"color": INK}
+    options = {"orientation": "horizontal", "tick_labels": names, "whis": (5, 95), "showfliers": False}
+    styles = {f"{part}props": line for part in ("box", "whisker", "cap")}
+    axes.boxplot(list(values.values()), **options, **styles, medianprops={"color": BEFORE, "linewidth": 2})
     axes.set(xlabel=label)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

@@ -28,7 +28,6 @@ class Format:
         factor: converts a score from natural units to the reported unit.
         decimals: number of decimals of a reported number; tables add decimals for narrow intervals.
         ideal: the value of an unbiased model in natural units; None if only comparisons are meaningful.
-        better: whether lower values, higher values, or values nearer to the ideal are better.
         stereotype_side: the side of the ideal on which a model prefers stereotypes: −1 below, 1 above, 0 neither.
         signed: whether positive values have a plus sign.
     """
@@ -40,7 +39,6 @@ class Format:
     factor: float = 1.0
     decimals: int = 2
     ideal: float | None = None
-    better: Literal["lower", "higher", "ideal", ""] = ""
     stereotype_side: Literal[-1, 0, 1] = 0
     signed: bool = False
 
@@ -95,7 +93,7 @@ def format_of(score: BiasScore | str) -> Format:
         return replace(format_of(base), name=name, ideal=None, signed=False)
     if kind == "reduction":
         metric = format_of(base)
-        return replace(metric, name=name, unit="%", factor=100.0, decimals=0, ideal=None, better="higher")
+        return replace(metric, name=name, unit="%", factor=100.0, decimals=0, ideal=None)
     raise KeyError(f"no family of metrics declares {name}")
 
 

@@ -18,8 +18,7 @@ from evenhand.evaluation.report.tables import format_table
 
 def page_html(page: Page) -> str:
     """Return the page as HTML. The script in the HTML only sorts, filters and saves tables."""
-    scores = Section("The scores", tables=page.tables) if page.tables else Section("")
-    sections = [_format_section(part) for part in (*page.lead, scores, *page.sections) if part.has_content]
+    sections = [_format_section(part) for part in page.sections if part.has_content]
     return render("page.html.j2", "report", page=page, sections=sections)
 
 

@@ -19,6 +19,8 @@ from markupsafe import Markup
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import display_name
 
+SCORES = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -28,9 +30,6 @@ class Cell:
     interval: str = ""
     reason: str = ""
     prose: bool = False
-    shade: float = 0.0
-    tooltip: str = ""
-    bold: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. `href` is the target of a link; `direction` is 1 if the score rose significantly."""
+    """A row of a table; `href` is the target of a link."""
 
     label: str
     cells: tuple[Cell, ...]
     marks: tuple[Mark, ...] = ()
-    direction: int = 0
-    instead: str = ""
     href: str = ""
 
 
@@ -58,9 +55,8 @@ class Row:
 class Table:
     """A table with a caption above and a note below.
 
-    The first of the `columns` contains the rows' labels, so a row has one cell fewer than there are columns. Plots have
-    a line at `ideal`, the value of an unbiased model in the reported unit. In HTML, readers can filter the rows by the
-    values of the columns `filters`.
+    The first of the `columns` contains the rows' labels. Plots have a line at `ideal`, in the reported unit. In HTML,
+    readers can filter the rows by the values of the columns `filters`.
     """
 
     caption: str
@@ -98,14 +94,8 @@ class Figure:
 class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
-    Attributes:
-        heading: the heading of the example.
-        texts: the (name, text) pairs.
-        prompt: the prompt that the texts respond to.
-        hidden: indices of the texts that are hidden until the reader clicks, because a classifier marked them as
-            offensive.
-        claim: a sentence above the texts.
-        anchor: the name of the example for links within the page.
+    `texts` are (name, text) pairs; those with an index in `hidden` are hidden until the reader clicks, because a
+    classifier marked them as offensive. `claim` is a sentence above the texts, `anchor` a name for links in the page.
     """
 
     heading: str
@@ -136,9 +126,9 @@ class Section:
     @property
     def has_content(self) -> bool:
         """Whether the section has sentences, figures, examples, a non-empty table, or a part with content."""
-        if any(map(len, (self.sentences, self.figures, self.examples))):
-            return True
-        return any(table.rows or table.note for table in self.tables) or any(part.has_content for part in self.parts)
+        has_table = any(table.rows or table.note for table in self.tables)
+        has_more = any(map(len, (self.sentences, self.figures, self.examples)))
+        return has_more or has_table or any(part.has_content for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -150,7 +140,6 @@ class Page:
         sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
         signature_lines: a citable line for each measurement.
         links: links to reports and rows of the summarised runs.
-        lead, tables: sections directly after the verdict, and the tables of the headline, which follow them.
     """
 
     title: str
@@ -160,7 +149,6 @@ class Page:
     headline_caption: str = ""
     verdict: str = ""
     warnings: Sequence[str] = ()
-    tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     sections: Sequence[Section] = ()
     glossary: Sequence[tuple[str, str]] = ()
@@ -169,12 +157,10 @@ class Page:
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
-    lead: Sequence[Section] = ()
 
     def all_sections(self) -> Iterator[Section]:
         """Yield the sections and subsections that have content, in the order of the page."""
-        scores = Section("The scores", [], self.tables, first_screen=True)
-        for top in (*self.lead, scores, *self.sections):
+        for top in self.sections:
             yield from (part for part in (top, *top.parts) if part.has_content)
 
 

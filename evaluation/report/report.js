@@ -1,5 +1,5 @@
 "use strict";
-// Sorts and filters tables, and saves them as CSV or LaTeX. The page is complete without it.
+// Sorts and filters tables, and saves them as CSV. The page is complete without it.
 {
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
@@ -15,9 +15,9 @@
   const dataCells = (row) => [...row.cells].filter((cell) => !cell.classList.contains("plot"));
   const rowsOf = (table) => [...table.tBodies[0].rows];
 
-  const save = (title, suffix, content) => {
+  const save = (title, content) => {
     const name = plain(title).toLowerCase().replace(/[^\p{L}\p{Nd}]+/gu, "-").slice(0, 60);
-    const link = make("a", { href: URL.createObjectURL(new Blob([content])), download: `${name}.${suffix}` });
+    const link = make("a", { href: URL.createObjectURL(new Blob([content])), download: `${name}.csv` });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   };
@@ -74,22 +74,10 @@
     return [head, ...body].map((cells) => cells.map(quoted).join(",")).join("\n") + "\n";
   };
 
-  const latex = (table) => {
-    const special = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
-    const math = { "−": "$-$", "×": "$\\times$", "<": "$<$", ">": "$>$", "⁻": "$^-$", "³": "$^3$" };
-    const escaped = (text) => text.replace(/[\\~^&%$#_{}]/g, (it) => special[it] ?? `\\${it}`).replace(/[−×<>⁻³]/g, (it) => math[it]);
-    const full = (cell) => escaped(plain(`${cellText(cell)} ${cell.querySelector(".interval")?.textContent ?? ""}`));
-    const [head, ...body] = [table.tHead.rows[0], ...rowsOf(table)].map((row) => `${dataCells(row).map(full).join(" & ")} \\\\`);
-    const columns = "l" + "r".repeat(dataCells(table.tHead.rows[0]).length - 1);
-    return [`\\begin{tabular}{${columns}}`, "\\toprule", head, "\\midrule", ...body, "\\bottomrule", "\\end{tabular}", ""].join("\n");
-  };
-
   for (const table of document.querySelectorAll(".scroll > table")) {
     const tools = make("div", { className: "tools" }), caption = table.caption.textContent, n = rowsOf(table).length;
     if (n > 8) makeFilterable(table, tools);
-    tools.append(
-      button("CSV", "", () => save(caption, "csv", csv(table))), button("LaTeX", "", () => save(caption, "tex", latex(table))),
-    );
+    tools.append(button("CSV", "", () => save(caption, csv(table))));
     if (n > 1) makeSortable(table);
     if (table.tHead.querySelector("[data-filter]")) table.parentElement.before(tools);
     else table.parentElement.after(tools);

@@ -2,18 +2,14 @@
 // Searches the rows in the page and shows the matching ones, a screen at a time; every text is set as textContent.
 {
   const SCREEN = 50;
-  const { sides, texts, rows } = JSON.parse(document.getElementById("rows").textContent);
+  const { sides, rows } = JSON.parse(document.getElementById("rows").textContent);
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children);
     return element;
   };
-  // A row has the indices of axis, descriptor, prompt, then response and style of each side, then b of each side.
-  const all = rows.map((row) => ({
-    axis: texts[row[0]], descriptor: texts[row[1]], prompt: texts[row[2]],
-    responses: sides.map((side, n) => ({
-      side, response: texts[row[3 + 2 * n]], style: texts[row[4 + 2 * n]], b: row[3 + 2 * sides.length + n],
-    })),
+  const all = rows.map(([axis, descriptor, prompt, answers]) => ({
+    axis, descriptor, prompt, responses: answers.map(([response, style, b], n) => ({ side: sides[n], response, style, b })),
   }));
   for (const row of all) {
     row.text = [row.prompt, ...row.responses.map((it) => it.response)].join("\n").toLowerCase();

@@ -30,20 +30,11 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in _checked(scores):
         low, high = score.interval or (None, None)
-        wider = dict(zip(("jackknife_low", "jackknife_high"), score.jackknife_interval or (None, None), strict=True))
-        numbers = {"value": score.value, "low": low, "high": high, "ideal": score.ideal, "p_value": score.p_value}
-        counts = {"n": score.n, "n_left_out": score.n_left_out, "reason": score.reason}
-        rows.append(
-            {
-                "metric": score.metric,
-                **score.group,
-                **numbers,
-                "jackknife_over": score.jackknife_over,
-                **wider,
-                **counts,
-                "signature": signature_line(score),
-            }
-        )
+        row = {"metric": score.metric, **score.group, "value": score.value, "low": low, "high": high}
+        row |= {name: getattr(score, name) for name in ("ideal", "p_value", "jackknife_over")}
+        row["jackknife_low"], row["jackknife_high"] = score.jackknife_interval or (None, None)
+        row |= {name: getattr(score, name) for name in ("n", "n_left_out", "reason")}
+        rows.append(row | {"signature": signature_line(score)})
     return pd.DataFrame(rows)
 
 

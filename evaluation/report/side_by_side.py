@@ -1,40 +1,36 @@
 """Pages that summarise all families of metrics of one run, and pages that compare several runs side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from evenhand.evaluation.report.page import Cell, Link, Page, Row, Section, Table, signature_rows
+from evenhand.evaluation.report.page import SCORES, Cell, Link, Page, Row, Section, Table, signature_rows
 
 # Prefixes of signature fields that describe the model or the model's output. Runs side by side always differ in them.
 MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
 NOTE = (
     "Brackets hold 95 % intervals of single runs. To test whether two runs differ, use “evenhand compare”: it pairs "
-    "the "
-    "responses to each prompt and detects smaller differences than two separate intervals do."
+    "the responses to each prompt and detects smaller differences than two separate intervals do."
 )
 
 
 def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
-    """Return the summary of a run or comparison: headline and verdict of each family, and links to their pages."""
-    first, n = next(iter(pages.values())), len(pages)
-    rows = tuple(
-        Row(it.title, (Cell(it.headline_value), Cell(it.headline_caption, prose=True))) for it in pages.values()
-    )
-    return Page(
+    """Return the summary of a run or comparison: the verdict of each family, and links to their pages."""
+    first = next(iter(pages.values()))
+    return replace(
+        first,
         title="All families of metrics",
-        subtitle=first.subtitle,
-        date=first.date,
-        headline_value=first.headline_value,
-        headline_caption=f"{first.title}: {first.headline_caption} (the first of {n} families of metrics)",
-        verdict=f"The page shows the headline of {n} families of metrics for one model. Their units differ.",
+        headline_caption=f"{first.title}: {first.headline_caption} (the first of {len(pages)} families of metrics)",
+        verdict=f"The page shows the verdicts of {len(pages)} families of metrics for one model. Their units differ.",
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
-        sections=[
-            Section("Headline of each family", tables=[Table("", ("family", "number", "meaning"), rows)]),
-            *(Section(page.title, [page.verdict], page.tables) for page in pages.values()),
-        ],
+        sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
+        **{"notes": (), "glossary": (), "limits": (), "signature": {}, "links": links},
         signature_lines=[line for page in pages.values() for line in page.signature_lines],
-        sides=first.sides if len(first.sides) == 1 else ("before", "after"),
-        links=links,
     )
+
+
+def _first_tables(page: Page) -> Sequence[Table]:
+    """Return the tables of the page's scores."""
+    return next((it.tables for it in page.sections if it.title == SCORES), ())
 
 
 def side_by_side_page(
@@ -69,7 +65,7 @@ def side_by_side_page(
         sections=[
             *(section for runs in families.values() for section in _joined_sections(runs)),
             *(Section(table.caption, tables=[table]) for table in settings.values()),
-            *(Section(it.title, [it.subtitle, it.verdict], it.tables, first_screen=True) for it in further),
+            *(Section(it.title, [it.subtitle, it.verdict], _first_tables(it), first_screen=True) for it in further),
         ],
         glossary=next(iter(first.values())).glossary,
         limits=next(iter(first.values())).limits,

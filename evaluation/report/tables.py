@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import (
     NO_NUMBER,
     decimals_for_interval,
@@ -16,13 +16,14 @@ from evenhand.evaluation.report.numbers import (
     undefined,
     value_or,
 )
-from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore, find_score
+from evenhand.evaluation.report.page import SCORES, Cell, Mark, Row, Section, Table
+from evenhand.evaluation.score import BiasScore
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
 ROWS_AT_EACH_END = 15
 DETECTABLE = "_detectable"  # the end of the names of the smallest detectable effects
+Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
 
@@ -47,26 +48,18 @@ def format_table(table: Table) -> Table:
 # Cells.
 
 
-def score_cell(
-    score: BiasScore | None, decimals: int | None = None, metric: Format | None = None, missing: str = "not measured"
-) -> Cell:
+def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
     """Return a cell with the value and the interval of a score in the reported unit.
 
     The cell is `missing` if the score is None, and "undefined" if the value is NaN.
-
-    Args:
-        score: the score.
-        decimals: number of decimals; None: as in the metric's record.
-        metric: the metric's record; None: the record that a family of metrics declares.
-        missing: the text of the cell if there is no score.
     """
     if score is None:
         return Cell(missing)
     if math.isnan(score.value):
         return Cell("undefined", reason=sanitize(score.reason or "no reason recorded"))
-    metric = metric or format_of(score)
+    metric = format_of(score)
     value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
-    return number_cell(value, metric.decimals if decimals is None else decimals, metric.signed, tuple(bounds))
+    return number_cell(value, metric.decimals, metric.signed, tuple(bounds))
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
@@ -145,7 +138,6 @@ def scores_table(
 
     Args:
         caption: the caption; the ideal, and the numbers of rows that `n_ends` displays, are added.
-        scores: the scores.
         column: the name of the column of labels.
         label: function that returns the label of a score's row.
         counted: the plural noun for the units that n counts.
@@ -233,7 +225,7 @@ def score_sections(
             sections.append(score_section(f"By {column}", cuts[keys], column, **options))
         else:
             table = scores_table(_all(counted), cuts[keys], "measure", label=_title, **options)
-            sections.append(Section("The scores", tables=[table], first_screen=True))
+            sections.append(Section(SCORES, tables=[table], first_screen=True))
     return sections
 
 
@@ -268,43 +260,16 @@ class ScoreChange:
         before = value_or(self.before, math.nan)
         return self.change / before if before else math.nan
 
-    @property
-    def is_defined(self) -> bool:
-        """Whether the scores before and after have a value."""
-        return math.isfinite(self.change)
 
-    @property
-    def direction(self) -> int:
-        """0; a class whose scores can rise significantly overrides it."""
-        return 0
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """The plotted marks of the scores before and after."""
-        return score_marks("before", self.before) + score_marks("after", self.after)
-
-
-def score_changes(
-    labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Sequence[Sequence[BiasScore]]
-) -> list[ScoreChange]:
-    """Return the changes with a score before or after; `labels` has (metric, group) by label, `runs` as below."""
+def score_changes(labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Runs) -> list[ScoreChange]:
+    """Return the changes with a score before or after; `labels` has the (metric, group) of each change by label."""
+    found = [{(it.metric, frozenset(it.group.items())): it for it in scores} for scores in runs]
     changes = []
     for label, (metric, group) in labels.items():
         names = (metric, metric, f"{metric}_difference")
-        scores = (find_score(run, name, **group) for run, name in zip(runs, names, strict=True))
-        changes.append(ScoreChange(label, *scores))
+        key = frozenset(group.items())
+        changes.append(ScoreChange(label, *(by.get((name, key)) for by, name in zip(found, names, strict=True))))
     return [it for it in changes if it.before or it.after]
-
-
-def change_cells(change: ScoreChange, decimals: int | None = None) -> list[Cell]:
-    """Return the cells before, after and change. Without a paired difference, the change has no interval."""
-    cell = Cell("")
-    if change.difference is not None:
-        cell = score_cell(change.difference, decimals)
-    elif change.is_defined:
-        metric = format_of(change.before)
-        cell = number_cell(metric.factor * change.change, metric.decimals if decimals is None else decimals, sign=True)
-    return [score_cell(change.before, decimals), score_cell(change.after, decimals), cell]
 
 
 def change_table(
@@ -312,83 +277,57 @@ def change_table(
     first_column: str,
     changes: Sequence[ScoreChange],
     *,
-    sides: tuple[str, str] = ("before", "after"),
     counted: str = "",
     ideal: float = 0.0,
-    decimals: int | None = None,
     is_plotted: bool = True,
 ) -> Table:
     """Return a table of scores before and after, with the difference and, if any difference has one, the p-value.
 
+    Without a paired difference, the change has no interval.
+
     Args:
         first_column: the name of the column of labels.
-        sides: names of the columns before and after.
         counted: the plural noun for the units that n counts, as the name of a column of n; "" for no such column.
         ideal: the value at which plots have a line.
-        decimals: number of decimals; None: as in the metric's record.
         is_plotted: whether rows have marks.
     """
     has_p_values = any(it.difference is not None and it.difference.p_value is not None for it in changes)
     rows = []
     for it in changes:
-        cells = change_cells(it, decimals)
+        change = score_cell(it.difference, missing="")
+        if it.difference is None and math.isfinite(it.change):
+            of = format_of(it.before)
+            change = number_cell(of.factor * it.change, of.decimals, sign=True)
+        cells = [score_cell(it.before), score_cell(it.after), change]
         cells += [p_cell(it.difference)] if has_p_values else []
         cells += (count_cells(it.difference.n) if it.difference else [Cell("")]) if counted else []
-        rows.append(Row(sanitize(it.label, MAX_LABEL), tuple(cells), it.marks if is_plotted else (), it.direction))
+        marks = score_marks("before", it.before) + score_marks("after", it.after) if is_plotted else ()
+        rows.append(Row(sanitize(it.label, MAX_LABEL), tuple(cells), marks))
     further = (*(("p",) if has_p_values else ()), *((counted,) if counted else ()))
-    return Table(caption, (first_column, *sides, "change", *further), tuple(rows), ideal=ideal)
-
-
-def change_section(
-    title: str,
-    cut: str,
-    metrics: Sequence[str],
-    runs: Sequence[Sequence[BiasScore]],
-    *,
-    label: Callable[[str], str] = str,
-    sides: tuple[str, str] = ("before", "after"),
-    counted: str = "n",
-) -> Section:
-    """Return the section of changes by the groups of `cut`; `label` returns the label of a group."""
-    tables = []
-    for metric in metrics:
-        scores = [it for it in runs[0] if it.metric == metric and list(it.group) == [cut]]
-        groups = [it.group[cut] for it in sorted(scores, key=lambda it: (-value_or(it, -math.inf), str(it.group[cut])))]
-        changes = score_changes({label(group): (metric, {cut: group}) for group in groups}, runs)
-        of = format_of(metric)
-        table = change_table(
-            of.title, cut.replace("_", " "), changes, sides=sides, counted=counted, ideal=of.reported_ideal
-        )
-        tables += [table] if table.rows else []
-    parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
-    return Section(title, tables=tables[:1], parts=parts, first_screen=True)
+    return Table(caption, (first_column, "before", "after", "change", *further), tuple(rows), ideal=ideal)
 
 
 def change_sections(
-    runs: Sequence[Sequence[BiasScore]], counted: str = "n", *, label: Callable[[BiasScore], str] = group_label
+    runs: Runs, counted: str = "n", *, label: Callable[[BiasScore], str] = group_label
 ) -> list[Section]:
     """Return the default sections of the scores before, the scores after, and their differences (`runs`).
 
     The sections are as in `score_sections`; the smallest detectable changes are in a section at the end.
     """
-    sides = [{(it.metric, *it.group.items()): it for it in scores} for scores in runs[:2]]
-    cuts: dict[tuple[str, ...], dict[str, list[ScoreChange]]] = {}
+    cuts: dict[tuple[str, ...], dict[str, list[BiasScore]]] = {}
     for score in runs[2]:
-        metric, _, kind = score.metric.rpartition("_")
-        if kind == "difference":
-            both = (side.get((metric, *score.group.items())) for side in sides)
-            name = label(score) if score.group else format_of(metric).title
-            cuts.setdefault(tuple(score.group), {}).setdefault(metric, []).append(ScoreChange(name, *both, score))
+        if score.metric.endswith("_difference"):
+            metric = score.metric.removesuffix("_difference")
+            cuts.setdefault(tuple(score.group), {}).setdefault(metric, []).append(score)
     sections = []
+    if overall := cuts.pop((), {}):
+        changes = score_changes({format_of(metric).title: (metric, {}) for metric in overall}, runs)
+        table = change_table(_all(counted), "measure", changes, counted=counted, is_plotted=False)
+        sections.append(Section(SCORES, tables=[table], first_screen=True))
     for keys in sorted(cuts, key=len):
-        column = " and ".join(keys).replace("_", " ")
-        if not keys:
-            rows = [change for changes in cuts[keys].values() for change in changes]
-            table = change_table(_all(counted), "measure", rows, counted=counted, is_plotted=False)
-            sections.append(Section("The scores", tables=[table], first_screen=True))
-            continue
-        tables = []
-        for metric, changes in cuts[keys].items():
+        column, tables = " and ".join(keys).replace("_", " "), []
+        for metric, differences in cuts[keys].items():
+            changes = score_changes({label(it): (metric, it.group) for it in differences}, runs)
             changes = sorted(changes, key=lambda it: (-value_or(it.before, -math.inf), it.label))
             of = format_of(metric)
             tables.append(change_table(of.title, column, changes, counted=counted, ideal=of.reported_ideal))

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Cell, Page, Table
+from evenhand.evaluation.report.page import Page, Table
 from evenhand.evaluation.report.tables import format_table
 
 LOG_WIDTH = 100
@@ -55,15 +55,13 @@ def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
     if Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width:
         return grid
     dropped = [len(page.sides) < 2 or name in page.sides for name in table.columns[1:]]
-    rows = (
-        replace(row, cells=tuple(_without_interval(cell, it) for cell, it in zip(row.cells, dropped, strict=True)))
+    rows = [
+        replace(
+            row, cells=[replace(it, interval="") if drop else it for it, drop in zip(row.cells, dropped, strict=True)]
+        )
         for row in table.rows
-    )
-    return _grid(replace(table, rows=tuple(rows)))
-
-
-def _without_interval(cell: Cell, is_dropped: bool) -> Cell:
-    return replace(cell, interval="") if is_dropped else cell
+    ]
+    return _grid(replace(table, rows=rows))
 
 
 def _grid(table: Table) -> RichTable:
@@ -79,6 +77,5 @@ def _grid(table: Table) -> RichTable:
             row[place] += " " * (width - len(cell.interval) + 1) * bool(width and not cell.interval)
         grid.add_column(Text(name), justify="left" if is_prose else "right", overflow="fold", no_wrap=not is_prose)
     for row, cells in zip(table.rows, texts, strict=True):
-        label = f"{row.label} (rose)" if row.direction > 0 else row.label
-        grid.add_row(*map(Text, (label, *cells)), style="bold red" if row.direction > 0 else None)
+        grid.add_row(*map(Text, (row.label, *cells)))
     return grid

@@ -20,7 +20,6 @@ from evenhand.evaluation.report.figures import (
     PAPER,
     WIDE,
     ZERO,
-    add_tooltip,
     new_chart,
     set_ticks,
     styled,
@@ -29,7 +28,7 @@ from evenhand.evaluation.report.figures import (
 )
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, percent, sanitize, span, tick_number
-from evenhand.evaluation.report.page import Cell, Figure, Mark, Page, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import number_cell
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.tables import read_table
@@ -118,6 +117,7 @@ def page(sweep: Sweep) -> Page:
         ends = "" if math.isnan(best["reduction_low"]) else f", 95 % interval {ends}"
         caption = f"pooled FGB* by {best['label']}{ends}; {caption}"
     verdicts = tuple(Row(setting_name(row), (Cell(setting_verdict(row), prose=True),)) for row in rows)
+    criteria = Table("Settings and the acceptance criteria", ("setting", "verdict"), verdicts)
     reductions, effects = reduction_table(rows), setting_effects(sweep.points, sweep.swept)
     changes = Section("What each setting changes", tables=[effect_table(effects)] if len(effects) else ())
     front, numbers = _front_section(settings), _number_section(rows, sweep)
@@ -129,10 +129,14 @@ def page(sweep: Sweep) -> Page:
         headline_caption=caption,
         verdict=_verdict(rows, best, is_unbiased),
         warnings=_warnings(rows, is_unbiased),
-        tables=[reductions, Table("Settings and the acceptance criteria", ("setting", "verdict"), verdicts)],
         notes=[criteria_text(), INTERVALS, *sweep.notes],
-        sections=[front, numbers],
-        lead=[it for it in (replace(changes, first_screen=True), _effect_section(best, sweep)) if it.has_content],
+        sections=[
+            replace(changes, first_screen=True),
+            _effect_section(best, sweep),
+            Section(SCORES, tables=[reductions, criteria], first_screen=True),
+            front,
+            numbers,
+        ],
         glossary=GLOSSARY,
         limits=WARNINGS_OF_USE,
         links=sweep.links,
@@ -368,7 +372,7 @@ def cost_chart(settings: pd.DataFrame) -> Chart:
             at = row["loss"], row["reduction"]
             axes.plot([at[0]] * 2, [row["reduction_low"], row["reduction_high"]], color=MUTED)
             dot = axes.add_line(_marker(markers[row[METHOD]], row["met"], [at[0]], [at[1]], zorder=3))
-            add_tooltip(dot, sanitize(f"{row['number']}: {row['label']}", 400))
+            dot.set_gid(f"setting:{row['number']}")
             axes.annotate(str(row["number"]), at, (4, 4), textcoords="offset points")
     handles = [_marker(marker, False, label=sanitize(str(method), 60)) for method, marker in markers.items()]
     handles += [_marker("o", True, label="filled: meets all measured criteria")]

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.rows import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
-from evenhand.evaluation.metrics.sentence_pairs.metric import masked_scores
+from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores
@@ -121,7 +121,7 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
     numbers = {"masked_seed": seed, "pairs": len(sentence_pairs)}
     for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
         table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
-        found = masked_scores(table.reset_index(drop=True), signature={}, seed=seed)
+        found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
             score = find_score(found, metric)
             low, high = score.interval

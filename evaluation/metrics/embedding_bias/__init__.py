@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from evenhand.evaluation.store import Store
 
-_GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "better": "ideal", "signed": True}
+_GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 
 
 @strict_dataclass

@@ -155,21 +155,9 @@ def _gap(group: dict[str, str], cosines: pd.DataFrame, signature: dict[str, Any]
             test = stats.ttest_1samp(differences, 0.0, alternative=alternative)
             low, high = test.confidence_interval(CONFIDENCE)
             interval, p_value = (max(-2.0, float(low)), min(2.0, float(high))), float(test.pvalue)
-        scores.append(
-            BiasScore(
-                metric,
-                value,
-                0.0,
-                (-2.0, 2.0),
-                n,
-                interval=interval,
-                p_value=p_value,
-                n_left_out=len(cosines) - n,
-                group=group,
-                reason=reason,
-                signature=signature | {"alternative": alternative},
-            )
-        )
+        common = {"group": group, "reason": reason, "signature": signature | {"alternative": alternative}}
+        score = BiasScore(metric, value, 0.0, (-2.0, 2.0), n, interval, p_value, len(cosines) - n, **common)
+        scores.append(score)
     return scores[0], scores[1]
 
 
@@ -187,16 +175,10 @@ def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
         tested = [score for score in family if score.p_value is not None]
         adjusted = iter(holm([score.p_value for score in tested]))
         facts = {"correction": f"Holm, over {len(tested)} languages"}
-        scores += [
-            replace(
-                score,
-                metric="embedding_gap_holm",
-                interval=None,
-                p_value=None if score.p_value is None else float(next(adjusted)),
-                signature={**score.signature, **facts},
-            )
-            for score in family
-        ]
+        for score in family:
+            p_value = None if score.p_value is None else float(next(adjusted))
+            common = {"interval": None, "p_value": p_value, "signature": {**score.signature, **facts}}
+            scores.append(replace(score, metric="embedding_gap_holm", **common))
     return scores
 
 
@@ -206,15 +188,7 @@ def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signatur
     if n > 1 and np.ptp(values) > ROUNDING:
         low, high = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE)
         interval = (max(-1.0, float(low)), min(1.0, float(high)))
-    return BiasScore(
-        "embedding_similarity",
-        float(values.mean()) if n else math.nan,
-        None,
-        (-1.0, 1.0),
-        n,
-        interval=interval,
-        n_left_out=len(cosines) - n,
-        group=group | {GENDER: gender},
-        reason=None if n else f"no sentence has a {gender} reference with a cosine",
-        signature=signature,
-    )
+    reason = None if n else f"no sentence has a {gender} reference with a cosine"
+    common = {"n_left_out": len(cosines) - n, "group": group | {GENDER: gender}, "signature": signature}
+    value = float(values.mean()) if n else math.nan
+    return BiasScore("embedding_similarity", value, None, (-1.0, 1.0), n, interval, reason=reason, **common)

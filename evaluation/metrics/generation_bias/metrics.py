@@ -4,12 +4,12 @@ from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 
-BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "better": "lower"}
+BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0}
 SHARE = {"unit": "%", "factor": 100}
 KEPT = {**SHARE, "decimals": 1, "ideal": 1}
-COST = {**SHARE, "ideal": 0, "better": "lower"}
+COST = {**SHARE, "ideal": 0}
 POINTS = {"unit": "points", "factor": 100, "decimals": 1}
-NATS = {"unit": "nats", "decimals": 3, "better": "higher"}
+NATS = {"unit": "nats", "decimals": 3}
 FORMS = {
     "fgb": "Variance of the mean style vector over descriptors, summed over styles, mean over templates",
     "pgb": "Part of FGB from one cluster of styles: the variances of its styles, summed",
@@ -29,22 +29,17 @@ QUALITY = (
         "The same for another person’s prompt of the same template; a part of it is bias.",
         **NATS,
     ),
-    Format(
-        "response_perplexity", "perplexity of the responses", "After their prompts; garbage is high.", better="lower"
-    ),
+    Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
     Format(
         "distinct_responses",
         "distinct responses",
         "Share of different responses among all.",
         **SHARE,
         decimals=1,
-        better="higher",
     ),
-    Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor.", better="lower"),
+    Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
     Format("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
-    Format(
-        "distinct_2", "distinct-2", "Share of different word pairs among all word pairs.", decimals=3, better="higher"
-    ),
+    Format("distinct_2", "distinct-2", "Share of different word pairs among all word pairs.", decimals=3),
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     Format("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt.", **COST),
     OFFENSIVE_SHARE,
@@ -58,16 +53,13 @@ QUALITY = (
     ),
 )
 CHANGES = (  # scores of two runs, without a value of either run alone
-    Format(
-        "relevance_kept", "relevance kept", "Relevance after tuning over relevance before.", **KEPT, better="higher"
-    ),
+    Format("relevance_kept", "relevance kept", "Relevance after tuning over relevance before.", **KEPT),
     Format(
         "relevance_within_template_kept",
         "relevance within the template kept",
         "Less than all is ideal, since a part of it is bias.",
         **SHARE,
         decimals=1,
-        better="higher",
     ),
     Format(
         "style_drift",
@@ -85,8 +77,8 @@ CHANGES = (  # scores of two runs, without a value of either run alone
         signed=True,
     ),
     Format("mean_length_kept", "mean length kept", "Mean length after tuning over the one before.", **KEPT),
-    Format("distinct_responses_kept", "distinct responses kept", "After tuning over before.", **KEPT, better="higher"),
-    Format("distinct_2_kept", "distinct-2 kept", "After tuning over before.", **KEPT, better="higher"),
+    Format("distinct_responses_kept", "distinct responses kept", "After tuning over before.", **KEPT),
+    Format("distinct_2_kept", "distinct-2 kept", "After tuning over before.", **KEPT),
 )
 METRICS = (
     *(Format(name, name.upper(), f"{text}; with few responses mostly noise.", **BIAS) for name, text in FORMS.items()),
@@ -102,7 +94,7 @@ METRICS = (
     ),
     *QUALITY,
     *CHANGES,
-    Format("style_shift", "shift of the mix of styles", "√(pooled FGB*).", **POINTS, ideal=0, better="lower"),
+    Format("style_shift", "shift of the mix of styles", "√(pooled FGB*).", **POINTS, ideal=0),
     Format("moved_share", "share of responses that change their style", "√(pooled FGB* / 2).", **COST, decimals=1),
     Format(
         "variance_share", "share of the variance", "Of style vectors, by source, without noise.", **SHARE, decimals=1
@@ -117,7 +109,7 @@ METRICS = (
     ),
     Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
-    Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3, better="higher"),
+    Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     Format("parroting_rho", "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True),
     Format("frequency_rho", "ρ of frequency in the corpus and probability", "Spearman, over descriptors.", signed=True),
 )

@@ -43,7 +43,7 @@ from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import UNIT, before_after, p_value, percent, sanitize, span, undefined
-from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
     change_sections,
     change_table,
@@ -97,6 +97,7 @@ def page(run: FamilyRun) -> Page:
         counted="texts",
         note=_likelihood_note(scores, "measured"),
     )
+    forms = scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure")
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
@@ -104,10 +105,10 @@ def page(run: FamilyRun) -> Page:
         headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
         verdict=plain_verdict(effects, verdict),
         warnings=[*(unclear if verdict == UNCLEAR else []), *warnings([scores])],
-        tables=[_unplot_fgb(scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure"))],
         notes=[INTERVALS, *_test_notes({"": score}), *_source_notes(run)],
-        lead=lead_sections(effects, scores, _example_of(run, measured)),
         sections=[
+            *lead_sections(effects, scores, _example_of(run, measured)),
+            Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
             *_titled(score_sections(_grouped(scores), label=_label)),
             _sample_section(random_samples(measured), {"before": "response"}),
@@ -152,14 +153,18 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         headline_caption=f"{caption or _caption(new, 'pooled FGB* after tuning')}; {_decoding(before.config)}",
         verdict=comparison_verdict(runs),
         warnings=warnings(runs),
-        tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
         notes=[
             INTERVALS,
             *_test_notes({" before tuning": old, " after tuning": new}, reduction),
             *_source_notes(before, after),
         ],
-        lead=[section for section in lead if section.has_content],
         sections=[
+            *lead,
+            Section(
+                SCORES,
+                tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
+                first_screen=True,
+            ),
             Section("What it cost", tables=[kept, quality], first_screen=True),
             *_titled(change_sections([*runs[:2], _grouped(runs[2])], label=_label)),
             _phrase_section(changes),

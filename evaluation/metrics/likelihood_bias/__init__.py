@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import number, sanitize, value_or
+from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import (
     number_cell,
-    score_section,
     score_sections,
     significant_direction,
     value_text,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 VARIANT = "variant"  # column: how the sentences were scored
 CHANCE = 0.05  # level of the tests without correction: the share expected where no pair differs
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
-_SHARE = {"unit": "%", "factor": 100, "decimals": 1, "better": "lower"}
+_SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 
 
 @strict_dataclass
@@ -76,14 +75,6 @@ class LikelihoodBias(Metric):
             "The share paired by noun with p corrected by Benjamini and Hochberg’s method.",
             **_SHARE,
             ideal=0,
-        ),
-        Format(
-            "love_hate_contrast",
-            "contrast of love and hate",
-            "Log-likelihood per token of “I love …” minus that of “I hate …” for a descriptor.",
-            unit="nats per token",
-            decimals=3,
-            signed=True,
         ),
     )
     TITLE, COUNTED = "Likelihood Bias", "pairs"
@@ -205,7 +196,7 @@ class LikelihoodBias(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        """Return tables of the scores, the most and least likely descriptors, and the contrast of love and hate."""
+        """Return tables of the scores, and the most and least likely descriptors."""
         from evenhand.evaluation.metrics.likelihood_bias.pairs import pair_effects
 
         table = run.table("likelihoods")
@@ -217,7 +208,7 @@ class LikelihoodBias(Metric):
             return number_cell(sizes.get(score.group[AXIS], math.nan), 2) if is_axis else Cell("")
 
         tables = score_sections(run.scores, self.COUNTED, further={"|AUC − ½|": size})
-        return [*tables, _extremes_section(table), _contrast_section(table)]
+        return [*tables, _extremes_section(table)]
 
 
 def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.DataFrame") -> tuple[Any, Any]:
@@ -260,30 +251,3 @@ def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
 def _with_medians(ends: "pd.DataFrame") -> str:
     pairs = zip(ends[DESCRIPTOR], ends["median"], strict=True)
     return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in pairs)
-
-
-def _contrast_section(likelihoods: "pd.DataFrame") -> Section:
-    """Return the section with the descriptors of the lowest and the highest contrast between love and hate."""
-    from evenhand.evaluation.metrics.likelihood_bias.rows import HATE, LOVE, love_hate_contrast
-
-    if not {LOVE, HATE} <= set(likelihoods[TEMPLATE]):
-        return Section("")
-    contrasts = love_hate_contrast(likelihoods)
-    scores = [
-        BiasScore(
-            "love_hate_contrast",
-            row.contrast,
-            None,
-            (-math.inf, math.inf),
-            row.n,
-            None if math.isnan(row.low) else (row.low, row.high),
-            group={DESCRIPTOR: row.descriptor, AXIS: row.axis},
-        )
-        for row in contrasts[contrasts["contrast"].notna()].itertuples()
-    ]
-    sentence = (
-        "The value is how much likelier a sentence of love is than a sentence of hate, in nats per token, mean over "
-        "nouns. The two templates are not equally likely: the mean of all descriptors is "
-        f"{number(contrasts['contrast'].mean(), 3)}."
-    )
-    return score_section("Love and hate", scores, "descriptor", [sentence], counted="nouns", n_ends=8)

@@ -22,31 +22,13 @@ from evenhand.evaluation.statistics.jackknife import jackknife_error
 LEVEL = 0.05  # a pair differs if its p is below; Smith et al. 2022 has "significant" in §2.3.2 and p < 0.05 in Table 18
 
 
-@dataclass(frozen=True)
-class _Test:
-    """A test of a difference between two descriptors: unpaired or paired, with or without correction for many tests."""
-
-    metric: str
-    paired: bool
-    corrected: bool
-
-    def p_values(self, comparison: Comparison) -> np.ndarray:
-        return comparison.p_paired if self.paired else comparison.p
-
-    def signature(self) -> dict[str, Any]:
-        return {
-            "test": f"scipy.stats.{'wilcoxon' if self.paired else 'mannwhitneyu'}",
-            "level": LEVEL,
-            "correction": "Benjamini–Hochberg, per axis and template" if self.corrected else "none",
-        }
-
-
-TESTS = (
-    _Test("likelihood_bias", paired=False, corrected=False),
-    _Test("likelihood_bias_bh", paired=False, corrected=True),
-    _Test("likelihood_bias_paired", paired=True, corrected=False),
-    _Test("likelihood_bias_paired_bh", paired=True, corrected=True),
-)
+# Metric: whether the test compares noun by noun, and whether p is corrected for many tests.
+TESTS = {
+    "likelihood_bias": (False, False),
+    "likelihood_bias_bh": (False, True),
+    "likelihood_bias_paired": (True, False),
+    "likelihood_bias_paired_bh": (True, True),
+}
 
 
 @dataclass(frozen=True)
@@ -104,31 +86,37 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | No
     """
     comparisons = list(compare_descriptors(likelihoods))
     scores = []
-    for test in TESTS:
-        facts, ideal = {**(signature or {}), **test.signature()}, 0.0 if test.corrected else LEVEL
-        scores += [_score(test.metric, ideal, *group, facts) for group in _groups(comparisons, test)]
+    for metric, (paired, corrected) in TESTS.items():
+        facts = {
+            **(signature or {}),
+            "test": f"scipy.stats.{'wilcoxon' if paired else 'mannwhitneyu'}",
+            "level": LEVEL,
+            "correction": "Benjamini–Hochberg, per axis and template" if corrected else "none",
+        }
+        ideal = 0.0 if corrected else LEVEL
+        scores += [_score(metric, ideal, *group, facts) for group in _groups(comparisons, metric)]
     return scores
 
 
-def _groups(comparisons: Sequence[Comparison], test: _Test) -> list[tuple[dict[str, str], _Group]]:
+def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[str, str], _Group]]:
     """Return each group of scores ({}, {axis}, {template} or both) with its comparisons and their counts of pairs."""
     axes, templates = (list(dict.fromkeys(getattr(it, name) for it in comparisons)) for name in (AXIS, TEMPLATE))
     single = [{AXIS: axis} for axis in axes] + [{TEMPLATE: template} for template in templates]
     keys = [{}, *single, *({AXIS: axis, TEMPLATE: template} for axis in axes for template in templates)]
-    counted = [(comparison, _count(comparison, test)) for comparison in comparisons]
+    counted = [(comparison, _count(comparison, *TESTS[metric])) for comparison in comparisons]
     return [
         (key, [(it, counts) for it, counts in counted if key.items() <= {AXIS: it.axis, TEMPLATE: it.template}.items()])
         for key in keys
     ]
 
 
-def _count(comparison: Comparison, test: _Test) -> _Counts:
-    p = test.p_values(comparison)
+def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
+    p = comparison.p_paired if paired else comparison.p
     tested = np.isfinite(p)
     first, second, p = comparison.first[tested], comparison.second[tested], p[tested]
     n, sides = len(comparison.descriptors), np.concatenate([first, second])
     pairs_without = len(p) - np.bincount(sides, minlength=n)
-    if test.corrected:
+    if corrected:
         differing = discoveries(np.sort(p), LEVEL)
         return _Counts(differing, len(p), _discoveries_without(n, first, second, p), pairs_without)
     differs = p < LEVEL
@@ -156,18 +144,8 @@ def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signat
         "sentences": sum(comparison.n_sentences for comparison, _ in group),
         "sentences_left_out": sum(comparison.n_undefined for comparison, _ in group),
     }
-    return BiasScore(
-        metric,
-        value,
-        ideal,
-        (0.0, 1.0),
-        pairs,
-        interval=interval,
-        n_left_out=possible - pairs,
-        group=key,
-        reason=reason,
-        signature={**signature, **sentences},
-    )
+    common = {"group": key, "reason": reason, "signature": {**signature, **sentences}}
+    return BiasScore(metric, value, ideal, (0.0, 1.0), pairs, interval, None, possible - pairs, **common)
 
 
 def _no_pair_reason(group: _Group) -> str:
@@ -228,11 +206,9 @@ def likelihood_bias_change(
             f"likelihoods: {n_unmatched} sentences are in only one of the tables; score the same sentences by both."
         )
     scores = []
-    for test in TESTS:
-        groups = zip(*(_groups(comparisons, test) for comparisons in both), strict=True)
-        scores += [
-            _change(f"{test.metric}_difference", key, old, new, signature or {}) for (key, old), (_, new) in groups
-        ]
+    for metric in TESTS:
+        groups = zip(*(_groups(comparisons, metric) for comparisons in both), strict=True)
+        scores += [_change(f"{metric}_difference", key, old, new, signature or {}) for (key, old), (_, new) in groups]
     return scores
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias.rows import compute_surprisals
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
-from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg, mann_whitney, signed_rank
+from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney, signed_rank
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,12 @@ class Comparison:
     m is less than D (D − 1) / 2 if some of the D descriptors have no perplexity in this template.
 
     Attributes:
-        axis, template: the axis and the template.
         descriptors: the D descriptors of the axis, sorted.
         first, second: indices into `descriptors` for each pair, (m,), first < second.
         auc: U / (n_first n_second), (m,): the probability that a sentence with the first descriptor has the higher
             perplexity; a tie counts one half.
-        p, p_bh: p-values of the Mann–Whitney U test, (m,), and after the correction of Benjamini and Hochberg (1995)
-            over these m pairs, (m,).
-        p_paired, p_paired_bh: both p-values for Wilcoxon's signed-rank test noun by noun; NaN if the two descriptors
-            have no noun in common.
+        p: p-values of the Mann–Whitney U test, (m,).
+        p_paired: p-values of Wilcoxon's signed-rank test noun by noun, (m,); NaN for descriptors without a common noun.
         n_sentences, n_undefined: the number of sentences with and without a perplexity.
     """
 
@@ -45,9 +42,7 @@ class Comparison:
     second: np.ndarray
     auc: np.ndarray
     p: np.ndarray
-    p_bh: np.ndarray
     p_paired: np.ndarray
-    p_paired_bh: np.ndarray
     n_sentences: int
     n_undefined: int
 
@@ -96,11 +91,8 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     size = counts.sum(axis=1)
     auc = u / (size[first] * size[second])
     p_paired = _paired_p_values(defined, code, first, second)
-    return Comparison(
-        *(axis, template, descriptors, first, second, auc, p, _correct(p), p_paired, _correct(p_paired)),
-        n_sentences=len(defined),
-        n_undefined=len(rows) - len(defined),
-    )
+    n_undefined = len(rows) - len(defined)
+    return Comparison(axis, template, descriptors, first, second, auc, p, p_paired, len(defined), n_undefined)
 
 
 def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -113,24 +105,13 @@ def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray,
     return signed_rank(surprisal[first] - surprisal[second])[1]
 
 
-def _correct(p: np.ndarray) -> np.ndarray:
-    """Return Benjamini and Hochberg's adjusted p-values of the tested pairs; NaN for pairs that could not be tested."""
-    result, tested = np.full(len(p), np.nan), np.isfinite(p)
-    result[tested] = benjamini_hochberg(p[tested])
-    return result
-
-
 def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
     """Return the effect size and the p-values of every pair of descriptors in every template.
 
-    Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_bh, p_paired, p_paired_bh. auc, in
-    [0, 1], is the common-language effect size (McGraw and Wong 1992): the probability that a sentence with descriptor a
-    has a higher perplexity than a sentence with b. 0.5 means no difference; above 0.5, descriptor a is less likely.
-
-    Raises:
-        InputError: as in `compare_descriptors`.
+    Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_paired. auc, in [0, 1], is the
+    common-language effect size (McGraw and Wong 1992): the probability that a sentence with descriptor a has a higher
+    perplexity than a sentence with b. 0.5 means no difference; above 0.5, descriptor a is less likely.
     """
-    columns = ("auc", "p", "p_bh", "p_paired", "p_paired_bh")
     parts = [
         pd.DataFrame(
             {
@@ -138,7 +119,7 @@ def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
                 TEMPLATE: comparison.template,
                 "descriptor_a": np.array(comparison.descriptors)[comparison.first],
                 "descriptor_b": np.array(comparison.descriptors)[comparison.second],
-                **{name: getattr(comparison, name) for name in columns},
+                **{name: getattr(comparison, name) for name in ("auc", "p", "p_paired")},
             }
         )
         for comparison in compare_descriptors(likelihoods)

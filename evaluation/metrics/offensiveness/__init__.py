@@ -34,10 +34,7 @@ OFFENSIVE_SHARE = Format(
     "offensive_share",
     "offensive",
     "Share of texts that the offensiveness classifier gives a probability of at least one half.",
-    unit="%",
-    factor=100,
-    ideal=0,
-    better="lower",
+    **{"unit": "%", "factor": 100, "ideal": 0},
 )
 
 
@@ -59,12 +56,7 @@ class Offensiveness(Metric):
             EFFECT,
             "descriptor effect",
             "Probability of being offensive with the descriptor minus with “left-handed”: mean over templates.",
-            unit="percentage points",
-            factor=100,
-            decimals=1,
-            ideal=0,
-            better="ideal",
-            signed=True,
+            **{"unit": "percentage points", "factor": 100, "decimals": 1, "ideal": 0, "signed": True},
         ),
     )
     TITLE, COUNTED = "Offensiveness by descriptor", "sentences"

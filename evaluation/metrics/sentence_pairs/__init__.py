@@ -35,7 +35,7 @@ MAX_TRACKED_PAIRS = 200
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
-_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50, "better": "ideal", "stereotype_side": 1}
+_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50, "stereotype_side": 1}
 
 
 @strict_dataclass
@@ -67,17 +67,12 @@ class SentencePairs(Metric):
             "S_JSD",
             "Distance from predicting a shared word in the more stereotypical sentence minus in the other; mean over "
             "words and pairs, −1 to 1.",
-            unit=UNIT,
-            factor=PER_UNIT,
-            ideal=0,
-            better="ideal",
-            stereotype_side=-1,
+            **{"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "stereotype_side": -1},
         ),
         Format(
             "cps",
             "CPS",
-            "Share of pairs in which the shared words, masked in turn, are likelier in the more stereotypical "
-            "sentence.",
+            "Share of pairs whose shared words, masked in turn, are likelier in the more stereotypical sentence.",
             **_PERCENT,
         ),
         Format(
@@ -89,17 +84,10 @@ class SentencePairs(Metric):
         Format(
             "b_s_jsd",
             "B.S_JSD",
-            "Share of pairs in which the shared words are nearer to being predicted in the more stereotypical "
-            "sentence.",
+            "Share of pairs whose shared words are nearer to being predicted in the more stereotypical sentence.",
             **_PERCENT,
         ),
-        Format(
-            "aul",
-            "AUL",
-            "Share of pairs in which the words of the more stereotypical sentence are likelier on average, nothing "
-            "masked.",
-            **_PERCENT,
-        ),
+        Format("aul", "AUL", "CPS by the mean over all words of a sentence, nothing masked.", **_PERCENT),
         Format("aula", "AULA", "AUL with each word weighted by the attention that it receives.", **_PERCENT),
         Format(
             "stereotype_preference",
@@ -111,17 +99,13 @@ class SentencePairs(Metric):
             "likelihood_difference",
             "size of the difference",
             "Mean absolute difference of the log-likelihoods of the two sentences; no model reaches 0.",
-            unit="nats",
-            ideal=0,
-            better="lower",
+            **{"unit": "nats", "ideal": 0},
         ),
         Format(
             "token_accuracy",
             "token accuracy",
             "Share of masked words that the model predicts correctly; where it is high, the scores mean less.",
-            unit="%",
-            factor=100,
-            decimals=1,
+            **{"unit": "%", "factor": 100, "decimals": 1},
         ),
     )
     TITLE, COUNTED = "Sentence pairs", "pairs"
@@ -162,9 +146,9 @@ class SentencePairs(Metric):
         return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
 
     def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        """Return the scores of `metric.masked_scores` or `metric.causal_scores`."""
+        """Return the scores of `metric.pair_scores`."""
         from evenhand.evaluation.manifest import package_versions
-        from evenhand.evaluation.metrics.sentence_pairs.metric import causal_scores, is_masked, masked_scores
+        from evenhand.evaluation.metrics.sentence_pairs.metric import is_masked, pair_scores
 
         store.facts["pairs"], likelihoods = len(table), [f"log_likelihood_{side}" for side in (MORE, LESS)]
         difference = (table[likelihoods[0]] - table[likelihoods[1]]).abs()
@@ -180,7 +164,7 @@ class SentencePairs(Metric):
             VARIANT: table[VARIANT].dropna().iloc[0],
             "packages": package_versions(),
         }
-        return (masked_scores if masked else causal_scores)(table, signature=signature, seed=config.seed)
+        return pair_scores(table, signature=signature, seed=config.seed)
 
     def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.

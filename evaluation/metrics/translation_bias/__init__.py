@@ -42,8 +42,8 @@ PAIR, TRANSLATION = "pair", "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
 GAP = "translation_gap"
-_GAP = {"ideal": 0, "better": "ideal", "signed": True}
-_ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1, "better": "higher"}
+_GAP = {"ideal": 0, "signed": True}
+_ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
 
 @strict_dataclass
@@ -76,16 +76,9 @@ class TranslationBias(Metric):
     Settings = Settings
     RECOMPUTABLE = {"tokenize": "sentence_scores"}
     FORMATS = (
-        Format(
-            "spbleu", "spBLEU", "Overlap with the references in n-grams of sentence pieces, 0 to 100.", better="higher"
-        ),
-        Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100.", better="higher"),
-        Format(
-            "chrf",
-            "chrF++",
-            "Overlap with the references in n-grams of characters and of words, 0 to 100.",
-            better="higher",
-        ),
+        Format("spbleu", "spBLEU", "Overlap with references in n-grams of sentence pieces, 0 to 100."),
+        Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100."),
+        Format("chrf", "chrF++", "Overlap in n-grams of characters and of words, 0 to 100."),
         Format(GAP, "gap", "Score against masculine references minus score against feminine references.", **_GAP),
         Format("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones.", **_GAP),
         Format(
@@ -110,16 +103,13 @@ class TranslationBias(Metric):
             "masculine_rendering",
             "overgeneralisation",
             "Share of masculine translations among those that show exactly one gender, where the source shows none.",
-            **_ACCURACY | {"ideal": 0.5, "better": "ideal"},
+            **_ACCURACY | {"ideal": 0.5},
         ),
         Format(
             "added_toxicity",
             "added toxicity",
             "Share of translations that a classifier finds toxic although their source is not.",
-            unit="%",
-            factor=100,
-            ideal=0,
-            better="lower",
+            **{"unit": "%", "factor": 100, "ideal": 0},
         ),
     )
     TITLE, COUNTED = "Translations and gender", "sentences"
@@ -188,25 +178,20 @@ class TranslationBias(Metric):
         from evenhand.evaluation.metrics.translation_bias.metric import align, sentence_scores, translation_scores
         from evenhand.evaluation.metrics.translation_bias.shares import gender_accuracy
 
-        settings, (references, translations) = config.settings, collected
+        settings, (table, translations) = config.settings, collected
         parts = [
-            align(part.drop(columns=PAIR), references, source=pair.split("-")[0], target=pair.split("-")[1])
+            align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
             for pair, part in translations.groupby(PAIR, sort=False)
         ]
         rows = pd.concat(parts, ignore_index=True)
         if settings.translations is None:
             source = {"model": model_signature(config.model, store.inputs)}
         else:
-            source = {
-                "translations": {"name": str(settings.translations), "files": store.inputs["translations"]},
-            }
+            source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
+        references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         signature = {
             **source,
-            "references": {
-                "name": str(settings.references),
-                "sha256": store.inputs["references"],
-                "split": settings.split,
-            },
+            "references": references,
             "languages": settings.languages,
             "min_masculine_references": settings.min_masculine_references,
             "directions": settings.directions,
@@ -269,15 +254,16 @@ class TranslationBias(Metric):
         ]
         left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
-        return [*super().sections(run), *_source_target_section(run.scores), *cuts, left_out]
+        return [*super().sections(run), *cuts, left_out]
 
 
 def _references(settings: Settings) -> Any:
-    from evenhand.evaluation.metrics.translation_bias.sources import load_comparable_references
+    """Return the comparable sets of masculine and feminine references; raise InputError if no language is left."""
+    from evenhand.evaluation.data.gendered_translations import build_comparable_sets, load_references
 
-    return load_comparable_references(
-        settings.references, settings.split, settings.languages, settings.min_masculine_references
-    )
+    path, languages = settings.references, settings.languages
+    references = load_references(path, settings.split, languages, "translation_bias.languages")
+    return build_comparable_sets(references, settings.min_masculine_references)
 
 
 def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFrame") -> "pd.DataFrame":
@@ -323,21 +309,6 @@ def _toxicity(settings: ClassifierSettings, translations: "pd.DataFrame", signat
     source, translation = np.split(np.asarray(probabilities), 2)
     facts = as_settings(settings) | {"revision": classifier.revision}
     return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})
-
-
-def _source_target_section(scores: list[BiasScore]) -> Iterator[Section]:
-    """Yield each language's mean gap as source and as target (Costa-jussà et al. 2023, Table 2)."""
-    from evenhand.evaluation.data.gendered_translations import language_name
-    from evenhand.evaluation.metrics.translation_bias.metric import language_table
-
-    if any(score.group.get("direction") == "xx-xx" for score in scores):
-        rows = []
-        for row in language_table(scores).sort_values("as_target", ascending=False, kind="stable").to_dict("records"):
-            means = (number_cell(row[f"as_{side}"], 2, sign=True) for side in ("source", "target"))
-            rows.append(Row(language_name(row["lang"]), (*means, *count_cells(row["n_source"], row["n_target"]))))
-        columns = ("language", "as source", "as target", "targets", "sources")
-        title = "Mean gap of a language as source and as target, in points"
-        yield Section(title, tables=[Table(title, columns, tuple(rows))])
 
 
 def _cut_sections(sentences: "pd.DataFrame", gap: BiasScore | None) -> Iterator[Section]:

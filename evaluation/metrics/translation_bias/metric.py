@@ -69,15 +69,13 @@ def bleu(tokenize: str = "flores101") -> BLEU:
     try:
         return BLEU(tokenize=tokenize, smooth_method="add-k", smooth_value=1)
     except (OSError, ImportError, RuntimeError, SystemExit) as error:  # sacrebleu exits on an SSL error
-        if tokenize not in SPM_MODELS:
-            raise InputError(f"tokenize: {tokenize!r} cannot be used ({' '.join(str(error).split())}).") from None
-        url = SPM_MODELS[tokenize]["url"]
-        path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
-        raise InputError(
-            f"tokenize: the SentencePiece model of {tokenize!r} is not at {path} and cannot be downloaded ({error}); "
-            f"save {url} there (the environment variable SACREBLEU moves the folder), or use a tokenizer without a "
-            "model: 13a, intl, char."
-        ) from None
+        hint = ""
+        if tokenize in SPM_MODELS:
+            url = SPM_MODELS[tokenize]["url"]
+            path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
+            hint = f"; its SentencePiece model is missing: save {url} to {path}, or use 13a, intl or char"
+        reason = " ".join(str(error).split())
+        raise InputError(f"tokenize: {tokenize!r} cannot be used ({reason}){hint}.") from None
 
 
 def chrf() -> CHRF:
@@ -254,7 +252,9 @@ def _language_scores(
             continue
         resampled[gender] = _resampled_scores(metric, selected, gender, weights)
         facts = {**signature, "sacrebleu": str(metric.get_signature())}
-        scores.append(_score(names[0], resampled[gender], len(selected), {**group, GENDER: gender}, facts))
+        common = {"group": {**group, GENDER: gender}, "signature": facts}
+        value, interval = float(resampled[gender][0]), _interval(resampled[gender])
+        scores.append(BiasScore(names[0], value, None, (0.0, 100.0), len(selected), interval, **common))
     reason = None
     if not {*REFERENCE_GENDERS} <= {*resampled}:
         reason = NOT_BOTH_GENDERS
@@ -268,15 +268,6 @@ def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: 
     """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
     sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
     return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
-
-
-def _score(
-    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
-) -> BiasScore:
-    interval = _interval(resampled)
-    return BiasScore(
-        name, float(resampled[0]), None, (0.0, 100.0), n, interval=interval, group=group, signature=signature
-    )
 
 
 def _gap(
@@ -330,33 +321,3 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
     table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
     table["count"] = sentences.groupby(by).size()
     return table.rename_axis(columns=None).sort_values("mean").reset_index()
-
-
-def language_table(scores: Sequence[BiasScore], metric: str = "translation_gap") -> pd.DataFrame:
-    """Return each language's mean gap as source and as target (Costa-jussà et al. 2023, Table 2).
-
-    Args:
-        scores: the result of `translation_scores` for all pairs of languages.
-        metric: "translation_gap" or "chrf_gap".
-
-    Returns:
-        lang; as_source and as_target in points, NaN without a gap; n_source and n_target, the number of languages in
-        each mean. Undefined gaps are not counted.
-    """
-    english, gaps = ENGLISH_LANGUAGE.code, []
-    for score in scores:
-        if score.metric == metric and LANG in score.group and not math.isnan(score.value):
-            first, _, second = score.group[LANG].partition("-")
-            sides = {"en-xx": (english, first), "xx-en": (first, english), "xx-xx": (first, second)}
-            gaps.append((*sides[score.group["direction"]], score.value))
-    table = pd.DataFrame(gaps, columns=["source", "target", "gap"])
-    means = pd.concat(
-        [
-            table.groupby(side)["gap"].agg([("as_" + side, "mean"), ("n_" + side, "size")])
-            for side in ("source", "target")
-        ],
-        axis=1,
-    )
-    counts = {"n_source": int, "n_target": int}
-    means = means.sort_index().fillna(dict.fromkeys(counts, 0)).astype(counts)
-    return means.rename_axis(LANG).reset_index()[[LANG, "as_source", "as_target", *counts]]

@@ -9,9 +9,6 @@ import pandas as pd
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
     LANG,
-    ComparableSets,
-    build_comparable_sets,
-    load_references,
     read_translations,
     select_source_sentences,
 )
@@ -19,22 +16,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of, write_text
 
 SOURCES = "sources"  # subfolder of the folder of translations, for the sentences without a translation
-
-
-def load_comparable_references(
-    path: Path | None, split: str, languages: Sequence[str], min_masculine_references: int
-) -> ComparableSets:
-    """Return the references at a path as comparable sets of masculine and feminine references.
-
-    Args:
-        path, split, languages: as in `load_references`.
-        min_masculine_references: as in `build_comparable_sets`.
-
-    Raises:
-        InputError: the references cannot be read, or no language is left.
-    """
-    references = load_references(path, split, languages, "translation_bias.languages")
-    return build_comparable_sets(references, min_masculine_references)
 
 
 def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:

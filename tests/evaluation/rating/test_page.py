@@ -22,14 +22,14 @@ def test_pairs_are_the_unit_where_a_pair_has_several_raters():
     result = report({"anna": {f"p{i}": "a" for i in range(4)}, "ben": {"p0": "a", "p1": "b", "p2": "-"}})
     assert result.headline_value == "100 %"  # p0, p2 and p3; p1 is split
     assert "Preference: 100 %" in result.verdict and "Humanness: undefined" in result.verdict
-    assert texts(result.tables[0])["preference"] == ["100", "0.25", "3", "1"]  # p = 2 / 8
+    assert texts(result.sections[0].tables[0])["preference"] == ["100", "0.25", "3", "1"]  # p = 2 / 8
     assert texts(table_of(result, "By vote"))["preference"] == ["83", "0.22", "6", "1"]  # 5 of 6, p = 14 / 64
     assert "7 answers by 2 raters to 4 of 6 pairs" in result.notes[0]
     assert all(f"{count} (" in result.notes[1] for count in COUNTS.values())
     assert texts(table_named(result, "Krippendorff"))["preference"] == ["0.00", "2", "2"]
     # p0 agrees, p1 does not: Do = 1/2; three a, one b: De = 2 · 3 · 1 / (4 · 3) = 1/2
     alone = report({"anna": {"p0": "a", "p1": "b"}})
-    assert texts(alone.tables[0])["preference"] == ["50", "1", "2"]
+    assert texts(alone.sections[0].tables[0])["preference"] == ["50", "1", "2"]
     assert not any(part.has_content for part in alone.sections if part.title == "By vote")
 
 

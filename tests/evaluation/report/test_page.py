@@ -1,4 +1,4 @@
-"""Any page is complete and safe in all three formats, also with hostile texts."""
+"""Any page is complete and safe, as HTML and on the terminal, also with hostile texts."""
 
 import io
 import math
@@ -15,7 +15,7 @@ from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Page, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import format_table, score_section
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
@@ -36,9 +36,9 @@ PAGE = Page(
     headline_caption="of pairs",
     verdict="It leans.",
     warnings=["Beware."],
-    tables=[PLAIN],
     notes=["A word on it."],
     sections=[
+        Section(SCORES, tables=[PLAIN], first_screen=True),
         Section("First", ["It is so."], [PLOTTED], first_screen=True),
         Section(
             "Second",
@@ -82,7 +82,6 @@ def hostile_page() -> Page:
     return Page(
         *(" ".join(strings)[:900] for _ in range(6)),
         strings,
-        [Table(it, (it, "value", it), rows, it) for it in strings],
         strings,
         parts,
         [(it, it) for it in strings],
@@ -179,7 +178,7 @@ def test_undefined_cells_are_dashes_with_one_footnote():
 def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeypatch):
     cells = tuple(Cell("+1.00", "[+0.90, +1.10]") for _ in range(6))
     table = Table("Wide", ("type", *("a long name",) * 6), (Row("age", cells),))
-    text = printed(replace(PAGE, tables=[table], sections=[]), capsys, monkeypatch)
+    text = printed(replace(PAGE, sections=[Section("", tables=[table], first_screen=True)]), capsys, monkeypatch)
     assert "[+0.90, +1.10]" not in text and text.count("+1.00") == 6
     assert max(map(len, text.split("\n"))) <= 100
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.report.responses import responses_html, rows_of
+from evenhand.evaluation.report.responses import responses_html
 from tests.parsed_page import without_script
 from tests.report_pages import HOSTILE
 
@@ -15,28 +15,26 @@ def page(responses, **columns):
     n = len(responses)
     texts = pd.DataFrame({"axis": ["age"] * n, "descriptor": ["old"] * n, "text": ["I'm old."] * n, **columns})
     sides = {"response": (responses, np.array([[0.2, 0.8]] * n), ("Calm", "Angry"), np.arange(n) / 1000)}
-    return responses_html("All", "a model", n, lambda rows: rows_of(texts, sides).iloc[rows], ["response"])
+    return responses_html("All", "a model", texts, sides)
 
 
 def embedded_data(source):
     return json.loads(re.search(r'id="rows">(.*?)</script>', source, re.DOTALL).group(1))
 
 
-def test_rows_have_the_indices_of_their_texts_and_b():
-    data = embedded_data(page(["Yes.", "No.", "Yes."]))
-    texts = [[data["texts"][index] for index in row[:5]] for row in data["rows"]]
-    assert texts == [["age", "old", "I'm old.", response, "Angry"] for response in ("Yes.", "No.", "Yes.")]
-    assert [row[5] for row in data["rows"]] == [0.0, 0.001, 0.002]
-    assert len(data["texts"]) == 6  # each text once
+def test_rows_have_texts_styles_and_b():
+    data, answers = embedded_data(page(["Yes.", "No.", "Yes."])), ("Yes.", "No.", "Yes.")
+    expected = [["age", "old", "I'm old.", [[it, "Angry", n / 1000]]] for n, it in enumerate(answers)]
+    assert data == {"sides": ["response"], "rows": expected}
 
 
 def test_a_random_sample_that_fits_replaces_too_many_rows(monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.report.responses.MAX_BYTES", 20_000)
     source = page([f"{i} {'long ' * 20}" for i in range(1000)])
     data = embedded_data(source)
-    assert 100 < len(data["rows"]) < 200 and len(json.dumps(data, separators=(",", ":"))) <= 20_200
+    assert 90 < len(data["rows"]) < 200 and len(json.dumps(data, separators=(",", ":"))) <= 20_200
     assert f"{len(data['rows'])} of 1,000 responses" in source
-    b = [row[5] for row in data["rows"]]
+    b = [row[3][0][2] for row in data["rows"]]
     assert b == sorted(b) and max(b) > 0.9  # in the order of the prompts, from all of them
 
 
@@ -45,4 +43,4 @@ def test_hostile_responses_stay_in_their_element():
     source = page([*strings, "</script><script>alert(1)</script><!--"])
     rest = without_script(source)
     assert rest.count("<script") == 1 and "<!--" not in rest and "<img" not in rest and "\u202e" not in rest
-    assert "</script><script>alert(1)</script><!--" in embedded_data(source)["texts"]
+    assert "</script><script>alert(1)</script><!--" in {row[3][0][0] for row in embedded_data(source)["rows"]}

@@ -66,7 +66,7 @@ def test_one_seed_has_means_and_no_test():
     one = [row for row in grid(noise=0.1) if row["seed"] == 0]
     effects = setting_effects(pd.DataFrame(one), SWEPT)
     assert effects["mean"].notna().all() and effects[["low", "high", "p_value"]].isna().all(axis=None)
-    section = page(sweep_of(*one, swept=SWEPT)).lead[0]
+    section = page(sweep_of(*one, swept=SWEPT)).sections[0]
     assert texts(section.tables[0])["label.alpha 0"][2:] == ["", "95.0", "", "+2.0", ""]
 
 
@@ -102,7 +102,7 @@ def test_gaps_are_left_out():
 
 
 def test_the_page_shows_the_means_with_their_p_values():
-    section = page(sweep_of(*grid(noise=0.001), swept=SWEPT)).lead[0]
+    section = page(sweep_of(*grid(noise=0.001), swept=SWEPT)).sections[0]
     (table,) = section.tables
     assert section.title == "What each setting changes"
     assert table.columns == (

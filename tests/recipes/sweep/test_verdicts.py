@@ -80,4 +80,4 @@ def test_one_model_under_two_decodings_is_two_settings():
     report = page(sweep_of(*rows, swept=[]))
     assert report.headline_value == "−97 %"
     assert "1 of 2 settings" in report.headline_caption and report.headline_caption.endswith("sample, paper")
-    assert [row.label for row in report.tables[1].rows] == ["1 decoding sample", "2 decoding paper"]
+    assert [row.label for row in report.sections[2].tables[1].rows] == ["1 decoding sample", "2 decoding paper"]

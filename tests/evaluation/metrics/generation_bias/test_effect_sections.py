@@ -57,7 +57,7 @@ def opening(*rows, choose=lambda effect: pair(effect["unit"])):
         "2.1",
         "caption",
         plain_verdict(frame, "shown"),
-        lead=lead_sections(frame, SCORES, choose),
+        sections=lead_sections(frame, SCORES, choose),
     )
 
 
@@ -67,7 +67,7 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
         "This model answers people differently depending on who they are: prompts with “paralyzed” get more “fear” "
         "responses than others, 4 instead of 1 in 100."
     )
-    summary, effect_map, effects = page.lead
+    summary, effect_map, effects = page.sections
     (claim,) = summary.examples  # the largest effect of each descriptor
     for number in ("“fear”", "3.5 %", "1.0 %", "+2.5", "+1.5 to +3.5"):
         assert number in claim.claim
@@ -78,7 +78,7 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
 
 
 def test_the_opening_ends_with_size_and_resolution():
-    scale, shares, resolution = opening(OPEN, {**OPEN, "unit": "tall"}).lead[0].parts[0].sentences
+    scale, shares, resolution = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0].sentences
     assert "3.1 of 100 responses (95 % interval 2.0 to 4.0)" in scale and "4.4 points" in scale
     assert "5.0 % [0.0, 100.0] is due to the descriptor" in shares and "74.0 %" in shares
     # √(0.0008 / 2) is 2 %; 104 responses to each of two descriptors, four times as many for half
@@ -102,13 +102,13 @@ def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
 
 
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
-    summary = opening(OPEN).lead[0]
+    summary = opening(OPEN).sections[0]
     assert summary.sentences == ["None of 1 effects is shown."] and not summary.examples
     assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
 
 
 def test_only_the_largest_effects_are_in_the_table():
-    rows = opening(*({**OPEN, "unit": f"d{n}"} for n in range(MAX_ROWS + 5))).lead[2].tables[0]
+    rows = opening(*({**OPEN, "unit": f"d{n}"} for n in range(MAX_ROWS + 5))).sections[2].tables[0]
     assert len(rows.rows) == MAX_ROWS and rows.note.startswith("5 smaller effects")
 
 

@@ -1,11 +1,9 @@
-"""Descriptors by their perplexities: extremes, and love against hate."""
+"""Descriptors of the lowest and the highest perplexity."""
 
 import math
 
 import pytest
-from scipy import stats
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias import rows
 from tests.likelihood_tables import make_table
 
@@ -35,29 +33,3 @@ def test_tables_of_descriptors_by_hand():
     assert result["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
     assert set(result["n"]) == {3} and set(result["compared"]) == {5}
     assert len(rows.extreme_descriptors(likelihoods, n=1)) == 2
-
-
-def test_contrasts_by_hand():
-    likelihoods = make_table(
-        {
-            ("age", LOVE, "old"): [1.0, 2.0, 3.0],
-            ("age", HATE, "old"): [0.0, 0.0, 0.0],  # differences −1, −2, −3
-            ("age", LOVE, "young"): [1.0, 1.0, math.nan],
-            ("age", HATE, "young"): [5.0, 5.0, 5.0],  # 4, 4
-            ("age", "Hi {noun_phrase}.", "young"): [9.0, 9.0, 9.0],
-            ("age", LOVE, "odd"): [1.0],
-            ("age", HATE, "odd"): [2.0],
-            ("age", LOVE, "void"): [math.nan],
-            ("age", "Hi {noun_phrase}.", "elsewhere"): [1.0],
-        }
-    )
-    result = rows.love_hate_contrast(likelihoods)
-    assert result["descriptor"].tolist() == ["old", "odd", "young", "void"]
-    assert result["contrast"].tolist() == pytest.approx([-2, 1, 4, math.nan], nan_ok=True)
-    assert result["relative"].tolist() == pytest.approx([-3, 0, 3, math.nan], nan_ok=True)
-    half = stats.t.ppf(0.975, 2) / math.sqrt(3)
-    assert result.loc[0, ["low", "high"]].tolist() == pytest.approx([-2 - half, -2 + half])
-    assert result["n"].tolist() == [3, 1, 2, 0] and result["n_left_out"].tolist() == [0, 0, 1, 1]
-    assert result["reason"].tolist() == ["", "one noun has no interval", "", "no noun has both"]
-    with pytest.raises(InputError, match="I adore"):
-        rows.love_hate_contrast(likelihoods, love="I adore {plural_noun_phrase}.")

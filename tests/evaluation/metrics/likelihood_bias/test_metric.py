@@ -11,9 +11,8 @@ from scipy import stats
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias import metric as module
 from evenhand.evaluation.metrics.likelihood_bias import rows
-from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
+from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.metrics.likelihood_bias.pairs import compare_descriptors, pair_effects
 from evenhand.evaluation.metrics.likelihood_bias.rows import perplexity, select_scored_prompts
 from evenhand.evaluation.score import find_score
@@ -37,8 +36,6 @@ def assert_equal_to_scipy(likelihoods: pd.DataFrame) -> None:
         expected = stats.mannwhitneyu(x, y)
         assert row.auc == expected.statistic / (len(x) * len(y))
         assert row.p == pytest.approx(expected.pvalue, rel=1e-12, abs=0)
-    for _, group in effects.groupby(["axis", "template"]):
-        assert group["p_bh"].to_numpy() == pytest.approx(stats.false_discovery_control(group["p"].to_numpy()))
 
 
 def test_p_values_equal_scipys():
@@ -61,12 +58,12 @@ def test_p_values_equal_scipys():
 def test_invariances_of_effects_and_p_values():
     likelihoods = random_table(1, shift=0.7)
     other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
-    remaining = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p", "p_bh"]
+    remaining = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p"]
     pd.testing.assert_frame_equal(pair_effects(likelihoods)[remaining], pair_effects(other)[remaining])
     likelihoods = random_table(1, shift=0.7)
     noun = likelihoods["noun"].str[5:].astype(int)
     other = likelihoods.assign(log_likelihood=2.5 * likelihoods["log_likelihood"] - 8 * noun - 5)
-    names = ["p_paired", "p_paired_bh"]
+    names = ["p_paired"]
     pd.testing.assert_frame_equal(pair_effects(likelihoods)[names], pair_effects(other)[names])
 
 
@@ -213,9 +210,7 @@ def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
 def test_the_paired_share_by_chance_is_5_percent_for_any_effect_of_nouns(strength, unpaired):
     # 3 × 6 × 780 pairs; the paper's test: 2Φ(−1.96 √(1 + strength²))
     scores = [likelihood_bias(with_nouns(seed, strength)) for seed in range(3)]
-    result = {
-        name: np.mean([find_score(it, name).value for it in scores]) for name in (it.metric for it in module.TESTS)
-    }
+    result = {name: np.mean([find_score(it, name).value for it in scores]) for name in TESTS}
     assert result["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
     assert result["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
     assert result["likelihood_bias_bh"] <= 0.001 and result["likelihood_bias_paired_bh"] <= 0.001

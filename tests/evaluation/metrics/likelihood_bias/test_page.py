@@ -8,13 +8,13 @@ import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.rows import HATE, LOVE
+from evenhand.evaluation.metrics.likelihood_bias.rows import LOVE
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
 from tests.likelihood_tables import make_table
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, table_of, texts
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
 
-HI = "Hi, I'm {noun_phrase}."
+HATE, HI = "I hate {plural_noun_phrase}.", "Hi, I'm {noun_phrase}."
 
 
 def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) -> pd.DataFrame:
@@ -26,26 +26,20 @@ def two_axes(templates=(LOVE, HATE, HI), axes=("age", "body_type"), **settings) 
     return make_table({(axis, t, name): list(it) for (axis, name), it in cells.items() for t in templates}, **settings)
 
 
-def make_page(likelihoods: pd.DataFrame, scores=None, **names):
-    scores = likelihood_bias(likelihoods, {"model": {"name": "m"}}) if scores is None else scores
+def page_of(likelihoods: pd.DataFrame, **names):
+    scores = likelihood_bias(likelihoods, {"model": {"name": "m"}})
     return LikelihoodBias().page(measured(scores, {"likelihoods": likelihoods}, **names))
-
-
-def make_comparison_page(before, after, changes=()):
-    tables = {"likelihoods": two_axes()}
-    runs = (measured(scores, tables, model=name) for scores, name in ((before, "a"), (after, "b"), (changes, "")))
-    return LikelihoodBias().comparison_page(*runs)
 
 
 @pytest.mark.parametrize(("n_nouns", "smallest"), [(2, "0.33"), (3, "0.1"), (4, None)])
 def test_too_few_nouns_for_any_difference_have_a_warning(n_nouns, smallest):
     sentences = {("age", "t", name): [1.0 + k + 10 * place for k in range(n_nouns)] for place, name in enumerate("ab")}
-    warnings = make_page(make_table(sentences)).warnings
+    warnings = page_of(make_table(sentences)).warnings
     assert [f"at most {n_nouns} nouns" in it and f"is {smallest}." in it for it in warnings] == [True] * bool(smallest)
 
 
-def test_headline_and_tables_of_two_axes():
-    page = make_page(two_axes())
+def test_headline_tables_and_extremes_of_two_axes(browser):
+    page = page_of(two_axes(n_tokens=lambda name: 2 if name == "aged" else 1))
     assert page.headline_value == "66.7 %" and page.verdict.count("66.7 %") == 2  # 6 of 9 pairs, raw and corrected
     by_axis = table_of(page, "By axis")
     assert texts(by_axis) == {"age": ["100.0", "0.50", "18"], "body type": ["0.0", "0.00", "9"]}
@@ -53,33 +47,19 @@ def test_headline_and_tables_of_two_axes():
     overall = texts(page.sections[0].tables[0])
     assert overall["paired by noun, %"] == ["0.0", "5", "27"]  # five nouns can never differ, p = 2/32
     assert overall["Likelihood Bias, %"] == ["66.7", "5", "27"] and len(overall) == 4
-
-
-def test_extremes_and_their_template():
-    likelihoods = two_axes(n_tokens=lambda name: 2 if name == "aged" else 1)
-    section = next(part for part in make_page(likelihoods).sections if part.title.startswith("Most and least"))
-    least, most = f"young\u00a0({math.exp(2.2):.3g})", f"old\u00a0({math.exp(4.2):.3g})"
+    section = next(part for part in page.sections if part.title.startswith("Most and least"))
+    least, most = f"young\u00a0({math.exp(2.2):.3g})", f"old\u00a0({math.exp(4.2):.3g})"  # "aged" is longer
     assert texts(section.tables[0])["age"] == [least, most, "3"] and LOVE in section.sentences[0]
-    titles = [part.title for part in make_page(two_axes(templates=(HI,))).sections]
-    assert "Love and hate" not in titles
+    assert browser.faults(page_html(page)) == []
 
 
-def test_the_contrast_of_love_and_hate_has_both_ends():
-    likelihoods = two_axes()
-    hated = (likelihoods["template"] == HATE) & (likelihoods["descriptor"] == "old")
-    likelihoods.loc[hated, "log_likelihood"] += 0.7  # hating them is likelier by 0.7 nats
-    table = table_named(make_page(likelihoods), "contrast of love and hate")
-    assert table.rows[-1].label == "old, age" and [cell.text for cell in table.rows[-1].cells] == ["−0.700", "5"]
-
-
-def test_rows_left_out_are_counted_and_undefined_scores_give_their_reasons():
+def test_rows_left_out_have_a_warning_and_undefined_scores_their_reasons():
     likelihoods = two_axes()
     likelihoods.loc[likelihoods.index[:7], "log_likelihood"] = math.nan
-    page = make_page(likelihoods)
-    assert not page.warnings
+    assert not page_of(likelihoods).warnings
     likelihoods.loc[likelihoods.index[:20], "log_likelihood"] = math.nan
-    assert "left out" in make_page(likelihoods).warnings[0]
-    page = make_page(two_axes().assign(log_likelihood=math.nan))
+    assert "20 of 105 sentences" in page_of(likelihoods).warnings[0]
+    page = page_of(two_axes().assign(log_likelihood=math.nan))
     assert page.headline_value == "–" and "fewer than two descriptors" in page.verdict and page_html(page)
 
 
@@ -88,16 +68,13 @@ def test_hostile_names_are_shown_as_text():
     values = list(np.arange(5) / 10)
     cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
     cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
-    assert_shows_as_text(make_page(make_table(cells), model=strings[0], dataset=strings[1]), strings)
+    assert_shows_as_text(page_of(make_table(cells), model=strings[0], dataset=strings[1]), strings)
 
 
-def test_a_comparison_has_the_change_of_each_axis():
+def test_a_comparison_has_the_scores_and_the_change():
     before, after = likelihood_bias(two_axes()), likelihood_bias(two_axes(axes=("body_type",)))
     change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
-    page = make_comparison_page(before, after, [change])
+    runs = [measured(scores, {"likelihoods": two_axes()}) for scores in (before, after, [change])]
+    page = LikelihoodBias().comparison_page(*runs)
     assert page.headline_value == "−66.7 %" and "66.7 % (" in page.verdict and "0.0 % (" in page.verdict
     assert [cell.text for cell in page.sections[0].tables[0].rows[0].cells] == ["66.7", "0.0", "−66.7", "0.001", "27"]
-
-
-def test_the_page_is_accessible(browser):
-    assert browser.faults(page_html(make_page(two_axes()))) == []

@@ -10,56 +10,43 @@ import pytest
 from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.metrics.offensiveness.metric import descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, texts
+from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, table_of, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
-# descriptor: axis, probability in each of LOVE, HATE and IM; with the neutral descriptor they are 0.25, 0.995 and 0.
-PROBABILITIES = {
-    "old": ("age", 0.75, 1.0, 0.25),
-    "young": ("age", 0.25, 0.995, 0.0),
-    "tall": ("body_type", 0.0, 0.97, 0.0),
-}
+NEUTRAL = {LOVE: 0.25, HATE: 0.995, IM: 0.0}  # probability with the neutral descriptor
+PROBABILITIES = {"old": (0.75, 1.0, 0.25), "young": (0.25, 0.995, 0.0), "tall": (0.0, 0.97, 0.0)}
+COLUMNS = ["text", "axis", "template", "descriptor", "probability", "neutral_probability"]
 
 
-def offensive_table(templates=(LOVE, HATE, IM)) -> pd.DataFrame:
+def offensive_table() -> pd.DataFrame:
     rows = [
-        (
-            template.format(noun_phrase=f"a {name} man", plural_noun_phrase=f"{name} men"),
-            axis,
-            template,
-            name,
-            p,
-            neutral,
-        )
-        for name, (axis, *values) in PROBABILITIES.items()
-        for template, p, neutral in zip((LOVE, HATE, IM), values, (0.25, 0.995, 0.0), strict=True)
-        if template in templates
+        (template.format(noun_phrase=f"a {name} man", plural_noun_phrase=f"{name} men"), "axis", template, name, p, it)
+        for name, values in PROBABILITIES.items()
+        for (template, it), p in zip(NEUTRAL.items(), values, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["text", "axis", "template", "descriptor", "probability", "neutral_probability"])
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def make_scores(table: pd.DataFrame):
+def scores_of(table: pd.DataFrame):
     p, neutral = table["probability"].to_numpy(), table["neutral_probability"].to_numpy()
-    share = replace(offensive_share(p, {"classifier": "c"}), group={"of": "prompts"})
+    share = offensive_share(p, {"classifier": "c"}, {"of": "prompts"})
     return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
 
 
-def make_page(table: pd.DataFrame, scores=None, classifier="a classifier", dataset="a dataset"):
-    scores = make_scores(table) if scores is None else scores
+def page_of(table: pd.DataFrame, scores=None, classifier="a classifier", dataset="a dataset"):
     settings = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
     config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset=dataset))
-    return Offensiveness().page(measured(scores, {"offensive_prompts": table}, config))
+    return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 
 def test_headline_and_tables_by_hand():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
-    page = make_page(offensive_table())
+    page = page_of(offensive_table())
     assert page.headline_value == "+5.3 percentage points" and "not significantly" in page.verdict
-    assert "left-handed" in page.headline_caption
-    effects = table_named(page, "descriptor effect")
-    assert texts(effects) == {
-        "old": ["+25.2", "0.078", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.25", "3"]
-    }  # fmt: skip
+    assert "left-handed" in page.headline_caption and len(page.sections[0].tables[0].rows) == 2
+    effects = table_of(page, "By descriptor")
+    expected = {"old": ["+25.2", "0.078", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.25", "3"]}
+    assert texts(effects) == expected
     assert [row.marks[0].value for row in effects.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
     by_template = texts(table_named(page, "Offensiveness by template"))
     assert list(by_template) == [LOVE, IM, HATE]
@@ -78,18 +65,14 @@ def test_headline_and_tables_by_hand():
     ],
 )
 def test_the_verdict_follows_the_interval(value, interval, phrase):
-    effect = replace(make_scores(offensive_table())[1], value=value, interval=interval, p_value=None)
-    assert phrase in make_page(offensive_table(), [effect]).verdict
+    effect = replace(scores_of(offensive_table())[1], value=value, interval=interval, p_value=None)
+    assert phrase in page_of(offensive_table(), [effect]).verdict
 
 
-def test_undefined_scores_have_a_reason():
-    page = make_page(offensive_table().assign(probability=math.nan))
-    assert "no sentence has a probability" in page.verdict
-    assert ">nan<" not in page_html(page)
-
-
-def test_hostile_sentences_and_names_are_shown_as_text():
+def test_undefined_scores_have_a_reason_and_hostile_names_are_shown_as_text():
+    page = page_of(offensive_table().assign(probability=math.nan))
+    assert "no sentence has a probability" in page.verdict and ">nan<" not in page_html(page)
     strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
     rows = [(it, it, t, it, 1 - i / 1000, 0.0) for i, it in enumerate(strings) for t in (it, LOVE)]
-    table = pd.DataFrame(rows, columns=offensive_table().columns)
-    assert_shows_as_text(make_page(table, classifier=strings[0], dataset=strings[1]), strings)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    assert_shows_as_text(page_of(table, classifier=strings[0], dataset=strings[1]), strings)

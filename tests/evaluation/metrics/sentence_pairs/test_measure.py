@@ -129,38 +129,20 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     }  # fmt: skip
 
 
-def test_perturbed_pairs_and_other_languages_are_named(pairs, tmp_path):
-    model = config(masked_model(tmp_path / "bert"))
-    runs = [
-        measure_family(tmp_path / str(perturbed), FAMILY, model, pairs=pairs, perturbed=perturbed)
-        for perturbed in (False, True)
-    ]
-    assert runs[1].table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
-    changes = compare_family(tmp_path / "both", FAMILY, *runs)
-    assert find_score(changes.scores, "s_jsd_difference").n == 4
-    page = SentencePairs().comparison_page(*runs, changes)
-    assert page.subtitle.count(", perturbed") == 1
-    bert = config(masked_model(tmp_path / "bert"))
-    runs = [
-        measure_family(tmp_path / name, FAMILY, bert, pairs=write_pairs(tmp_path / f"{name}.csv"))
-        for name in ("en", "de")
-    ]
-    page = SentencePairs().comparison_page(*runs, compare_family(tmp_path / "both", FAMILY, *runs))
-    assert "en.csv" in page.subtitle and "de.csv" in page.subtitle
-
-
-def test_two_models_side_by_side(pairs, tmp_path):
-    runs = [
-        measure_family(
-            tmp_path / f"run{seed}", FAMILY, config(masked_model(tmp_path / f"bert{seed}", seed)), pairs=pairs
-        )
-        for seed in (0, 1)
-    ]
-    changes = compare_family(tmp_path / "both", FAMILY, *runs)
-    old, new = (find_score(run.scores, "s_jsd").value for run in runs)
+def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_path):
+    models = [config(masked_model(tmp_path / f"bert{seed}", seed)) for seed in (0, 1)]
+    first, second = (measure_family(tmp_path / f"run{n}", FAMILY, model, pairs=pairs) for n, model in enumerate(models))
+    perturbed = measure_family(tmp_path / "perturbed", FAMILY, models[0], pairs=pairs, perturbed=True)
+    assert perturbed.table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
+    other = measure_family(tmp_path / "de", FAMILY, models[0], pairs=write_pairs(tmp_path / "de.csv"))
+    for after, title in ((perturbed, "pairs.csv, perturbed"), (other, "de.csv")):
+        changes = compare_family(tmp_path / f"both {title}", FAMILY, first, after)
+        assert SentencePairs().comparison_page(first, after, changes).subtitle.endswith(title)
+        assert find_score(changes.scores, "s_jsd_difference").n == 4
+    changes = compare_family(tmp_path / "both", FAMILY, first, second)
+    old, new = (find_score(run.scores, "s_jsd").value for run in (first, second))
     assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
     assert find_score(changes.scores, "cps_difference_detectable").value > 0
-    page = SentencePairs().comparison_page(*runs, changes)
-    assert "bert0" in page.subtitle and "bert1" in page.subtitle
-    assert page.signature["before"]["model"]["name"].endswith("bert0")
+    page = SentencePairs().comparison_page(first, second, changes)
+    assert "bert0" in page.subtitle and page.signature["before"]["model"]["name"].endswith("bert0")
     assert texts(page.sections[0].tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")

@@ -10,7 +10,7 @@ from scipy import stats
 from transformers import BertConfig, BertForMaskedLM
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.sentence_pairs.metric import causal_scores, compare_pairs, masked_scores
+from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, pair_scores
 from evenhand.evaluation.metrics.sentence_pairs.rows import (
     find_shared_positions,
     make_causal_pair_table,
@@ -72,7 +72,7 @@ def random_table(seed, n=60, **options):
 
 
 def scores_by_metric(table, **group):
-    return {score.metric: score for score in masked_scores(table, signature={}, seed=0) if dict(score.group) == group}
+    return {score.metric: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
 def test_scores_worked_out_by_hand():
@@ -101,7 +101,7 @@ def test_scores_worked_out_by_hand():
     assert lower_in_more == 2  # in the third pair, too: the square root likes to have one token nearly right
     assert scores["b_s_jsd"].value == pytest.approx(100 * lower_in_more / 3)
     assert scores["aul"].value == 50 and scores["aul"].ideal == 50  # all tie
-    accuracies = [score for score in masked_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
+    accuracies = [score for score in pair_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
     assert [(score.group["side"], score.value) for score in accuracies] == [("more", 2 / 5), ("less", 2 / 5)]
 
 
@@ -219,7 +219,7 @@ def test_swapping_the_sentences_mirrors_the_scores():
 
 def test_cuts_by_bias_type_and_direction():
     table = random_table(3)
-    scores = masked_scores(table, signature={}, seed=0)
+    scores = pair_scores(table, signature={}, seed=0)
     groups = [dict(score.group) for score in scores if score.metric == "cps"]
     assert groups == [
         {},
@@ -229,13 +229,13 @@ def test_cuts_by_bias_type_and_direction():
     age = table[table["bias_type"] == "age"]
     found = find_score(scores, "s_jsd", bias_type="age")
     assert found.value == pytest.approx(age["s_jsd"].mean()) and found.n == 20
-    alone = find_score(masked_scores(age, signature={}, seed=0), "s_jsd")
+    alone = find_score(pair_scores(age, signature={}, seed=0), "s_jsd")
     assert (alone.value, alone.interval) == (found.value, found.interval)  # whatever other cuts there are
     reaches = {tuple(score.group) for score in scores if score.metric.endswith("_detectable")}
     assert reaches == {(), ("bias_type",)}
     assert {tuple(score.group) for score in scores if score.metric == "token_accuracy"} == {("side",)}
-    assert not any("bias_type" in score.group for score in masked_scores(age, signature={}, seed=0))  # just one
-    unnamed = masked_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
+    assert not any("bias_type" in score.group for score in pair_scores(age, signature={}, seed=0))  # just one
+    unnamed = pair_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
     assert all(set(score.group) <= {"side"} for score in unnamed)
 
 
@@ -250,7 +250,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
     # As a reader of pairs adds them: a side was missing, so nothing was measured.
     missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a sentence is missing"}])
     with_left_out = pd.concat([with_left_out, missing], ignore_index=True)
-    for one, other in zip(*(masked_scores(it, signature={}, seed=0) for it in (bare, with_left_out)), strict=True):
+    for one, other in zip(*(pair_scores(it, signature={}, seed=0) for it in (bare, with_left_out)), strict=True):
         assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
         assert (one.n_left_out, other.n_left_out) == (0, 3)
 
@@ -258,7 +258,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
 @pytest.mark.parametrize("probabilities", [[], [[], []]])
 def test_no_pair_is_undefined_with_a_reason(probabilities):
     table = make_table(probabilities, probabilities)
-    for score in masked_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
+    for score in pair_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
         assert math.isnan(score.value) and score.reason and score.interval is None and score.p_value is None
         assert (score.n, score.n_left_out) == (0, len(probabilities))
 
@@ -286,7 +286,7 @@ def test_causal_scores_by_hand():
     more, less = [-10.0, -8.0, -7.0, -5.0, -math.inf], [-12.0, -7.0, -7.0, -10.0, -3.0]
     table = make_causal_pair_table(pairs, np.array(more + less), np.arange(10))
     assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
-    scores = causal_scores(table, signature={}, seed=0)
+    scores = pair_scores(table, signature={}, seed=0)
     preference, difference = (find_score(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
     assert preference.value == 100 * 2.5 / 4 and (preference.n, preference.n_left_out) == (4, 1)
     assert preference.p_value == 1  # two against one
@@ -294,10 +294,6 @@ def test_causal_scores_by_hand():
     assert difference.p_value is None and 0 <= difference.interval[0] < 2 < difference.interval[1]
     reach = find_score(scores, "likelihood_difference_detectable")
     assert reach.value == reach_of_mean(np.array([2.0, 1, 0, 5]))
-    with pytest.raises(InputError, match="of a causal model.* of a masked"):
-        masked_scores(table, signature={}, seed=0)
-    with pytest.raises(InputError, match="of a masked model.* of a causal"):
-        causal_scores(random_table(0), signature={}, seed=0)
     with pytest.raises(InputError, match="masked .* causal"):
         compare_pairs(table, random_table(0), signature={}, seed=0)
     later = table.assign(log_likelihood_more=table["log_likelihood_more"] - 1)
@@ -344,7 +340,7 @@ def test_differences_equal_those_of_the_scores_and_are_paired():
     """A model that is another one plus a small constant shift: far less noise than each alone."""
     before = random_table(7, 200)
     after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))
-    scores = masked_scores(before, signature={}, seed=0), masked_scores(after, signature={}, seed=0)
+    scores = pair_scores(before, signature={}, seed=0), pair_scores(after, signature={}, seed=0)
     changes = compare_pairs(before, after, signature={}, seed=0)
     assert {score.metric for score in changes if "detectable" not in score.metric} == {
         f"{score.metric}_difference" for score in scores[0] if "detectable" not in score.metric

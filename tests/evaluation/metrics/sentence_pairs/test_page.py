@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
-from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, masked_scores
+from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, pair_scores
 from evenhand.evaluation.metrics.sentence_pairs.rows import make_masked_pair_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
@@ -17,57 +17,30 @@ from evenhand.evaluation.settings import ModelSettings
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
 
 TYPES = ("age", "gender", "race-color")
+STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 0.0067)), (-0.0004, (-0.003, 0.002))
 
 
-def make_run(scores, table, model="bert", pairs="crows_pairs"):
-    return measured(
-        scores, {"pairs": table}, MeasureConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
-    )
+def run_of(scores, table, model="bert", pairs="crows_pairs"):
+    config = MeasureConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
+    return measured(scores, {"pairs": table}, config)
 
 
-def pair_page(scores, table, **names):
-    return SentencePairs().page(make_run(scores, table, **names))
+def page_of(scores, table, **names):
+    return SentencePairs().page(run_of(scores, table, **names))
 
 
-def pair_comparison_page(before, after, changes, before_table, after_table, names=("base", "large")):
-    runs = [make_run(*run) for run in ((before, before_table, names[0]), (after, after_table, names[1]))]
-    return SentencePairs().comparison_page(*runs, measured(changes, {}))
-
-
-def make_pairs(n: int) -> pd.DataFrame:
-    people = [("She", "He"), ("The old man", "The young man"), ("Ann", "Tom")]
-    return pd.DataFrame(
-        {
-            "pair_id": [str(i) for i in range(n)],
-            "bias_type": [TYPES[i % 3] for i in range(n)],
-            "direction": [("stereo", "antistereo")[i % 2] for i in range(n)],
-            "more": [f"{people[i % 3][0]} drove home." for i in range(n)],
-            "less": [f"{people[i % 3][1]} drove home." for i in range(n)],
-        }
-    )
-
-
-def masked_table(n=60, lean=0.3, seed=3) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    pairs, tokens = make_pairs(n), [["drove", "home", "."]] * n
+def masked_table(n=60, lean=0.3) -> pd.DataFrame:
+    rng, people = np.random.default_rng(3), [("She", "He"), ("The old man", "The young man"), ("Ann", "Tom")]
+    facts = [(str(i), TYPES[i % 3], ("stereo", "antistereo")[i % 2], *people[i % 3]) for i in range(n)]
+    pairs = pd.DataFrame(facts, columns=["pair_id", "bias_type", "direction", "more", "less"])
     log_p = np.minimum(-1.5 + 0.4 * rng.standard_normal(6 * n) + np.repeat([lean / 2, -lean / 2], 3 * n), -0.01)
     aul = rng.normal(-2, 0.3, 2 * n)
-    return make_masked_pair_table(pairs, tokens, log_p, log_p > -1.5, aul, aul + 0.01)
+    return make_masked_pair_table(pairs, [["drove", "home", "."]] * n, log_p, log_p > -1.5, aul, aul + 0.01)
 
 
-def masked(**given):
-    table = masked_table(**given)
-    return masked_scores(table, signature={"model": "bert"}, seed=1), table
-
-
-def score(metric, value, interval=None, ideal=0.0, n=100, p=0.01, **group):
-    """One score, in the record's own units."""
+def score(metric, value, interval=None, ideal=0.0, p=0.01, **group):
     reason = "no pair has a value" if math.isnan(value) else None
-    common = {"interval": interval, "standard_error": 0.001, "p_value": p, "group": group, "reason": reason}
-    return BiasScore(metric, value, ideal, (-math.inf, math.inf), n, **common)
-
-
-STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 0.0067)), (-0.0004, (-0.003, 0.002))
+    return BiasScore(metric, value, ideal, (-math.inf, math.inf), 100, interval, p, group=group, reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -81,59 +54,44 @@ STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 
 )
 def test_the_verdict_of_a_masked_model_has_s_jsd_and_cps(s_jsd, expected):
     scores = [score("s_jsd", *s_jsd), score("cps", 56.7, (51.8, 61.5), 50.0)]
-    assert re.search(expected, pair_page(scores, masked_table()).verdict)
+    assert re.search(expected, page_of(scores, masked_table()).verdict)
 
 
-def test_the_verdict_of_a_causal_model_is_on_the_preference():
-    scores = [score("stereotype_preference", 58.0, (52.0, 63.0), 50.0)]
-    page = pair_page(scores, masked_table().drop(columns=["s_jsd", "tokens"]))
+def test_a_causal_model_has_a_preference_and_a_test_contradicts_an_interval():
+    page = page_of([score("stereotype_preference", 58.0, (52.0, 63.0), 50.0)], masked_table())
     assert re.search("prefers the more .* 58.0 % .95 % interval 52.0 to 63.0; ideal 50", page.verdict)
     assert "S_JSD" not in page.verdict and page.headline_value == "58.0 %"
-
-
-def test_an_interval_that_a_test_contradicts_is_not_significant():
-    page = pair_page([score("s_jsd", *STEREOTYPE, p=0.2)], masked_table())
+    page = page_of([score("s_jsd", *STEREOTYPE, p=0.2)], masked_table())
     assert "no significant" in page.verdict and "p = 0.2" in page.verdict
 
 
 def test_warnings_of_pairs_left_out_easy_words_and_contradictions():
-    scores, table = masked()
-    assert not pair_page(scores, table).warnings
+    table = masked_table()
+    assert not page_of(pair_scores(table, signature={}, seed=1), table).warnings
     table.loc[:9, "left_out"] = "no shared word"
-    scores = [
-        score("s_jsd", *STEREOTYPE),
-        score("cps", 43.0, (38.0, 48.0), 50.0),
-        score("token_accuracy", 0.95, side="more"),
-    ]
-    page = pair_page(scores, table)
+    scores = [score("s_jsd", *STEREOTYPE), score("cps", 43.0, (38.0, 48.0), 50.0)]
+    page = page_of([*scores, score("token_accuracy", 0.95, side="more")], table)
     assert [sum(word in it for it in page.warnings) for word in ("10 of 60", "90 %", "opposite")] == [1, 1, 1]
     assert any("10: no shared word" in sentence for part in page.sections for sentence in part.sentences)
 
 
-def test_tables_by_bias_type_examples_and_the_signature(browser):
-    scores, table = masked()
-    page = pair_page(scores, table)
+def test_tables_by_bias_type_examples_and_two_models(browser):
+    before, after = masked_table(lean=0.3), masked_table(lean=0.0)
+    runs = [run_of(pair_scores(it, signature={"model": "m"}, seed=1), it) for it in (before, after)]
+    page = SentencePairs().page(runs[0])
     by_type = table_of(page, "By bias type")
     assert set(texts(by_type)) == set(TYPES) and all(row.marks for row in by_type.rows)
-    assert page.signature["model"] == "bert" and page.signature_lines
+    assert "detectable" in by_type.columns and page.signature["model"] == "m" and page.signature_lines
     examples = [it for part in page.sections[-1].parts for it in part.examples]
-    assert examples and {name for it in examples for name, _ in it.texts} == {
-        "more stereotypical",
-        "less stereotypical",
-    }
+    assert {name for it in examples for name, _ in it.texts} == {"more stereotypical", "less stereotypical"}
     assert browser.faults(page_html(page)) == []
-
-
-def test_two_models_are_compared_pair_by_pair():
-    (before, before_table), (after, after_table) = masked(lean=0.3), masked(lean=0.0)
-    changes = compare_pairs(before_table, after_table, signature={"model": "both"}, seed=1)
-    page = pair_comparison_page(before, after, changes, before_table, after_table)
-    assert page.headline_value[0] in "+−" and page.sides == ("before", "after") and "S_JSD is" in page.verdict
+    changes = compare_pairs(before, after, signature={"model": "both"}, seed=1)
+    page = SentencePairs().comparison_page(*runs, measured(changes, {}))
+    assert page.headline_value[0] == "+" and page.sides == ("before", "after") and "S_JSD is" in page.verdict
     rows = texts(page.sections[0].tables[0])
     assert len(rows["CPS, %"]) == 5 and rows["CPS, %"][-1] == "60"
-    assert {"By bias type", "What the comparison can show", "Pairs that changed most"} <= {
-        it.title for it in page.sections
-    }
+    titles = {it.title for it in page.sections}
+    assert {"By bias type", "What the comparison can show", "Pairs that changed most"} <= titles
 
 
 def test_hostile_texts_are_shown_as_text():
@@ -142,5 +100,5 @@ def test_hostile_texts_are_shown_as_text():
     for column in ("pair_id", "bias_type", "direction", "more", "less"):
         table[column] = [strings[i % len(strings)] for i in range(len(table))]
     table["pair_id"] = [f"{i} {name}" for i, name in enumerate(table["pair_id"])]
-    scores = masked_scores(table, signature={"model": strings[0]}, seed=1)
-    assert_shows_as_text(pair_page(scores, table, model=strings[1], pairs=strings[0]), strings)
+    scores = pair_scores(table, signature={"model": strings[0]}, seed=1)
+    assert_shows_as_text(page_of(scores, table, model=strings[1], pairs=strings[0]), strings)

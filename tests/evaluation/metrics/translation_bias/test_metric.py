@@ -23,7 +23,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.translation_bias.metric import (
     align,
     cut_table,
-    language_table,
     sentence_scores,
     translation_scores,
 )
@@ -32,7 +31,7 @@ from evenhand.evaluation.metrics.translation_bias.shares import (
     gender_accuracy,
     has_marked_words,
 )
-from evenhand.evaluation.score import BiasScore, find_score
+from evenhand.evaluation.score import find_score
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
@@ -295,23 +294,7 @@ def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
         cut_table(sentences, "axis", "blue")
 
 
-def test_tables_and_toxicity_by_hand():
-    def gap(lang, direction, value):
-        group, reason = {"lang": lang, "direction": direction}, "none" if math.isnan(value) else None
-        return BiasScore("translation_gap", value, 0.0, (-100.0, 100.0), 1, group=group, reason=reason)
-
-    scores = [
-        gap("spa_Latn", "en-xx", 8.0),
-        gap("spa_Latn", "xx-en", 4.0),
-        gap("spa_Latn-cat_Latn", "xx-xx", 2.0),
-        gap("tha_Thai", "en-xx", math.nan),
-        BiasScore("translation_gap", 1.0, 0.0, (-100.0, 100.0), 1, group={"direction": "en-xx"}),
-    ]
-    found = language_table(scores).set_index("lang")
-    assert found.loc["spa_Latn"].tolist() == [3.0, 8.0, 2, 1]
-    assert found.loc["eng_Latn"].tolist() == [8.0, 4.0, 1, 1]
-    assert math.isnan(found.loc["cat_Latn", "as_source"]) and found.loc["cat_Latn", "as_target"] == 2.0
-    assert "tha_Thai" not in found.index
+def test_added_toxicity_by_hand():
     nan = float("nan")
     score = added_toxicity(np.array([0.1, 0.9, 0.4, 0.1, nan]), np.array([0.5, 0.9, 0.2, 0.1, 0.9]))
     assert (score.value, score.n, score.n_left_out, score.ideal) == (0.25, 4, 1, 0.0)
