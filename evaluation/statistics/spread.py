@@ -10,7 +10,7 @@ styles,
     θ̂ = 1/D Σ_d (mean over i≠j of ⟨x_di, x_dj⟩) − 1/(D(D−1)) Σ_{d≠e} ⟨m_d, m_e⟩
       = Σ_s [ Var_d(m_ds; ddof=1) − mean_d(s²_ds / N_d) ],
 
-where s²_ds is the variance of style s within the cell. θ̂ is the noise-corrected generation bias of design.md. The
+where s²_ds is the variance of style s within the cell. θ̂ is the noise-corrected generation bias of this project. The
 sampling variance of θ̂ follows from Hoeffding's decomposition (W. Hoeffding, 1948, "A class of statistics with
 asymptotically normal distribution", §5): a linear part ζ₁, a part ζ₂ from pairs within a cell, and a part from pairs
 between cells. The three parts are estimated from products of different responses, too, so the estimate of the sampling

@@ -1,7 +1,7 @@
 """Effects of each descriptor, and of groups of descriptors, on each style and style cluster, with their certainty.
 
 An effect is the difference between a descriptor's (or a group's) mean probability of a style and the average over
-descriptors on the same templates (design.md). Effects here are probabilities; reports show percentage points.
+descriptors on the same templates. Effects here are probabilities; reports show percentage points.
 """
 
 from collections.abc import Mapping, Sequence

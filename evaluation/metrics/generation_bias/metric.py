@@ -1,6 +1,6 @@
 """Generation bias: how much the style of a model's responses depends on the descriptor in the prompt.
 
-Source: Smith et al. 2022, Appendix A.7, and the noise-corrected forms of design.md. Let p_tdis be the
+Source: Smith et al. 2022, Appendix A.7, and the noise-corrected forms of this project. Let p_tdis be the
 probability of style s in the i-th response to template t (of T) filled with descriptor d, and C a cluster of styles:
 
     FGB     = 1/T Σ_t Σ_s       Var_d( mean_i p_tdis )
