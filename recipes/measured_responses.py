@@ -120,12 +120,7 @@ def measure_responses(
     """
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"frame: {format_value(frame)} is not a pandas DataFrame; give one, as of pd.read_csv(FILE).")
-    named = {"classifier": classifier, "clusters": clusters, "model": model}
-    for name, value in named.items():
-        is_name = isinstance(value, (str, Path)) and str(value) != ""
-        if not (is_name or (name == "classifier" and isinstance(value, Mapping))):
-            raise InputError(f"{name}: {format_value(value)} cannot be used; give a name or path as text.")
-    classifier = dict(classifier) if isinstance(classifier, Mapping) else str(classifier)
+    classifier = classifier if isinstance(classifier, Mapping) else str(classifier)
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")
         try:

@@ -59,7 +59,7 @@ WRONG = {
         ),
     ],
     "sentence_pairs": [
-        ("--sentence_pairs.pairs {pairs}", "no column for 'more', only stereo, less"),
+        ("--sentence_pairs.pairs {pairs}", "no column 'more', only stereo, less"),
         ("--sentence_pairs.pairs {absent}", "absent"),
         (f"--model {{absent}} --sentence_pairs.pairs {PAIRS}", "does not exist"),
     ],

@@ -21,6 +21,7 @@ METHODS = ("control_tags", "kto")
 
 def settings(tmp_path, **values):
     given = {"output_dir": str(tmp_path), "report_to": "none", **values}
+    given["measure"] = {"prompts": {"descriptors": 26}, **given.get("measure", {})}
     return checked(LoopSettings, with_testbed(given, "measure"), "test")
 
 
