@@ -17,8 +17,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 from benchmarks.measuring import SHARED, parse_options, peak_memory, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_descriptors
+from evenhand.evaluation.models.batches import run_batches
 from evenhand.evaluation.models.likelihood.prefix_tree import (
-    count_positions,
+    PrefixTree,
+    _max_nodes,
+    _path_to_root,
     node_log_probabilities,
     prefix_tree,
     sum_sequences,
@@ -35,6 +38,14 @@ def gpt2_small(folder: Path) -> DialogueModel:
     tokenizer = GPT2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
     tokenizer.pad_token = tokenizer.eos_token
     return DialogueModel(GPT2LMHeadModel(GPT2Config()).eval(), tokenizer, "dialogue", "GPT-2 small", "random")
+
+
+def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
+    """Return how many positions the model computes for the tree: inner nodes, and paths to the starts of sequences."""
+    batches = run_batches(
+        range(len(tree.inner)), _max_nodes(model, tree), lambda nodes: len(_path_to_root(tree, nodes[0]))
+    )
+    return sum(path + len(nodes) for nodes, path in batches)
 
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:

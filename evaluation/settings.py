@@ -166,26 +166,6 @@ class ClassifierSettings(CheckpointSettings):
     label: str | None = option(None, "label that means offensive")
 
 
-# Fields of ModelSettings that only served models read.
-SERVED_MODEL_FIELDS = ("server", "api", "concurrency", "tokenizer")
-
-
-def model_signature(model: ModelSettings, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a model in the signature of scores.
-
-    The entry of a served model has no address of the server; its revision is the user's word.
-
-    Args:
-        model: the model's settings.
-        inputs: the run's fingerprints by name; the function reads "model" and "tokenizer".
-    """
-    if model.server is not None:
-        tokenizer = {name: inputs[name] for name in ("tokenizer",) if name in inputs}
-        return {"name": model.name, "revision": model.revision, "api": model.api, **tokenizer}
-    loaded = {name: value for name, value in as_settings(model).items() if name not in SERVED_MODEL_FIELDS}
-    return {**loaded, "revision": inputs["model"]}
-
-
 DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter
 
 

@@ -24,33 +24,31 @@ TASK, METRIC, DOCUMENT, VALUE = "task", "metric", "document", "value"
 BATCH_SIZE = 8
 
 
-def check_tasks(tasks: Sequence[str]) -> None:
-    """Raise an InputError if lm-evaluation-harness is not installed, or a task file cannot be read."""
+def read_tasks(tasks: Sequence[str]) -> list[Any]:
+    """Return the tasks as the harness expects them: names unchanged, and the contents of YAML files; none is run.
+
+    InputError if lm-evaluation-harness is not installed, or a file cannot be read.
+    """
     if tasks and find_spec("lm_eval") is None:
         raise InputError(
             f"capabilities: {', '.join(tasks)}: lm-evaluation-harness is not installed; "
             "run pip install 'evenhand[lm-eval]', or leave the setting out."
         )
-    for path in filter(is_task_file, tasks):
-        read_yaml(Path(path), "capabilities")
-
-
-def is_task_file(task: str) -> bool:
-    """Return whether a task is the path of a YAML file, not the name of a task of the harness."""
-    return task.endswith((".yaml", ".yml"))
+    is_file = [task.endswith((".yaml", ".yml")) for task in tasks]
+    return [read_yaml(Path(it), "capabilities") if file else it for it, file in zip(tasks, is_file, strict=True)]
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
-    """Return the tasks in the form that the harness expects: names unchanged, and the contents of task files."""
-    names = [task for task in tasks if not is_task_file(task)]
-    if names:
+    """Return `read_tasks`, after a check that the harness knows the names."""
+    read = read_tasks(tasks)
+    if names := [task for task in read if isinstance(task, str)]:
         from lm_eval.tasks import TaskManager
 
         known = TaskManager().all_tasks
         for name in names:
             if name not in known:
                 raise unknown_name("capabilities", name, known)
-    return [read_yaml(Path(task), "capabilities") if is_task_file(task) else task for task in tasks]
+    return read
 
 
 def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:

@@ -28,7 +28,11 @@ MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of r
 
 
 def render_contexts(
-    dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
+    dialogue_model: DialogueModel,
+    prompts: Sequence[str],
+    personas: Sequence[str],
+    tag: str = "",
+    today: date = TEMPLATE_DATE,
 ) -> list[str]:
     """Return the context of each prompt: preface, prompt and control tag in the format of the model.
 
@@ -37,19 +41,21 @@ def render_contexts(
     - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS.
     - chat: the tokenizer's chat template with the generation prompt. The preface is the system message, or the start of
       the user message if the template has no system message; prompt + tag is the user message. Reasoning is turned off
-      if the template allows it (Qwen3), and the date is `TEMPLATE_DATE`.
+      if the template allows it (Qwen3), and the date is `today`.
     - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds the special tokens.
 
     Encode contexts with `encode_contexts`. In training, a context is the `prompt` column and the response the
     `completion`, to which TRL appends EOS.
     """
-    prefaces = _prefaces(dialogue_model, personas)
+    tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
-        return _render_chats(dialogue_model.tokenizer, prompts, prefaces, tag)
-    end = dialogue_model.tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
+        arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
+        chats = chat_messages(dialogue_model, prompts, personas, tag)
+        return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+    end = tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
     return [
         f"{preface}\n{prompt}{tag}{end}" if preface else f"{prompt}{tag}{end}"
-        for prompt, preface in zip(prompts, prefaces, strict=True)
+        for prompt, preface in zip(prompts, _prefaces(dialogue_model, personas), strict=True)
     ]
 
 
@@ -57,27 +63,16 @@ def chat_messages(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[list[dict[str, str]]]:
     """Return the messages (role and content) that `render_contexts` renders by the template of a chat model."""
-    return _chats(dialogue_model.tokenizer, prompts, _prefaces(dialogue_model, personas), tag)
+    chats = []
+    for prompt, preface in zip(prompts, _prefaces(dialogue_model, personas), strict=True):
+        system = [{"role": "system", "content": preface}] if preface else []
+        chats.append([*system, {"role": "user", "content": prompt + tag}])
+    supported = supports_system_message(dialogue_model.tokenizer)
+    return chats if supported else [merge_system_message(chat) for chat in chats]
 
 
 def _prefaces(dialogue_model: DialogueModel, personas: Sequence[str]) -> list[str]:
     return ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
-
-
-def _render_chats(
-    tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str, today: date = TEMPLATE_DATE
-) -> list[str]:
-    arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
-    chats = _chats(tokenizer, prompts, prefaces, tag)
-    return tokenizer.apply_chat_template(chats, **arguments) if chats else []
-
-
-def _chats(tokenizer: Any, prompts: Sequence[str], prefaces: Sequence[str], tag: str) -> list[list[dict[str, str]]]:
-    chats = []
-    for prompt, preface in zip(prompts, prefaces, strict=True):
-        system = [{"role": "system", "content": preface}] if preface else []
-        chats.append([*system, {"role": "user", "content": prompt + tag}])
-    return chats if supports_system_message(tokenizer) else [merge_system_message(chat) for chat in chats]
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
@@ -88,15 +83,10 @@ def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
     example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
-    has_date = False
-    if plain.kind == "chat":
-        days = (
-            _render_chats(plain.tokenizer, ["a prompt"], [""], "", day) for day in (TEMPLATE_DATE, date(1999, 12, 31))
-        )
-        has_date = len({*map(tuple, days)}) > 1
+    another_day = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"], today=date(1999, 12, 31))
     return {
         "sha256": hashlib.sha256(repr(example).encode()).hexdigest(),
-        "date": TEMPLATE_DATE.isoformat() if has_date else None,
+        "date": TEMPLATE_DATE.isoformat() if another_day != contexts else None,
     }
 
 

@@ -1,7 +1,7 @@
 """A model whose weights are here: loaded when it is first needed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,13 @@ from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, response_table
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.settings import model_signature
+from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
+SERVED_FIELDS = ("server", "api", "concurrency", "tokenizer")  # of the settings, for served models only
 MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
 
 
@@ -58,6 +59,11 @@ class LoadedModel(Model):
         """Return the revision of the model."""
         return {"model": model_revision(self.name, self.settings.revision, self.settings.base)}
 
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the model with its revision."""
+        settings = {name: value for name, value in as_settings(self.settings).items() if name not in SERVED_FIELDS}
+        return {**settings, "revision": inputs["model"]}
+
     def contexts(self, prompts: pd.DataFrame) -> list[str]:
         """Return the texts that the model reads before its responses."""
         from evenhand.evaluation.models.contexts import render_contexts
@@ -94,7 +100,7 @@ class LoadedModel(Model):
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         """Return the entries model, format and decoding."""
         facts = processes.on_rank_zero(lambda: self._facts(run))
-        model = {**model_signature(self.settings, run.inputs), "dtype": facts["dtype"], "control_tag": self.tag}
+        model = {**self.entry(run.inputs), "dtype": facts["dtype"], "control_tag": self.tag}
         return {"model": model, "format": facts["format"], "decoding": dict(self.arguments)}
 
     def log_likelihood(

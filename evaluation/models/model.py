@@ -5,7 +5,7 @@ wraps another model (`wrapped`) changes what is asked or answered. Nothing else 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,13 +25,14 @@ class Model(ABC):
 
     Attributes:
         settings: the model's settings.
+        note: where the responses came from, for the readers of a report, "" for a loaded model.
         without_weights: why the model's weights are not at hand, "" if they are.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
         has_prompts: whether the model has responses to prompts of its own only.
     """
 
-    without_weights, is_masked, can_be_asked, has_prompts = "", False, True, False
+    note, without_weights, is_masked, can_be_asked, has_prompts = "", "", False, True, False
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Model(ABC):
 
     def check(self) -> None:
         """Raise InputError if the decoding or the device cannot be used; nothing is loaded or asked."""
-        assert self.arguments
+        _ = self.arguments
 
     @abstractmethod
     def inputs(self) -> dict[str, Any]:
@@ -82,6 +83,10 @@ class Model(ABC):
     def scoring_inputs(self) -> dict[str, Any]:
         """Return fingerprints, by name, of what log-likelihoods of sentences depend on; as `inputs`."""
         return self.inputs()
+
+    @abstractmethod
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry of the model in a score's signature; `inputs` are the run's fingerprints by name."""
 
     def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """Return the prompts to ask: those that `sampled` returns, unless the model `has_prompts`."""

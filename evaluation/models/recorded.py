@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from evenhand.evaluation.data.response_files import (
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, display_name
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -45,6 +45,14 @@ class RecordedModel(Model):
         """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response."""
         super().__init__(settings, decoding, tag=tag)
         self.path, self.descriptor_column, self.once = path, descriptor_column, once
+
+    @property
+    def note(self) -> str:
+        """Where the responses came from."""
+        return (
+            f"Responses come from a file ({display_name(str(self.path))}): its model is stated by the user and not "
+            "verified. No model is loaded, so relevance and perplexity are unknown."
+        )
 
     @property
     def without_weights(self) -> str:
@@ -73,8 +81,13 @@ class RecordedModel(Model):
         Raises:
             InputError: the file cannot be read, or its control tag is not the configured one.
         """
-        assert self.tag is not None
+        _ = self.tag
         return {"model": self.name, "responses": sha256_of(self.path)}
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the user says about the model, and the hash of the file."""
+        model = {name: getattr(self.settings, name) for name in ("name", "revision", "system_prompt")}
+        return model | {"control_tag": self.tag, "sha256": inputs["responses"]}
 
     def _own_rows(self) -> pd.DataFrame:
         return prompts_from_responses(self.columns, self.path)
@@ -109,10 +122,8 @@ class RecordedModel(Model):
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         """Return the entries model, decoding and, if the prompts are in the file, dataset."""
-        model = {name: getattr(self.settings, name) for name in ("name", "revision", "system_prompt")}
-        model |= {"control_tag": self.tag, "sha256": sha256_of(self.path)}
         dataset = {"dataset": {"name": self.path.name}} if self.has_prompts else {}
-        return {"model": model, "decoding": dict(self.decoding.arguments), **dataset}
+        return {"model": self.entry(run.inputs), "decoding": dict(self.decoding.arguments), **dataset}
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """A model behind a server: its weights are not at hand."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from evenhand.evaluation.models.server import (
     served_tokenizer,
 )
 from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.settings import model_signature
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
@@ -30,6 +29,15 @@ ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the
 
 class ServedModel(Model):
     """A model on an OpenAI-compatible server."""
+
+    @property
+    def note(self) -> str:
+        """Where the responses came from."""
+        return (
+            f"A server answered as {self.name}. Scores that need the model's weights (relevance, perplexity) are "
+            "omitted. It is not verified that the server uses the seed of each request, so a second run may give other "
+            "responses."
+        )
 
     @property
     def without_weights(self) -> str:
@@ -57,6 +65,11 @@ class ServedModel(Model):
                 f"model.tokenizer: {tokenizer.name!r} does not exist, and likelihoods are requested by token ids; "
                 "give the Hugging Face id or the folder of the served model's tokenizer."
             ) from None
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
+        tokenizer = {"tokenizer": inputs["tokenizer"]} if "tokenizer" in inputs else {}
+        return {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
@@ -90,7 +103,7 @@ class ServedModel(Model):
             names = ", ".join(map(repr, answered_by))
             log.warning("%s: asked for %r, the answers name %s", self.settings.server, self.name, names)
         return {
-            "model": model_signature(self.settings, {}) | tagged,
+            "model": self.entry({}) | tagged,
             "decoding": dict(self.arguments),
             "server_seed": {"sent": self.seed, "verified": False},
         }

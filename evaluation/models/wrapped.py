@@ -8,7 +8,7 @@ K/(K − 1).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,15 @@ class WrappedModel(Model):
         """Wrap the model."""
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
-        passed_on = ("without_weights", "can_be_asked", "has_prompts", "prompts", "log_likelihood", "n_parameters")
+        passed_on = (
+            "note",
+            "without_weights",
+            "can_be_asked",
+            "has_prompts",
+            "prompts",
+            "log_likelihood",
+            "n_parameters",
+        )
         for name in (*passed_on, "capability_rows", "release"):
             setattr(self, name, getattr(model, name))
 
@@ -72,6 +80,11 @@ class ResampledModel(WrappedModel):
         """Return the fingerprints of the model and of the exponents."""
         self.check()
         return {**self.model.inputs(), "exponents": sha256_of(self.exponents)}
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry of the model, with the number of candidates and the hash of the exponents."""
+        resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
+        return {**self.model.entry(inputs), "resampling": resampling}
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, drawn from candidates.
@@ -107,10 +120,9 @@ class ResampledModel(WrappedModel):
         return np.random.default_rng(prompt_seed(f"{prompt_id}/draw", self.seed)).random(2)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries of the model, with its number of candidates and the hash of the exponents."""
+        """Return the entries of the model, with its resampling."""
         entries = self.model.signature(run, responses)
-        resampling = {"candidates": self.candidates, "exponents": run.inputs["exponents"]}
-        return {**entries, "model": {**entries["model"], "resampling": resampling}}
+        return {**entries, "model": self.entry(run.inputs) | entries["model"]}
 
 
 def draw_response(

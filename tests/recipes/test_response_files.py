@@ -143,7 +143,7 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     assert table["left_out"].value_counts().to_dict() == {"status 429": 1, "refusal": 1}
     assert table["left_out"].notna().equals(table["response"] == "")
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
-    assert "2 responses of the file are empty and left out" in (tmp_path / "run" / "report.html").read_text()
+    assert "2 responses are empty and left out" in (tmp_path / "run" / "report.html").read_text()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
 
 

@@ -10,7 +10,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, display_name, find_score
-from evenhand.evaluation.settings import CONTENT, AnyPath, model_signature, option, strict_dataclass
+from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,7 @@ class EmbeddingBias(Metric):
         settings = config.settings
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         signature = {
-            "model": model_signature(config.model, store.inputs) | {"texts_truncated": int(table["truncated"].sum())},
+            "model": config.open_model().entry(store.inputs) | {"texts_truncated": int(table["truncated"].sum())},
             "references": references,
             "languages": settings.languages,
             "packages": package_versions(),

@@ -42,9 +42,9 @@ class GenerationBias(Metric):
         """
         from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
         from evenhand.evaluation.data.style_clusters import load_style_clusters
-        from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+        from evenhand.evaluation.files import json_sha256, sha256_of
         from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
-        from evenhand.evaluation.models.capabilities import check_tasks, is_task_file
+        from evenhand.evaluation.models.capabilities import read_tasks
         from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
         from evenhand.evaluation.models.revisions import find_label
 
@@ -63,11 +63,8 @@ class GenerationBias(Metric):
             find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
         inputs |= prompts
         if config.capabilities:
-            check_tasks(config.capabilities)
-            inputs["capabilities"] = [
-                json_sha256(read_yaml(Path(task), "capabilities")) if is_task_file(task) else task
-                for task in config.capabilities
-            ]
+            tasks = read_tasks(config.capabilities)
+            inputs["capabilities"] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
         path = neutral_dialogue(config)
         if path is not None and not model.without_weights:
             load_neutral_dialogue(path)

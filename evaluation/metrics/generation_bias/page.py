@@ -22,6 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
@@ -55,7 +56,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, find_score
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
 FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
@@ -305,24 +306,12 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
     prompts = [run.config.model.system_prompt or "" for run in runs]
     names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
     notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
-    files = [run for run in runs if run.config.responses]
-    if files:
-        named = ", ".join(sanitize(display_name(str(run.config.responses)), 160) for run in files)
-        notes.append(
-            f"Responses come from a file ({named}): its model is stated by the user and not verified. No model is "
-            "loaded, so relevance and perplexity are unknown."
-        )
-    for run in files:
+    notes += dict.fromkeys(sanitize(note, 600) for run in runs if (note := measured_model(run.config).note))
+    for run in runs:
         if reasons := run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict():
             listed = ", ".join(f"{sanitize(reason, 80)} ({n})" for reason, n in reasons.items())
-            notes.append(f"{sum(reasons.values())} responses of the file are empty and left out: {listed}.")
-    if served := {run.config.model.name: None for run in runs if run.config.model.server and not run.config.responses}:
-        notes.append(
-            f"A server answered as {' and '.join(sanitize(name, 160) for name in served)}. Scores that need the "
-            "model's weights (relevance, perplexity) are omitted. It is not verified that the server uses the seed of "
-            "each request, so a second run may give other responses."
-        )
-    if any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in files):
+            notes.append(f"{sum(reasons.values())} responses are empty and left out: {listed}.")
+    if any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in runs):
         notes.append(
             "The file has no templates, so people wrote different prompts. A difference between descriptors may be a "
             "difference between prompts."
@@ -332,7 +321,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
 
 def _decoding(config: Any) -> str:
     """Return a description of how the responses were decoded; the user states the decoding of a file."""
-    if not config.responses:
+    if measured_model(config).can_be_asked:
         return f"decoding: {sanitize(config.decoding.title(), 160)}"
     stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
     return f"decoding as stated by the user: {sanitize(stated, 160)}" if stated else "decoding unknown"

@@ -15,7 +15,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import Count, as_settings, model_signature, option, strict_dataclass
+from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ class LikelihoodBias(Metric):
 
         store.facts["sentences"], settings = len(table), as_settings(config.settings)
         signature = {
-            "model": model_signature(config.model, store.inputs),
+            "model": config.open_model().entry(store.inputs),
             "dataset": config.prompts.signature(store.inputs["dataset"]),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
             VARIANT: table[VARIANT].iloc[0],

@@ -23,7 +23,7 @@ from evenhand.evaluation.score import (
     display_name,
     find_score,
 )
-from evenhand.evaluation.settings import CONTENT, Count, model_signature, option, strict_dataclass
+from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +156,7 @@ class SentencePairs(Metric):
         store.tracker.log_table("pairs", tracked[[BIAS_TYPE, MORE, LESS, *likelihoods]])
         settings, masked = config.settings, is_masked(table)
         signature = {
-            "model": model_signature(config.model, store.inputs) | {"kind": "masked" if masked else "causal"},
+            "model": config.open_model().entry(store.inputs) | {"kind": "masked" if masked else "causal"},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
             "perturbed": settings.perturbed,
             **({} if settings.limit is None else {"limit": settings.limit, "seed": config.seed}),

@@ -28,7 +28,6 @@ from evenhand.evaluation.settings import (
     AnyPath,
     ClassifierSettings,
     as_settings,
-    model_signature,
     option,
     strict_dataclass,
 )
@@ -185,7 +184,7 @@ class TranslationBias(Metric):
         ]
         rows = pd.concat(parts, ignore_index=True)
         if settings.translations is None:
-            source = {"model": model_signature(config.model, store.inputs)}
+            source = {"model": config.open_model().entry(store.inputs)}
         else:
             source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}

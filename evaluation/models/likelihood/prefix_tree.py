@@ -98,14 +98,6 @@ def _subtree_ends(depth: np.ndarray) -> np.ndarray:
     return end
 
 
-def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
-    """Return how many positions the model computes for the tree: inner nodes, and paths to the starts of sequences."""
-    batches = run_batches(
-        range(len(tree.inner)), _max_nodes(model, tree), lambda nodes: len(_path_to_root(tree, nodes[0]))
-    )
-    return sum(path + len(nodes) for nodes, path in batches)
-
-
 def node_log_probabilities(
     model: DialogueModel, tree: PrefixTree, rows: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -6,8 +6,9 @@ lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/Eleut
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
 
-class LogprobEndpoint(NamedTuple):
-    """Request fields that make a server return log p of prompt tokens, and the parser of its answer, None for none."""
-
-    name: str
-    fields: Body
-    parse: Callable[[Any, Sequence[int]], Sequence[float | None] | None]
-
-
-def _parse_echo(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
+def _read_echo(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
     if choice.logprobs is None:
         return None
     log_p = choice.logprobs.token_logprobs
@@ -38,17 +31,18 @@ def _parse_echo(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | Non
     return log_p[: len(ids)]
 
 
-def _parse_prompt_logprobs(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
+def _read_prompt_logprobs(choice: Any, ids: Sequence[int]) -> Sequence[float | None] | None:
     by_position = getattr(choice, "prompt_logprobs", None)
     if by_position is None:
         return None
     return [by_token and by_token[str(token)]["logprob"] for by_token, token in zip(by_position, ids, strict=True)]
 
 
-LOGPROB_ENDPOINTS = (
-    LogprobEndpoint("`echo` with `logprobs`", {"echo": True, "logprobs": 1}, _parse_echo),
-    LogprobEndpoint("`prompt_logprobs`", {"extra_body": {"prompt_logprobs": 1}}, _parse_prompt_logprobs),
-)
+# Name → request fields that make a server return log p of prompt tokens, and the reader of the answer, None for none.
+ENDPOINTS = {
+    "`echo` with `logprobs`": ({"echo": True, "logprobs": 1}, _read_echo),
+    "`prompt_logprobs`": ({"extra_body": {"prompt_logprobs": 1}}, _read_prompt_logprobs),
+}
 
 
 def served_log_likelihoods(
@@ -70,49 +64,44 @@ def served_log_likelihoods(
     )
     body = {"model": model.name, "max_tokens": 1, "temperature": 0}
     bodies = [{**body, "prompt": ids} for ids in encoded.ids]
-    index = processes.on_rank_zero(lambda: LOGPROB_ENDPOINTS.index(_find_endpoint(model, bodies[0])))
-    endpoint = LOGPROB_ENDPOINTS[index]
+    endpoint = processes.on_rank_zero(lambda: _find_endpoint(model, bodies[0]))
     run.facts["server"] = model.server
 
     def compute(bodies: Sequence[Body], begin: np.ndarray) -> Iterator[tuple[list[int], list[float]]]:
-        requests = [{**body, **endpoint.fields} for body in bodies]
-        for rows, token_log_p in fetch_answers(model, requests, parse=_logprob_parser(endpoint)):
+        requests = [{**body, **ENDPOINTS[endpoint][0]} for body in bodies]
+        for rows, token_log_p in fetch_answers(model, requests, parse=partial(_parse, endpoint)):
             yield rows, [math.fsum(log_p[start:]) for log_p, start in zip(token_log_p, begin[rows], strict=True)]
 
     table = run.rows("sentences", ["log_likelihood"], compute, bodies, encoded.begin, unit="sentences")
     tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
-    return table["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {endpoint.name}"
+    return table["log_likelihood"].to_numpy(), tokens, f"{variant}, by a server's {endpoint}"
 
 
-def _logprob_parser(endpoint: LogprobEndpoint) -> Callable[[Any, Body], list[float]]:
-    """Return a function that parses log p of all prompt tokens from an answer; the first token has 0."""
-
-    def parse(answer: Any, body: Body) -> list[float]:
-        (choice,) = answer.choices
-        log_p = endpoint.parse(choice, body["prompt"])
-        if log_p is None:
-            raise UnsupportedRequest(f"the answer has no log-probabilities for {endpoint.name}")
-        log_p = [0.0, *map(float, log_p[1:])]
-        if any(map(math.isnan, log_p)):
-            raise ValueError("a log-probability is NaN")
-        return log_p
-
-    return parse
+def _parse(endpoint: str, answer: Any, body: Body) -> list[float]:
+    """Return log p of all prompt tokens in an answer; the first token has 0."""
+    (choice,) = answer.choices
+    log_p = ENDPOINTS[endpoint][1](choice, body["prompt"])
+    if log_p is None:
+        raise UnsupportedRequest(f"the answer has no log-probabilities for {endpoint}")
+    log_p = [0.0, *map(float, log_p[1:])]
+    if any(map(math.isnan, log_p)):
+        raise ValueError("a log-probability is NaN")
+    return log_p
 
 
-def _find_endpoint(model: ModelSettings, body: Body) -> LogprobEndpoint:
-    """Return the first of `LOGPROB_ENDPOINTS` with which the server returns log p of prompt tokens."""
+def _find_endpoint(model: ModelSettings, body: Body) -> str:
+    """Return the first of `ENDPOINTS` with which the server returns log p of prompt tokens."""
     refusals = []
-    for endpoint in LOGPROB_ENDPOINTS:
+    for endpoint, (fields, _) in ENDPOINTS.items():
         try:
-            request_once(model, {**body, **endpoint.fields}, _logprob_parser(endpoint))
+            request_once(model, {**body, **fields}, partial(_parse, endpoint))
         except UnsupportedRequest as error:
-            refusals.append(f"{endpoint.name}: {error}")
+            refusals.append(f"{endpoint}: {error}")
         else:
             return endpoint
     raise InputError(
         f"model.server: {model.server} returns no log-probabilities of prompt tokens, neither by "
-        f"{' nor by '.join(endpoint.name for endpoint in LOGPROB_ENDPOINTS)} ({'; '.join(refusals)}); use a server "
-        "that does, such as vLLM or SGLang, or load the model."
+        f"{' nor by '.join(ENDPOINTS)} ({'; '.join(refusals)}); use a server that does, such as vLLM or SGLang, or "
+        "load the model."
     )

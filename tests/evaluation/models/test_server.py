@@ -75,7 +75,7 @@ def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
     ],
 )
 def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
-    monkeypatch.setattr(server, "MAX_RETRIES", 1)
+    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 1)
     if fault == "drip":
         monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     with serving(fault, share=1) as (url, _):
