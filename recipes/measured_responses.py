@@ -48,7 +48,7 @@ class MeasuredResponses:
     Attributes:
         scores: all scores, as `evenhand measure --responses` writes them to scores.json; natural units.
         effects: the table of `evenhand.effects`, largest effects first; empty with `permutations=0`.
-        verdict: "shown", "not shown", "unclear" (interval and permutation test disagree) or "no interval" (too few
+        verdict: "shown", "not shown", "unclear" (see `bias_verdict`) or "no interval" (too few
             responses), about the dependence of style on the descriptor.
         summary: the verdict in one sentence, with the largest shown effect.
     """
