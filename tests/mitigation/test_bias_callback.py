@@ -10,7 +10,6 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import evenhand
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny
@@ -137,12 +136,3 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     assert "training goes on" in caplog.text
     steps = [step for step, logs in second.tracker.logged if "bias/rise" in logs]
     assert steps == [20, 30]
-
-
-def test_wrong_use_is_refused(tmp_path):
-    with pytest.raises(InputError, match="column 'template' is missing"):
-        bias_callback_of(prompts=PROMPTS.drop(columns="template"))
-    trainer = trainer_of(tmp_path, EVEN)
-    trainer.add_callback(bias_callback_of())
-    with pytest.raises(InputError, match="attach"):
-        trainer.train()

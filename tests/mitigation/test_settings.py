@@ -16,14 +16,6 @@ from tests import tiny_checkpoints
 from tests.tiny_models import tiny
 
 
-@pytest.mark.parametrize(("name", "rate"), [("control_tags", 2e-4), ("kto", 2e-5), ("dpo", 2e-5)])
-def test_kto_and_dpo_may_have_a_learning_rate_of_their_own(name, rate):
-    both = TuningSettings(learning_rate=2e-4, preference_learning_rate=2e-5)
-    once = both.with_method_defaults(load_method(name))
-    assert once.learning_rate == rate
-    assert once.with_method_defaults(load_method(name)) == once
-
-
 def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
     assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("kto")).learning_rate == 2e-4
     settings = TuningSettings().with_method_defaults(load_method("kto"))
