@@ -288,7 +288,7 @@ def _changes_summary(changes: pd.DataFrame) -> str:
 
 
 def _change_text(row: Mapping) -> str:
-    who = f"“{sanitize(row['unit'], 60)}”" + ("" if row["kind"] == DESCRIPTOR else f" ({row['kind']})")
+    who = f"“{sanitize(row['unit'], 60)}”" if row["kind"] == DESCRIPTOR else f"“{plain(row['unit'])}” ({row['kind']})"
     return (
         f"{who}: {sanitize(row['name'], 60)} {_both(row, 'mean')} % (average {_both(row, 'average')} %), change of the "
         f"difference {points(row['shrunk'], sign=True)} points {_interval(row)}: {row['transition']}"
