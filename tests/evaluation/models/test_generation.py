@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import batches, generation, logits_processors
+from evenhand.evaluation.models import generation, logits_processors
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
@@ -230,25 +230,6 @@ def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
     short, long = (generate_in_order(model, contexts, range(20), given) for given in (arguments, longer))
     assert {row for row in range(20) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}
     assert set(cuts.values()) == {True, False}
-
-
-def test_memory_limits_change_no_response(gpt2, monkeypatch, caplog):
-    contexts = random_contexts(gpt2)
-    arguments, seeds = decoding("sample", max_new_tokens=8), list(range(30))
-    expected, real = generate_in_order(gpt2, contexts, seeds, arguments), generation._generate_batch
-
-    def limited(model, contexts, *rest):
-        if len(contexts) > 4:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(model, contexts, *rest)
-
-    monkeypatch.setattr(generation, "_generate_batch", limited)
-    assert generate_in_order(gpt2, contexts, seeds, arguments) == expected
-    (message,) = caplog.messages
-    assert f"a batch of {len(set(zip(contexts, seeds, strict=True)))} " in message
-    monkeypatch.setattr(batches, "MAX_HOST_BYTES", 1)
-    arguments = decoding("sample", max_new_tokens=2)
-    assert [len(rows) for rows, *_ in generate_responses(gpt2, ["a b<eos>", "c<eos>"], [0, 1], arguments)] == [1, 1]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)

@@ -8,7 +8,6 @@ import torch
 import transformers
 
 from evenhand.evaluation.models.likelihood.masked import (
-    encode_sentences,
     masked_log_probabilities,
     unmasked_log_probabilities,
 )
@@ -137,16 +136,3 @@ def test_aul_and_aula_by_their_definition(architecture, tokenizer):
             plain_sum, weighted_sum = plain_sum + log_p, weighted_sum + log_p * received
         assert aul[row] == pytest.approx(plain_sum / len(positions), abs=1e-5)
         assert aula[row] == pytest.approx(weighted_sum / len(positions), abs=1e-5)
-
-
-def test_special_tokens_and_models_without_attention(tokenizer):
-    masked_model = build("Bert", tokenizer)
-    ids, special = encode_sentences(masked_model, ["a b", "z"])
-    assert ids == [[CLS, 5, 6, SEP], [CLS, 4, SEP]]  # an unknown word is a token of the sentence
-    assert special == [[True, False, False, True], [True, False, True]]
-    settings = {key: value for key, value in SIZES.items() if key != "num_attention_heads"}
-    torch.manual_seed(0)
-    model = transformers.FNetForMaskedLM(transformers.FNetConfig(**settings)).eval()
-    masked_model = MaskedModel(model, tokenizer, "without attention", "")
-    aul, aula = collect_rows(unmasked_log_probabilities(masked_model, SENTENCES, IS_SPECIAL), 4)
-    assert np.isfinite(aul).all() and np.isnan(aula).all()
