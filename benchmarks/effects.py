@@ -1,7 +1,7 @@
 """Simulations of the effects in a report: false effects, missed effects, and the coverage of intervals.
 
-$ python -m benchmarks.effects           # the tables of docs/benchmarks/accuracy.md; 5 minutes of one core
-$ python -m benchmarks.effects --change  # changes between two runs
+$ python -m benchmarks.effects --simulations 40  # the table of docs/benchmarks/accuracy.md; 3 minutes of one core
+$ python -m benchmarks.effects --change          # changes between two runs
 
 Styles of 60 descriptors are sampled from probabilities that differ by descriptor as planned (`PLANS`); the vectors are
 one-hot, or smooth for the axis. "Covered" is the share of 95 % intervals that contain the true effect, for all effects
