@@ -17,15 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
 from benchmarks.measuring import SHARED, parse_options, peak_memory, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_descriptors
-from evenhand.evaluation.models.batches import run_batches
-from evenhand.evaluation.models.likelihood.prefix_tree import (
-    PrefixTree,
-    _max_nodes,
-    _path_to_root,
-    node_log_probabilities,
-    prefix_tree,
-    sum_sequences,
-)
+from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
 from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.score import TEXT
@@ -38,14 +30,6 @@ def gpt2_small(folder: Path) -> DialogueModel:
     tokenizer = GPT2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
     tokenizer.pad_token = tokenizer.eos_token
     return DialogueModel(GPT2LMHeadModel(GPT2Config()).eval(), tokenizer, "dialogue", "GPT-2 small", "random")
-
-
-def count_positions(model: DialogueModel, tree: PrefixTree) -> int:
-    """Return how many positions the model computes for the tree: inner nodes, and paths to the starts of sequences."""
-    batches = run_batches(
-        range(len(tree.inner)), _max_nodes(model, tree), lambda nodes: len(_path_to_root(tree, nodes[0]))
-    )
-    return sum(path + len(nodes) for nodes, path in batches)
 
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
@@ -78,8 +62,8 @@ def main() -> None:
     model = gpt2_small(Path(given.tokenizer))
     prompts = sample_descriptors(generate_prompts(load_taxonomy(given.dataset)), given.descriptors, seed=0)
     encoded = encode_sentences(model, list(dict.fromkeys(prompts[TEXT])))
-    tokens, positions = sum(map(len, encoded.ids)), count_positions(model, prefix_tree(encoded.ids))
-    print(f"{len(encoded.ids):,} sentences, {tokens:,} tokens, {positions:,} positions over the tree")
+    tokens, nodes = sum(map(len, encoded.ids)), len(prefix_tree(encoded.ids).token)
+    print(f"{len(encoded.ids):,} sentences, {tokens:,} tokens, {nodes:,} distinct beginnings")
     pairs = [(timed(by_tree, model, encoded), timed(plainly, model, encoded)) for _ in range(given.rounds)]
     ratio = median(plain[0] / tree[0] for tree, plain in pairs)
     difference = np.abs(pairs[0][0][1] - pairs[0][1][1]).max()
