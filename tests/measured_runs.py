@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE, write_scores
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.settings import MeasureSettings
@@ -45,7 +45,9 @@ def write_measured(
         cell = {"template": "t", "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
         prompts = pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell})
         write_table(folder / "prompts.parquet", prompts)
-        write_table(folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses)}))
+        write_table(
+            folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses), LEFT_OUT: None})
+        )
         table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
         write_table(folder / "styles.parquet", table)
         styled = StyledResponses(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)

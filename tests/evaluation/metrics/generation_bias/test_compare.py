@@ -51,7 +51,8 @@ def write_run(folder, hateful, responses, offensive=None, offensiveness_classifi
     empty = np.array([not text for text in texts])
     vectors[empty] = np.nan
     write_table(folder / "prompts.parquet", prompts)
-    write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": texts}))
+    responses = pd.DataFrame({"prompt_id": prompts["prompt_id"], "response": texts, "left_out": None})
+    write_table(folder / "responses.parquet", responses)
     write_table(folder / "styles.parquet", style_table(prompts["prompt_id"], vectors, STYLES))
     signature = {"style_classifier": {"name": classifier}, "decoding": {}}
     scores = [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
