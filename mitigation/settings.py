@@ -44,6 +44,11 @@ class TuningSettings:
     preference_beta: Positive | None = Field(
         None, description="β of KTO and DPO, the weight of the KL penalty; null: the method's default"
     )
+    opening: Count | None = Field(
+        None,
+        description="tokens at the start of a response that distill evens out; later ones learn the base's own "
+        "prediction; null: all tokens",
+    )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
     batch_size: Count | None = Field(

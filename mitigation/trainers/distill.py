@@ -1,11 +1,13 @@
 """Distillation: the model learns the mean of its base's predictions for several prompts, after each of the prompts."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from datasets import Dataset
 from torch.nn.functional import kl_div, log_softmax
+from trl import SFTConfig
 from trl.trainer.utils import disable_dropout_in_model
 
 from evenhand.evaluation.models.loading import DialogueModel
@@ -16,13 +18,22 @@ from evenhand.mitigation.training_rows import COMPLETION, PROMPT, prompt_ids, re
 OTHERS = "others"
 
 
+@dataclass
+class DistillConfig(SFTConfig):
+    """TRL's config, and the number of first tokens of a response that learn the mean; None: all of its tokens."""
+
+    opening: int | None = None
+
+
 class Distill(SFT):
     """Trainer that minimises the KL divergence of the model's predictions from the mean of the base's predictions.
 
     The mean of log-probabilities, normalised, is the distribution with the smallest mean KL divergence from the
-    predictions for the single prompts.
+    predictions for the single prompts. With an `opening` of m tokens, it is the target of the first m tokens of a
+    response; the target of every later token is the base's own prediction after the same prompt.
     """
 
+    config_class = DistillConfig
     loss_name = "KL from the mean of the base's predictions, in nats per response token"
     needs_lora, supports_encoder_decoder = True, False
 
@@ -41,6 +52,10 @@ class Distill(SFT):
         ids = [[prompt + response for prompt in group] for group, response in pairs]
         labels = [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs]
         return Dataset.from_dict({"input_ids": ids, "labels": labels})
+
+    @staticmethod
+    def config_fields(settings: TuningSettings, train: Dataset) -> dict[str, Any]:
+        return {**SFT.config_fields(settings, train), "opening": settings.opening}
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
@@ -72,7 +87,11 @@ class Distill(SFT):
             return log_softmax(logits.float(), -1)
 
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            target = log_softmax(log_probabilities().mean(0), -1)
-        loss = kl_div(log_probabilities(), target.expand(labels.shape[1], -1, -1), reduction="sum", log_target=True)
+            own = log_probabilities()
+            target = log_softmax(own.mean(0), -1).expand_as(own)
+            if self.args.opening is not None:
+                is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
+                target = torch.where(is_opening[:, None], target, own)
+        loss = kl_div(log_probabilities(), target, reduction="sum", log_target=True)
         n_tokens = is_trained.sum() * labels.shape[1] if num_items_in_batch is None else num_items_in_batch
         return loss * (1 if num_items_in_batch is None else self.accelerator.num_processes) / n_tokens

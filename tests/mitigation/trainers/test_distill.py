@@ -6,12 +6,11 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import get_peft_model
-from trl import SFTConfig
 
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.trainer_configs import lora_config
-from evenhand.mitigation.trainers.distill import Distill
+from evenhand.mitigation.trainers.distill import Distill, DistillConfig
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.trainers.test_preference import QUICK, tiny_base
@@ -39,8 +38,9 @@ def test_every_prompt_of_a_row_has_its_response():
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
 
 
-def trainer_and_batch(base, tmp_path, rows):
-    config = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_length=None)
+def trainer_and_batch(base, tmp_path, rows, opening=None):
+    quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
+    config = DistillConfig(str(tmp_path), opening=opening, **quiet)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
     trainer = Distill(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
     return trainer, Distill.collator(base, pad_token_id=1)(list(rows))
@@ -64,6 +64,33 @@ def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predic
     assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=30).item() == pytest.approx(
         by_hand / 2, rel=1e-4
     )
+
+
+@pytest.mark.parametrize("opening", [1, 2])
+def test_after_the_opening_the_target_is_the_own_prediction_of_the_base(tmp_path, opening):
+    base = tiny_base()
+    rows = encoded(base)
+    trainer, batch = trainer_and_batch(base, tmp_path, rows, opening)
+    with torch.no_grad():  # an adapter that changes predictions, so that those of model and base differ
+        for name, weight in trainer.model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.2, generator=torch.Generator().manual_seed(0))
+
+        def predictions(sequences, n):
+            return torch.stack([trainer.model(torch.tensor([s])).logits[0, -n - 1 : -1].softmax(-1) for s in sequences])
+
+        divergences = []
+        for sequences, labels in zip(rows["input_ids"], rows["labels"], strict=True):
+            n = sum(label != -100 for label in labels[0])
+            q = predictions(sequences, n)
+            with trainer.model.disable_adapter():
+                p = predictions(sequences, n)
+            for position in range(n):
+                mean = p[:, position].log().mean(0).exp()
+                for own, learned in zip(p[:, position], q[:, position], strict=True):
+                    target = mean / mean.sum() if position < opening else own
+                    divergences.append((target * (target.log() - learned.log())).sum().item())
+    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(sum(divergences) / 15, rel=1e-4)
 
 
 def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
