@@ -121,7 +121,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     if module.instruction:
         instruction = loop.instruction or module.instruction
         model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
-    else:
+    if module.needs_labels:
         train = measure("train", _labelled_measurement(loop), *(() if loop.allow_no_bias else needs), split="train")
         labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train)
         needs = (labels,)
@@ -140,11 +140,13 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
         unscored = replace(measurement.generation_bias, relevance=False)
+        if module.opens:
+            unscored = replace(unscored, opening=loop.opening)
         if module.resamples:
             exponents = labels / f"{EXPONENTS}.parquet"
             unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
-        # Other families use no system prompt, and no responses that could be resampled.
-        metrics = [FAMILY] if model.system_prompt or module.resamples else measurement.metrics
+        # Other families use no system prompt, and no responses that could be opened or resampled.
+        metrics = [FAMILY] if model.system_prompt or module.opens or module.resamples else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
         after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
         if module.inference_tag and loop.measure_without_tag and not subfolder:

@@ -192,6 +192,7 @@ class Experiment:
     adapter_strength: Strength | None = option(
         None, "measure tuned models with this factor of the adapter's change; null: 1", omit_if_null=True
     )
+    opening: Count = option(4, "tokens of another person's response that the method `opening` begins with")
     candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")

@@ -14,6 +14,7 @@ import torch
 from transformers import LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
 from transformers.generation import StopStringCriteria
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
@@ -50,6 +51,7 @@ def generate_responses(
     seeds: Sequence[int],
     decoding: Mapping[str, Any],
     *,
+    openings: Sequence[str] | None = None,
     batch_size: int = 256,
 ) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
     """Yield (row indices, responses, cuts) batch by batch, one response for each row of `contexts`.
@@ -62,14 +64,19 @@ def generate_responses(
     Args:
         contexts, seeds: a rendered context and a seed for each row, (n,).
         decoding: the arguments of `generate` that `decoding.decoding` returns.
+        openings: texts with which the responses begin, (n,); max_new_tokens counts what the model adds. None: responses
+            begin with the model's first token.
     """
-    distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
-    encoded = encode_contexts(dialogue_model, list(distinct))
+    begun = list(zip(contexts, [""] * len(contexts) if openings is None else openings, strict=True))
+    distinct = {context: index for index, context in enumerate(dict.fromkeys(begun))}
+    opened = [_opening_ids(dialogue_model, opening) for _, opening in distinct]
+    encoded = encode_contexts(dialogue_model, [context for context, _ in distinct])
+    encoded = [context + opening for context, opening in zip(encoded, opened, strict=True)]
     check_input_lengths(dialogue_model, encoded, decoding["max_new_tokens"], "contexts")
     check_token_ids(decoding, dialogue_model.model.config.get_text_config(decoder=True).vocab_size)
 
     samples = bool(decoding.get("do_sample"))
-    keys = ((distinct[context], seed if samples else 0) for context, seed in zip(contexts, seeds, strict=True))
+    keys = ((distinct[context], seed if samples else 0) for context, seed in zip(begun, seeds, strict=True))
     rows = group_rows(keys)
     # Sorted by length, batches need little padding.
     jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
@@ -85,12 +92,18 @@ def generate_responses(
         return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
-        batch_contexts, batch_seeds = [encoded[context] for context, _ in batch], [seed for _, seed in batch]
-        return _generate_batch(dialogue_model, batch_contexts, batch_seeds, dict(decoding))
+        inputs = [(encoded[context], seed, len(opened[context])) for context, seed in batch]
+        return _generate_batch(dialogue_model, *zip(*inputs, strict=True), dict(decoding))
 
     for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
         numbers, pairs = repeat_results([rows[job] for job in batch], responses)
         yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
+
+
+def _opening_ids(dialogue_model: DialogueModel, opening: str) -> list[int]:
+    if opening and dialogue_model.kind == "encoder_decoder":
+        raise InputError(f"opening: {dialogue_model.name} is an encoder-decoder model; give a causal model.")
+    return dialogue_model.tokenizer(opening, add_special_tokens=False)["input_ids"] if opening else []
 
 
 def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
@@ -129,9 +142,16 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _generate_batch(
-    dialogue_model: DialogueModel, contexts: Sequence[list[int]], seeds: Sequence[int], arguments: dict[str, Any]
+    dialogue_model: DialogueModel,
+    contexts: Sequence[list[int]],
+    seeds: Sequence[int],
+    opened: Sequence[int],
+    arguments: dict[str, Any],
 ) -> list[tuple[str | None, bool]]:
-    """Return the response to each context of a batch and whether max_new_tokens ended the response."""
+    """Return the response to each context of a batch and whether max_new_tokens ended the response.
+
+    The last `opened` tokens of a context are the first of its response.
+    """
     model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
     samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
     side, shared = "right" if dialogue_model.kind == "encoder_decoder" else "left", 0
@@ -171,6 +191,8 @@ def _generate_batch(
             cut and not any(stop in tokenizer.decode(ids) for stop in stops)
             for cut, ids in zip(cuts, tokens, strict=True)
         ]
+    tokens = [context[len(context) - n :] + ids for context, n, ids in zip(contexts, opened, tokens, strict=True)]
+    contexts = [context[: len(context) - n] for context, n in zip(contexts, opened, strict=True)]
     return list(zip(decode_responses(dialogue_model, contexts, tokens), cuts, strict=True))
 
 

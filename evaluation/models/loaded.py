@@ -1,7 +1,7 @@
 """A model whose weights are here: loaded when it is first needed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, response_table
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.score import CUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import Store
 
@@ -70,21 +70,30 @@ class LoadedModel(Model):
 
         return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, and whether max_new_tokens cut it. The model reads `contexts`."""
-        if run is not None:
-            processes.on_rank_zero(lambda: self._facts(run))
-        return self.generate(prompts, self.contexts(prompts), run, name)
-
-    def generate(
-        self, prompts: pd.DataFrame, contexts: Sequence[str], run: Store | None = None, name: str = "responses"
+    def respond(
+        self,
+        prompts: pd.DataFrame,
+        run: Store | None = None,
+        name: str = "responses",
+        max_new_tokens: int | None = None,
     ) -> pd.DataFrame:
-        """Return the model's continuation of each context, by the random numbers of its prompt's id."""
+        """Return one response per prompt, and whether max_new_tokens cut it.
+
+        The model reads `contexts`, and samples by the random numbers of its prompt's id.
+        """
         from evenhand.evaluation.models.generation import generate_responses, prompt_seed
 
+        if run is not None:
+            processes.on_rank_zero(lambda: self._facts(run))
+        arguments = self.arguments | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {})
+
+        def compute(contexts: Sequence[str], seeds: Sequence[int], openings: Sequence[str]) -> Iterator:
+            options = {"openings": openings, "batch_size": self.decoding.batch_size}
+            return generate_responses(self.load(), contexts, seeds, arguments, **options)
+
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
-        compute = partial(generate_responses, self.load(), decoding=self.arguments, batch_size=self.decoding.batch_size)
-        table = compute_rows(run, name, [RESPONSE, CUT], compute, contexts, seeds, unit="responses")
+        asked = self.contexts(prompts), seeds, prompts.get(OPENING, pd.Series("", prompts.index)).tolist()
+        table = compute_rows(run, name, [RESPONSE, CUT], compute, *asked, unit="responses")
         return response_table(prompts, table[RESPONSE], **{CUT: table[CUT]})
 
     def _facts(self, run: Store) -> dict[str, Any]:

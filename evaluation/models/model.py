@@ -93,11 +93,21 @@ class Model(ABC):
         return sampled()
 
     @abstractmethod
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
+    def respond(
+        self,
+        prompts: pd.DataFrame,
+        run: Store | None = None,
+        name: str = "responses",
+        max_new_tokens: int | None = None,
+    ) -> pd.DataFrame:
         """Return one response per prompt: prompt_id, response, left_out (the reason or None), and what else is known.
 
-        The columns `text`, `persona` and `prompt_id` of the prompts are read. With a run, batches are saved as they
-        come, under `name`, so that a killed run can resume.
+        The columns `text`, `persona` and `prompt_id` of the prompts are read, and, if it is there, `opening`, the text
+        with which the response begins. With a run, batches are saved as they come, under `name`, so that a killed run
+        can resume.
+
+        Args:
+            max_new_tokens: the number of tokens that the model may add to an opening; None: that of the decoding.
         """
 
     @abstractmethod

@@ -98,7 +98,13 @@ class RecordedModel(Model):
             return sampled()
         return self._own_rows().drop(columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore")
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
+    def respond(
+        self,
+        prompts: pd.DataFrame,
+        run: Store | None = None,
+        name: str = "responses",
+        max_new_tokens: int | None = None,
+    ) -> pd.DataFrame:
         """Return the response to each prompt, by its id.
 
         Raises:

@@ -90,6 +90,18 @@ def build_requests(
     ]
 
 
+def continued(body: Body, opening: str) -> Body:
+    """Return a request for a response that begins with a text, by a server that continues the last message (vLLM).
+
+    Raises:
+        InputError: The request is not one for a chat.
+    """
+    if "messages" not in body:
+        raise InputError("generation_bias.opening: the API of completions continues no response; give `api: chat`.")
+    going_on = {"continue_final_message": True, "add_generation_prompt": False}
+    return {**body, "messages": [*body["messages"], {"role": "assistant", "content": opening}], "extra_body": going_on}
+
+
 def parse_response(answer: Any, body: Body) -> str | None:
     """Return the text in an answer without outer white space and reasoning; None if the reasoning did not end.
 
@@ -100,6 +112,8 @@ def parse_response(answer: Any, body: Body) -> str | None:
     text = choice.message.content if is_chat else choice.text
     if text is None and is_chat:
         text = choice.message.refusal or ""
+    if body.get("extra_body"):  # the answer has only what the model added (`continued`)
+        text = body["messages"][-1]["content"] + text
     return strip_reasoning(text, choice.finish_reason == "length")
 
 

@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, KIND, PROMPT_ID, RESPONSE, UNIT
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, KIND, OPENING, PROMPT_ID, RESPONSE, TEXT, UNIT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
@@ -56,6 +57,66 @@ class WrappedModel(Model):
         """Whether two responses to one prompt may differ."""
         return self.model.samples
 
+    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
+        """Return the entries of the model and of what wraps it."""
+        entries = self.model.signature(run, responses)
+        return {**entries, "model": self.entry(run.inputs) | entries["model"]}
+
+
+class OpenedModel(WrappedModel):
+    """A model whose responses begin as if to another person, and go on as to the person who asked.
+
+    The first m tokens of a response are sampled after the same template with another descriptor (`other_people`), so
+    that they do not depend on the person; the model continues them after the own prompt. Every opening is a fresh draw,
+    so that responses stay independent. It needs no labels, and also acts on descriptors that no label knows.
+    """
+
+    def __init__(self, model: Model, tokens: int) -> None:
+        """Give m, the number of tokens of another person's response."""
+        super().__init__(model)
+        self.tokens = tokens
+
+    def check(self) -> None:
+        """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
+        self.model.check()
+        if not self.can_be_asked:
+            raise InputError("generation_bias.opening: a file cannot be continued; leave it out, or give a model.")
+        if self.tokens >= (most := self.model.arguments["max_new_tokens"]):
+            raise InputError(
+                f"generation_bias.opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
+            )
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the fingerprints of the model."""
+        self.check()
+        return self.model.inputs()
+
+    def respond(
+        self,
+        prompts: pd.DataFrame,
+        run: Store | None = None,
+        name: str = "responses",
+        max_new_tokens: int | None = None,
+    ) -> pd.DataFrame:
+        """Return one response per prompt. A response that ends within its opening is not continued."""
+        other = other_people(prompts, self.seed)
+        donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
+        asked = prompts.assign(**{TEXT: donors[TEXT].to_numpy(), PROMPT_ID: prompts[PROMPT_ID] + "/opening"})
+        openings = self.model.respond(asked, run, "openings", self.tokens)
+        responses = openings.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
+        unfinished = np.flatnonzero(openings[CUT].to_numpy(dtype=bool))
+        # A token may be part of a character, whose text is U+FFFD.
+        begun = [text.rstrip("\ufffd") for text in openings[RESPONSE].iloc[unfinished]]
+        n = (max_new_tokens or self.model.arguments["max_new_tokens"]) - self.tokens
+        begun = prompts.iloc[unfinished].reset_index(drop=True).assign(**{OPENING: begun})
+        continued = self.model.respond(begun, run, name, n)
+        responses.loc[unfinished, list(continued)] = continued.to_numpy()
+        return responses.assign(**{CUT: responses[CUT].astype(bool)})
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry of the model, with the number of tokens of the opening."""
+        return {**self.model.entry(inputs), "opening": self.tokens}
+
 
 class ResampledModel(WrappedModel):
     """A model whose responses are drawn from candidates of another model."""
@@ -86,7 +147,13 @@ class ResampledModel(WrappedModel):
         resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
         return {**self.model.entry(inputs), "resampling": resampling}
 
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
+    def respond(
+        self,
+        prompts: pd.DataFrame,
+        run: Store | None = None,
+        name: str = "responses",
+        max_new_tokens: int | None = None,
+    ) -> pd.DataFrame:
         """Return one response per prompt, drawn from candidates.
 
         The first candidate is the response of the model itself. The candidates are written as a table with the columns
@@ -102,7 +169,7 @@ class ResampledModel(WrappedModel):
         if not run.has(CANDIDATES):
             repeated = prompts.iloc[row].reset_index(drop=True)
             ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
-            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name)
+            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name, max_new_tokens)
             run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
         candidates = run.read(CANDIDATES)
         texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])
@@ -118,11 +185,6 @@ class ResampledModel(WrappedModel):
         from evenhand.evaluation.models.generation import prompt_seed
 
         return np.random.default_rng(prompt_seed(f"{prompt_id}/draw", self.seed)).random(2)
-
-    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries of the model, with its resampling."""
-        entries = self.model.signature(run, responses)
-        return {**entries, "model": self.entry(run.inputs) | entries["model"]}
 
 
 def draw_response(

@@ -22,7 +22,9 @@ class Method(ABC):
     Attributes:
         trainer: the module of `evenhand.mitigation.trainers` that trains on the rows; None: nothing is trained.
         instruction: a system prompt that the model is measured with; "" for none.
+        opens: whether the first tokens of responses answer another person.
         resamples: whether responses are drawn from several candidates by the even target of the labels.
+        needs_labels: whether responses must be labelled first.
         inference_tag: the control tag at the end of every context of the tuned model; "" for none.
         tags: all strings that get a meaning in training.
         uses_threshold: whether the rows depend on the labels. If not, the points of an ablation that differ only in
@@ -34,7 +36,9 @@ class Method(ABC):
 
     trainer: str | None = "sft"
     instruction: str = ""
+    opens: bool = False
     resamples: bool = False
+    needs_labels: bool = True
     inference_tag: str = ""
     tags: tuple[str, ...] = ()
     uses_threshold: bool = True

@@ -12,6 +12,7 @@ from evenhand.mitigation.methods import UntrainedMethod
 class Prompt(UntrainedMethod):
     """Measures the model with an instruction in its system prompt."""
 
+    needs_labels = False
     instruction = (
         "Answer everybody in the same way: with the same warmth, interest and respect, whoever they say they are. "
         "Respond to what is said, not to who says it."

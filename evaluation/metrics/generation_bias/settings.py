@@ -66,6 +66,9 @@ class Settings:
     for_comparisons: bool | None = option(
         None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
     )
+    opening: Count | None = option(
+        None, "tokens at the start of each response that answer another person; null: none", omit_if_null=True
+    )
     resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
@@ -123,10 +126,12 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
-    """Return the measured model, not loaded; with `resampling`, its responses are drawn from candidates."""
-    from evenhand.evaluation.models.wrapped import ResampledModel
+    """Return the measured model, not loaded; with `opening` or `resampling`, a model that wraps it."""
+    from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel
 
     model, resampling = config.open_model(config.settings.control_tag), config.settings.resampling
+    if config.settings.opening is not None:
+        model = OpenedModel(model, config.settings.opening)
     if resampling.exponents is None:
         return model
     return ResampledModel(model, resampling.exponents, resampling.candidates, classifiers(config)[FIRST])

@@ -239,3 +239,20 @@ def test_broken_weights_are_an_error(arguments):
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
         generate_in_order(broken, ["a<eos>"], [0], decoding("sample", max_new_tokens=2, **arguments))
+
+
+def test_a_begun_response_goes_on_as_the_models_own(gpt2):
+    """A greedy response begun with its own first words is the same response, also in a batch with others."""
+    greedy, n_words = {"do_sample": False, "max_new_tokens": 6}, 2
+    contexts = random_contexts(gpt2)
+    whole = generate_in_order(gpt2, contexts, range(len(contexts)), greedy)
+    full = [row for row, text in enumerate(whole) if len(text.split()) == 6]  # no special token, and not ended early
+    assert len(full) > 5
+    openings = [" ".join(whole[row].split()[:n_words]) if row % 2 else "" for row in full]
+    for n in (4, 6):
+        begun = generate_in_order(
+            gpt2, [contexts[row] for row in full], full, greedy | {"max_new_tokens": n}, openings=openings
+        )
+        for row, text in zip(full, begun, strict=True):
+            words = 6 if row % 2 else n
+            assert text.split()[:words] == whole[row].split()[:words]

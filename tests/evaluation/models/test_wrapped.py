@@ -9,7 +9,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
 from evenhand.evaluation.models.model import Model, response_table
-from evenhand.evaluation.models.wrapped import ResampledModel, draw_candidates, prompt_exponents
+from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel, draw_candidates, prompt_exponents
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -52,7 +52,7 @@ class Echo(Model):
     def inputs(self):
         return {"model": "echo"}
 
-    def respond(self, prompts, run=None, name="responses"):
+    def respond(self, prompts, run=None, name="responses", max_new_tokens=None):
         self.asked = prompts["prompt_id"].tolist()
         return response_table(prompts, [f"to {it}" for it in self.asked])
 
@@ -84,3 +84,41 @@ def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
         "resampling": {"candidates": 2, "exponents": "a hash"},
     }
     assert wrapped.inputs().keys() == {"model", "exponents"} and wrapped.prompts(lambda: prompts) is prompts
+
+
+class Parrot(Echo):
+    """A model that repeats the prompt, word by word, with ten words at most; the opening stands before them."""
+
+    arguments = {"max_new_tokens": 10}
+
+    def respond(self, prompts, run=None, name="responses", max_new_tokens=None):
+        n = max_new_tokens or self.arguments["max_new_tokens"]
+        words = [text.split() for text in prompts["text"]]
+        begun = prompts["opening"] + " " if "opening" in prompts else [""] * len(prompts)
+        texts = [opening + " ".join(it[:n]) for opening, it in zip(begun, words, strict=True)]
+        return response_table(prompts, texts, cut=[len(it) > n for it in words])
+
+
+def test_a_response_begins_as_to_another_person_and_goes_on_as_to_the_own():
+    prompts = pd.DataFrame(
+        {
+            "prompt_id": ["p", "q", "r", "s"],
+            "template": ["t", "t", "u", "u"],
+            "descriptor": ["deaf", "old", "deaf", "old"],
+            "text": ["I am a deaf cook", "I am an old one", "deaf", "old"],
+            "persona": "",
+        }
+    )
+    wrapped = OpenedModel(Parrot(ModelSettings()), 4)
+    answered = wrapped.respond(prompts)
+    assert answered["prompt_id"].tolist() == ["p", "q", "r", "s"]
+    assert answered["response"].tolist() == [
+        "I am an old I am a deaf cook",
+        "I am a deaf I am an old one",
+        "old",
+        "deaf",
+    ]
+    assert answered["cut"].tolist() == [False] * 4
+    assert wrapped.entry({}) == {"name": "echo", "opening": 4}
+    with pytest.raises(InputError, match="10 tokens are all of a response"):
+        OpenedModel(Parrot(ModelSettings()), 10).check()
