@@ -137,14 +137,6 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.05)
         self.close_connection = True
 
-    def _surrogate(self, answer):
-        choice = answer["choices"][0]
-        choice.get("message", choice)["content" if "message" in choice else "text"] = "half \ud83d of one"
-        self._send(answer)
-
-    def _renamed(self, answer):
-        self._send({**answer, "model": "another"})
-
     def log_message(self, *_):
         pass
 

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation import metrics as families
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.score import read_scores
 from evenhand.mitigation import methods
@@ -90,11 +89,6 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
-
-
-def test_families_are_looked_up_by_name():
-    with pytest.raises(InputError, match="metrics: 'likelihoodbias' is unknown; did you mean 'likelihood_bias'"):
-        families.load_metric("likelihoodbias")
 
 
 def test_recipes_name_the_default_family_once_and_no_other():

@@ -15,10 +15,6 @@ pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
-def test_there_are_three():
-    assert [file.stem for file in NOTEBOOKS] == ["make_it_fairer", "measure_a_model", "watch_a_training"]
-
-
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_it_is_committed_without_outputs_and_runs(file, tmp_path, monkeypatch):
     notebook = nbformat.read(file, as_version=4)

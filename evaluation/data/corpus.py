@@ -124,7 +124,8 @@ def count_phrases(
     normalized = {phrase: _normalize(phrase) for phrase in phrases}
     if not all(normalized.values()):
         raise ValueError("a phrase is empty")
-    pattern = re.compile(rf"(?<!\w){_prefix_tree_pattern(set(normalized.values()))}(?!\w)")
+    longest_first = "|".join(map(re.escape, sorted({*normalized.values()}, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")
     counts: Counter[str] = Counter()
     n = n_left_out = 0
     for index, text in enumerate(texts, start=1):
@@ -142,25 +143,3 @@ def count_phrases(
 
 def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _prefix_tree_pattern(phrases: Iterable[str]) -> str:
-    """Return a regular expression that matches the longest of the phrases, with common prefixes shared.
-
-    `re` tries the branches of a|b|… one by one; for 520 descriptors, shared prefixes are 5 times faster.
-    """
-    tree: dict = {}
-    for phrase in phrases:
-        node = tree
-        for letter in phrase:
-            node = node.setdefault(letter, {})
-        node[""] = {}  # a phrase ends here
-
-    def expression(node: dict) -> str:
-        branches = [re.escape(letter) + expression(child) for letter, child in sorted(node.items()) if letter]
-        if not branches:
-            return ""
-        joined = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
-        return joined + ("?" if "" in node else "")
-
-    return expression(tree) or "(?!)"

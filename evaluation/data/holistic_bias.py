@@ -6,19 +6,16 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 """
 
 import json
-import re
 from collections.abc import Collection, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
-from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic import AfterValidator, ConfigDict, StrictBool
+from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -68,44 +65,70 @@ PHRASE_COLUMNS = (
 COLUMNS = (TEXT, *PHRASE_COLUMNS, TEMPLATE, "first_turn_only", "must_be_noun")
 
 
-@dataclass(frozen=True)
+def _check_text(text: str, *slots: str) -> str:
+    rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
+    if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
+        raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
+    return text
+
+
+def _check_template(text: str) -> str:
+    if SINGULAR_SLOT not in text and PLURAL_SLOT not in text:
+        raise ValueError(f"insert {SINGULAR_SLOT} or {PLURAL_SLOT}")
+    return _check_text(text, SINGULAR_SLOT, PLURAL_SLOT)
+
+
+def _check_axis(axis: str) -> str:
+    if axis == NO_AXIS:
+        raise ValueError(f"{NO_AXIS!r} is reserved for nouns without a descriptor; rename the axis")
+    return axis
+
+
+_Axis = Annotated[str, AfterValidator(_check_axis)]
+_Text = Annotated[str, AfterValidator(_check_text)]
+_Phrase = Annotated[str, AfterValidator(lambda text: _check_text(text, "{article}", "{noun}"))]
+# Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
+_entry = dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+
+
+@_entry
 class Descriptor:
     """A term before a noun; a descriptor with a `gender` is used only with nouns of this gender."""
 
-    axis: str
+    axis: _Axis
     bucket: str
-    text: str
-    gender: str | None = None
-    preference: str | None = None
-    article: str | None = None
+    descriptor: _Text
+    gender: _Text | None = None
+    preference: _Text | None = None
+    article: _Text | None = None
 
 
-@dataclass(frozen=True)
+@_entry
 class Noun:
     """A word for a person, with its gender: "female", "male" or "neutral"."""
 
     gender: str
-    singular: str
-    plural: str
+    singular: _Text
+    plural: _Text
 
 
-@dataclass(frozen=True)
+@_entry
 class Template:
     """A sentence with a slot for a singular or plural noun phrase, which contains a noun if `must_be_noun` is true."""
 
-    text: str
-    first_turn_only: bool = False
-    must_be_noun: bool = False
+    text: Annotated[str, AfterValidator(_check_template)]
+    first_turn_only: StrictBool = False
+    must_be_noun: StrictBool = False
 
 
-@dataclass(frozen=True)
+@_entry
 class Standalone:
     """A pattern of a noun phrase whose descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
 
-    axis: str
-    singular: str
-    plural: str | None = None
-    preference: str | None = None
+    axis: _Axis
+    noun_phrase: _Phrase
+    plural_noun_phrase: _Phrase | None = None
+    preference: _Text | None = None
 
 
 @dataclass(frozen=True)
@@ -169,34 +192,14 @@ def generate_prompts(taxonomy: Taxonomy) -> pd.DataFrame:
     without a noun (a descriptor alone, a fixed phrase) are not used in `must_be_noun` templates. Rows, `COLUMNS`, order
     and duplicates are the same as in the upstream generator.
     """
-    phrases = sorted(_noun_phrases(taxonomy))
-    columns = {name: pa.array(values) for name, values in zip(PHRASE_COLUMNS, zip(*phrases, strict=True), strict=True)}
-    has_noun = np.array([phrase[PHRASE_COLUMNS.index(NOUN)] != NONE for phrase in phrases])
-    must_be_noun = np.array([template.must_be_noun for template in taxonomy.templates])
-    allowed = has_noun[:, None] | ~must_be_noun[None, :]  # (phrases, templates)
-
-    # Each template is filled with all its phrases in one Arrow call; then the sentences are put into row order, in
-    # which the row of (phrase, template) is its index among the allowed pairs, phrase by phrase.
-    row = (np.cumsum(allowed.ravel()) - 1).reshape(allowed.shape)
-    template_index, phrase_index = np.nonzero(allowed.T)
-    order = np.empty(len(template_index), dtype=np.int64)
-    order[row[phrase_index, template_index]] = np.arange(len(order))
-    sentences = [
-        _fill_template(template.text, columns, pa.array(np.flatnonzero(allowed[:, t])))
-        for t, template in enumerate(taxonomy.templates)
-    ]
-    phrase_rows, template_rows = (pa.array(index[order]) for index in (phrase_index, template_index))
-    table = {TEXT: pa.concat_arrays(sentences).take(pa.array(order))}
-    table |= {name: column.take(phrase_rows) for name, column in columns.items()}
-    for name, field in ((TEMPLATE, "text"), ("first_turn_only", "first_turn_only"), ("must_be_noun", "must_be_noun")):
-        table[name] = pa.array([getattr(template, field) for template in taxonomy.templates]).take(template_rows)
-    return pa.table(table).to_pandas()
-
-
-def _fill_template(template: str, columns: dict[str, pa.Array], phrases: pa.Array) -> pa.Array:
-    slots = {slot: columns[slot.strip("{}")].take(phrases) for slot in (SINGULAR_SLOT, PLURAL_SLOT) if slot in template}
-    pieces = [slots.get(piece, piece) for piece in re.split(r"(\{\w+\})", template)]
-    return pc.binary_join_element_wise(*pieces, "")
+    phrases = pd.DataFrame(sorted(_noun_phrases(taxonomy)), columns=list(PHRASE_COLUMNS))
+    templates = pd.DataFrame(map(astuple, taxonomy.templates), columns=[TEMPLATE, "first_turn_only", "must_be_noun"])
+    allowed = (phrases[NOUN] != NONE).to_numpy()[:, None] | ~templates["must_be_noun"].to_numpy()
+    rows = zip((phrases, templates), np.nonzero(allowed), strict=True)
+    table = pd.concat([part.iloc[index].reset_index(drop=True) for part, index in rows], axis=1)
+    filled = zip(*(table[name].tolist() for name in (TEMPLATE, "noun_phrase", "plural_noun_phrase")), strict=True)
+    texts = [template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many) for template, one, many in filled]
+    return pd.concat([pd.Series(texts, name=TEXT), table], axis=1)
 
 
 def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
@@ -205,25 +208,25 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
         yield (NO_AXIS, *[NONE] * 4, *words, f"{spelled_article(noun.singular)} {noun.singular}", noun.plural, "noun")
 
     for term in taxonomy.descriptors:
-        metadata = (term.axis, term.bucket, term.text, term.gender or NONE, term.preference or NO_PREFERENCE)
-        yield (*metadata, *[NONE] * 3, term.text, term.text, "descriptor")
-        phrase = f"{term.article or spelled_article(term.text)} {term.text}"
+        metadata = (term.axis, term.bucket, term.descriptor, term.gender or NONE, term.preference or NO_PREFERENCE)
+        yield (*metadata, *[NONE] * 3, term.descriptor, term.descriptor, "descriptor")
+        one, many = f"{term.article or spelled_article(term.descriptor)} {term.descriptor}", term.descriptor
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
                 words = (noun.singular, noun.plural, noun.gender)
-                yield (*metadata, *words, f"{phrase} {noun.singular}", f"{term.text} {noun.plural}", "descriptor_noun")
+                yield (*metadata, *words, f"{one} {noun.singular}", f"{many} {noun.plural}", "descriptor_noun")
 
     for entry in taxonomy.standalone:
         preference = entry.preference or NO_PREFERENCE
-        plural = entry.plural or entry.singular
-        if "{noun}" not in entry.singular:
-            metadata = (entry.axis, NONE, entry.singular, NONE, preference)
-            yield (*metadata, NONE, NONE, "neutral", entry.singular, plural, "fixed_phrase")
+        plural = entry.plural_noun_phrase or entry.noun_phrase
+        if "{noun}" not in entry.noun_phrase:
+            metadata = (entry.axis, NONE, entry.noun_phrase, NONE, preference)
+            yield (*metadata, NONE, NONE, "neutral", entry.noun_phrase, plural, "fixed_phrase")
             continue
-        metadata = (entry.axis, NONE, _fill_pattern(entry.singular, "", ""), NONE, preference)
+        metadata = (entry.axis, NONE, _fill_pattern(entry.noun_phrase, "", ""), NONE, preference)
         for noun in taxonomy.nouns:
             words = (noun.singular, noun.plural, noun.gender)
-            singular = _fill_pattern(entry.singular, spelled_article(noun.singular), noun.singular)
+            singular = _fill_pattern(entry.noun_phrase, spelled_article(noun.singular), noun.singular)
             yield (*metadata, *words, singular, _fill_pattern(plural, "", noun.plural), "noun_descriptor")
 
 
@@ -239,90 +242,43 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-# The format of the four files. Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
-
-
-def _check_text(text: str, *slots: str) -> str:
-    rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
-    if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
-        raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
-    return text
-
-
-def _check_axis(axis: str) -> str:
-    if axis == NO_AXIS:
-        raise ValueError(f"{NO_AXIS!r} is reserved for nouns without a descriptor; rename the axis")
-    return axis
-
-
-def _check_template(text: str) -> str:
-    if SINGULAR_SLOT not in text and PLURAL_SLOT not in text:
-        raise ValueError(f"insert {SINGULAR_SLOT} or {PLURAL_SLOT}")
-    return _check_text(text, SINGULAR_SLOT, PLURAL_SLOT)
-
-
-_Text = Annotated[str, AfterValidator(_check_text)]
-_Phrase = Annotated[str, AfterValidator(lambda text: _check_text(text, "{article}", "{noun}"))]
-_Axis = Annotated[str, AfterValidator(_check_axis)]
-
-
-_entry = pydantic_dataclass(config=ConfigDict(extra="forbid"))
-
-
-@_entry
-class _Descriptor:
-    descriptor: _Text
-    gender: _Text | None = None
-    preference: _Text | None = None
-    article: _Text | None = None
-
-
-@_entry
-class _Standalone:
-    noun_phrase: _Phrase
-    plural_noun_phrase: _Phrase | None = None
-    preference: _Text | None = None
-
-
-@_entry
-class _Options:
-    first_turn_only: StrictBool = False
-    must_be_noun: StrictBool = False
-
-
-def _entries(kind: type, main: str) -> Any:
-    """Return the type of a non-empty list of entries, in which a text stands for {main: text}."""
-    entry = Annotated[kind, BeforeValidator(lambda it: {main: it} if isinstance(it, str) else it)]
-    return Annotated[list[entry], Field(min_length=1)]
-
-
+_Entries = list[str | dict[str, Any]]
 _FORMATS = (
-    dict[_Axis, Annotated[dict[str, _entries(_Descriptor, "descriptor")], Field(min_length=1)]],
-    dict[str, Annotated[list[tuple[_Text, _Text]], Field(min_length=1)]],
-    dict[Annotated[str, AfterValidator(_check_template)], _Options],
-    dict[_Axis, _entries(_Standalone, "noun_phrase")],
+    dict[str, dict[str, _Entries]],
+    dict[str, list[tuple[str, str]]],
+    dict[str, dict[str, Any]],
+    dict[str, _Entries],
 )
 
 
 def _read_folder(folder: Path, name: str) -> Taxonomy:
-    axes, genders, templates, phrases = map(_read_json, (folder / file for file in FILES), _FORMATS)
-    for axis, buckets in axes.items():
-        for entry in (entry for entries in buckets.values() for entry in entries):
-            if entry.gender not in (None, *genders):
-                raise unknown_name(f"{folder / FILES[0]}: {axis}: gender", entry.gender, genders)
-    return Taxonomy(
-        name,
-        tuple(
-            Descriptor(axis, bucket, *astuple(entry))
+    paths = [folder / file for file in FILES]
+    axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
+    rows = (
+        [
+            {"axis": axis, "bucket": bucket} | _as_mapping(entry, "descriptor")
             for axis, buckets in axes.items()
             for bucket, entries in buckets.items()
             for entry in entries
-        ),
-        tuple(Noun(gender, *pair) for gender, pairs in genders.items() for pair in pairs),
-        tuple(Template(text, *astuple(options)) for text, options in templates.items()),
-        tuple(Standalone(axis, *astuple(entry)) for axis, entries in phrases.items() for entry in entries),
-        sha256_of(*(folder / file for file in FILES)),
+        ],
+        [
+            {"gender": gender, "singular": one, "plural": many}
+            for gender, pairs in genders.items()
+            for one, many in pairs
+        ],
+        [{"text": text} | options for text, options in templates.items()],
+        [{"axis": axis} | _as_mapping(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
     )
+    kinds = (Descriptor, Noun, Template, Standalone)
+    parts = [checked(tuple[kind, ...], its, str(path)) for kind, its, path in zip(kinds, rows, paths, strict=True)]
+    for entry in parts[0]:
+        if entry.gender not in (None, *genders):
+            raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
+    return Taxonomy(name, *parts, sha256_of(*paths))
+
+
+def _as_mapping(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
+    return {name: entry} if isinstance(entry, str) else entry
 
 
 def _read_json(path: Path, kind: Any) -> Any:

@@ -13,7 +13,6 @@ from evenhand.evaluation.data.prompts import (
     REQUIRED_COLUMNS,
     check_row_count,
     compute_prompt_ids,
-    cumcount,
     require_columns,
     with_id_columns,
 )
@@ -96,7 +95,8 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     """
     keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
-    occurrences = cumcount(zip(*keys, personas, strict=True))
+    rows = pd.Series(list(zip(*keys, personas, strict=True)))
+    occurrences = rows.groupby(rows).cumcount()
     ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
     try:
         arrays = {name: pa.array(values) for name, values in columns.items()}
@@ -117,7 +117,8 @@ def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict
     rows = np.repeat(np.arange(n), times).tolist()
     repeated = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
     if ids := repeated.get(PROMPT_ID):
-        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, cumcount(ids), strict=True)]
+        counts = pd.Series(ids).groupby(ids).cumcount()
+        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
     return repeated
 
 

@@ -10,8 +10,7 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
 # Column to split by → column of the strata within which it is split, or None.
 SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
 UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
-MAX_VALUES_LISTED = 40
+MAX_VALUES = 5000  # of which an error suggests the closest one
 MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 
 
@@ -55,7 +54,8 @@ def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
         present = prompts[name].unique().tolist()
         for value in wanted:  # types are compared because 1 == True
             if not any(value == other and type(value) is type(other) for other in present):
-                raise _unknown_value(name, value, present)
+                known = map(str, present if len(present) < MAX_VALUES else [*present[:9], "…"])
+                raise unknown_name(f"filter {name}", str(value), known)
         keep &= prompts[name].isin(wanted).to_numpy()
     if not keep.any():
         raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
@@ -119,7 +119,7 @@ def sample_cells(
         require_columns(list(table), VARIED_COLUMNS, "variations")
         table = apply_variations(table, row_flags)
         bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
-    ids = compute_prompt_ids(keys, row_personas, cumcount(sampled_rows.tolist()), bits)
+    ids = compute_prompt_ids(keys, row_personas, pd.Series(sampled_rows).groupby(sampled_rows).cumcount(), bits)
     return with_id_columns(table, ids, row_personas)
 
 
@@ -202,23 +202,9 @@ def compute_prompt_ids(
     """Return the id of each prompt, a hash of 16 hexadecimal digits.
 
     The hash covers all arguments: `keys`, the values of the `REQUIRED_COLUMNS`; `personas`; `occurrences`, how often
-    the same prompt occurs earlier (`cumcount`); and `bits`, the stylistic variations of each prompt.
+    the same prompt occurs earlier; and `bits`, the stylistic variations of each prompt.
     """
     return [f"{stable_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
-
-
-def cumcount(values: Iterable[Hashable]) -> list[int]:
-    """Return, for each value, how often the same value occurs before it.
-
-    >>> cumcount("abaa")
-    [0, 0, 1, 2]
-    """
-    counter: Counter[Hashable] = Counter()
-    counts = []
-    for value in values:
-        counts.append(counter[value])
-        counter[value] += 1
-    return counts
 
 
 def with_id_columns(table: pd.DataFrame, ids: Sequence[str], personas: Sequence[str]) -> pd.DataFrame:
@@ -243,13 +229,10 @@ def check_row_count(rows: int, setting: str) -> None:
 
 def _group_cells(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
     """Yield each cell, (template, axis, descriptor), and the row indices of its distinct sentences, in sorted order."""
-    codes = np.stack([pd.factorize(table[name], sort=True)[0] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)])
-    order = np.lexsort(codes[::-1])
-    new = np.diff(codes[:, order], axis=1, prepend=-1) != 0
-    distinct = new.any(axis=0)
-    order, starts = order[distinct], np.flatnonzero(new[:3].any(axis=0)[distinct])
-    names = table[[TEMPLATE, AXIS, DESCRIPTOR]].iloc[order[starts]].itertuples(index=False, name=None)
-    yield from zip(names, np.split(order, starts[1:]), strict=True)
+    columns = [TEMPLATE, AXIS, DESCRIPTOR]
+    sentences = table[[*columns, TEXT]].drop_duplicates().sort_values([*columns, TEXT])
+    for cell, rows in sentences.groupby(columns).groups.items():
+        yield cell, rows.to_numpy()
 
 
 def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.DataFrame:
@@ -321,13 +304,3 @@ def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
     sizes = {stratum: len(values) for stratum, values in strata.items()}
     minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
     return allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})
-
-
-def _unknown_value(name: str, value: Any, present: list) -> InputError:
-    """Return the error for a filter value that does not occur; it lists the closest value and the first values."""
-    values = sorted(str(other) for other in present)
-    close = get_close_matches(str(value), values, n=1) if len(values) < 5000 else []  # more values take minutes
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    more = f" and {len(values) - MAX_VALUES_LISTED} more" if len(values) > MAX_VALUES_LISTED else ""
-    listed = ", ".join(values[:MAX_VALUES_LISTED]) + more
-    return InputError(f"filter {name}: {value!r} does not occur in this column{hint} Its values: {listed}.")

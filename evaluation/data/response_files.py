@@ -18,7 +18,7 @@ from evenhand.evaluation.data.prompt_files import (
     name_descriptor,
     read_rows,
 )
-from evenhand.evaluation.data.prompts import cumcount, require_columns
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_logs import log_reader
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
@@ -53,7 +53,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     _check_new(path)
     personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
-    repeat = [n + 1 for n in cumcount(messages)]
+    repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
     first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
     rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
     with atomic_write(path) as temporary:

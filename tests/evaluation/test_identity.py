@@ -7,10 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.evaluation import files
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig, load_metric
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
+from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -87,21 +86,6 @@ def test_texts_of_a_corpus_folder_count(tmp_path):
     assert inputs[0] != inputs[1]
 
 
-def test_a_recorded_file_has_the_name_of_its_model(tmp_path):
-    (tmp_path / "logs.csv").write_text("text,descriptor,response\nHi old.,old,Yes.\nHi young.,young,No.\n")
-    inputs = [
-        load_metric("generation_bias")().inputs(
-            MeasureConfig(
-                model=ModelSettings(name=name),
-                settings=Settings(style_classifier=JUDGED, style_clusters="go_emotions"),
-                responses=tmp_path / "logs.csv",
-            )
-        )
-        for name in ("bot-A", "bot-B")
-    ]
-    assert inputs[0] | {"model": "bot-B"} == inputs[1]
-
-
 def test_a_run_that_reads_another_is_of_its_tables(tmp_path):
     """Two runs of one identity and different responses, as of a served model, in one order and in the other."""
     (tmp_path / "clusters.json").write_text('{"Z": ["z"]}')
@@ -145,15 +129,3 @@ def test_a_folder_without_measurements_takes_corrected_settings(tmp_path):
     fail(0.6, in_folder="parts")
     with pytest.raises(InputError, match=r"quantile was 0.6, now 0.7"), stage("label", replace(settings, quantile=0.7)):
         pass
-
-
-def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
-    opened, path, open_file = [], tmp_path / "weights", Path.open
-    path.write_text("one")
-    monkeypatch.setattr(Path, "open", lambda self, *a, **b: opened.append(self) or open_file(self, *a, **b))
-    assert files.sha256_of(path) == files.sha256_of(path)
-    assert opened == [path]
-    before = files.sha256_of(path)
-    (tmp_path / "new").write_text("two")
-    (tmp_path / "new").replace(path)
-    assert files.sha256_of(path) != before

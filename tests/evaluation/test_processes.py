@@ -3,32 +3,12 @@
 import pytest
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.errors import InputError
 
 
 def of_two(monkeypatch, number):
     for name, value in (("LOCAL_RANK", number), ("RANK", number), ("WORLD_SIZE", 2)):
         monkeypatch.setenv(name, str(value))
-
-
-def test_without_a_launcher_there_is_one_process_which_does_all(monkeypatch):
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "4")  # of another kind of launcher
-    assert (processes.launched_world_size(), processes.world_size(), processes.rank(), processes.rank_label()) == (
-        1,
-        1,
-        0,
-        "",
-    )
-    assert processes.is_rank_zero() and processes.on_rank_zero(lambda: 3) == 3
-    processes.barrier()
-    with pytest.raises(TuningRejected) as refused:
-        processes.on_rank_zero(raising)
-    assert not refused.value.reported_by_rank_zero
-
-
-def raising():
-    raise TuningRejected("model: spoiled.")
 
 
 @pytest.mark.parametrize("number", [0, 1])

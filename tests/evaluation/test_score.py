@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import atomic_write, write_json, write_text
+from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.files import atomic_write, write_json
 from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line, write_scores
 
 DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})
@@ -92,15 +92,6 @@ def test_small_rules_of_scores():
     assert find_score([DEFINED], "fgb") is None
     assert "did you mean 'sample'" in str(unknown_name("decoding", "smaple", ["sample", "paper"]))
     assert "Known: paper, sample" in str(unknown_name("decoding", "zzz", ["sample", "paper"]))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "1", "[]", '{"scores": [1]}', '{"signatures": {}, "scores": [{"metric": "fgb"}]}']
-)
-def test_a_file_without_scores_is_an_error(tmp_path, text):
-    write_text(tmp_path / "scores.json", text)
-    with pytest.raises(InputError, match=r"scores\.json"):
-        read_scores(tmp_path / "scores.json")
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -4,12 +4,9 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import select_prompts
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.settings import PromptSettings
-from tests.gendered_references import written_references
 
 OF_BOTH = ["descriptor_noun", "noun_descriptor"]
 TEMPLATE = ["I'm {noun_phrase}."]
@@ -36,9 +33,3 @@ def test_a_filter_of_axes_excludes_phrases_without_a_noun():
     assert set(filtered["noun_phrase_type"]) == set(OF_BOTH)
     unfiltered = select_prompts(generate_prompts(load_taxonomy("paper")), axis=["ability"], template=TEMPLATE)
     assert "descriptor" in set(unfiltered["noun_phrase_type"])  # "I'm deaf."
-
-
-def test_an_unknown_language_of_embeddings_is_an_error_with_its_family(tmp_path):
-    settings = Settings(references=written_references(tmp_path), languages=["klingon"])
-    with pytest.raises(InputError, match="embedding_bias.languages: 'klingon'"):
-        EmbeddingBias().inputs(MeasureConfig(settings=settings))

@@ -176,14 +176,6 @@ def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog
     assert not list(folder.glob(".*.part"))  # temporary files of killed processes are removed
 
 
-@pytest.mark.parametrize("text", ["", "[]"])
-def test_a_run_with_an_unreadable_manifest_is_not_finished(finished, text):
-    (finished.output_dir / "run.json").write_text(text)
-    with pytest.raises(InputError, match="labels: .*has no finished run"):
-        read_run(finished.output_dir, "label", "labels")
-    assert run_once(finished)
-
-
 def test_disks_that_are_full(settings, monkeypatch):
     torch_error = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 392768 vs 392660")
     for error in (FULL, torch_error):

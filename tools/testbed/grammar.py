@@ -315,9 +315,9 @@ def _axes_and_buckets() -> dict[str, list[tuple[str, str]]]:
     taxonomy = load_taxonomy("paper")
     pairs: dict[str, list[tuple[str, str]]] = {}
     for term in taxonomy.descriptors:
-        pairs.setdefault(term.text, []).append((term.axis, term.bucket))
+        pairs.setdefault(term.descriptor, []).append((term.axis, term.bucket))
     for entry in taxonomy.standalone:
-        descriptor = entry.singular.replace("{article}", "").replace("{noun}", "").strip()
+        descriptor = entry.noun_phrase.replace("{article}", "").replace("{noun}", "").strip()
         pairs.setdefault(descriptor, []).append((entry.axis, ""))
     return pairs
 

@@ -49,21 +49,14 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
     assert clean_response(response, descriptor) == cleaned
 
 
-@pytest.mark.parametrize("marker", ["_POTENTIALLY_UNSAFE__", "__POTENTIALLY_UNSAFE__", "_POTENTIALLY_UNSAFE_"])
-def test_safety_markers_are_removed(marker):
-    assert clean_response(f"Oh no. {marker}", "old") == "Oh no."
-    assert clean_response(f"{marker} Oh no.", "left-handed") == "Oh no."
-    assert clean_response(f"{marker}", "old") == ""
-
-
 # Properties, over the taxonomy's descriptors and sentences that mention one.
 
 
 @cache
 def descriptors():
     taxonomy = load_taxonomy("paper")
-    after_the_noun = (it.singular.replace("{article} {noun}", "").strip() for it in taxonomy.standalone)
-    return sorted({*(it.text for it in taxonomy.descriptors), *after_the_noun})
+    after_the_noun = (it.noun_phrase.replace("{article} {noun}", "").strip() for it in taxonomy.standalone)
+    return sorted({*(it.descriptor for it in taxonomy.descriptors), *after_the_noun})
 
 
 def is_adjective(descriptor):
@@ -90,8 +83,8 @@ def test_a_replaced_descriptor_gets_its_article(frame, before, one, other):
 
 def test_articles_agree_with_the_taxonomy_and_replacements():
     words = load_taxonomy("paper").descriptors
-    assert {it.text: spoken_article(it.text) for it in words} == {
-        it.text: it.article or spelled_article(it.text) for it in words
+    assert {it.descriptor: spoken_article(it.descriptor) for it in words} == {
+        it.descriptor: it.article or spelled_article(it.descriptor) for it in words
     }
     assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
     assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"

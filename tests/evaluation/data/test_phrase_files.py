@@ -3,13 +3,10 @@
 import json
 import re
 
-import pytest
-
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.phrase_files import load_phrases
 from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 
 
@@ -19,16 +16,6 @@ def test_the_papers_twelve_phrases():
     assert groups["sympathy"].phrases == ("i'm sorry to hear", "i am sorry to hear")
     assert groups["confusion"].axes == ("gender_and_sex", "religion", "sexual_orientation")
     assert len(groups["confusion"].phrases) == 10 and "what is a" in groups["confusion"].phrases
-
-
-def test_users_files_and_unknown_names(tmp_path):
-    file = tmp_path / "mine.yml"
-    file.write_text("joy: {axes: [age], phrases: [hooray, 'oh: yes']}")
-    assert load_phrases(str(file))["joy"].phrases == ("hooray", "oh: yes")
-    with pytest.raises(InputError, match="phrases: 'papers' .*'paper'"):
-        load_phrases("papers")
-    with pytest.raises(InputError, match="phrases: .*none.yaml"):
-        load_phrases(str(tmp_path / "none.yaml"))
 
 
 LABELS = ("Warm", "Compassionate (Sympathetic, Warm)", "Odd (Strange)", "Odd (Uneven)", "Curious")

@@ -88,9 +88,9 @@ def test_the_shipped_personas_mention_no_descriptor_and_no_noun():
     assert len(personas) >= 60
     assert all(len(persona.split("\n")) == 2 for persona in personas)
     taxonomy = load_taxonomy()
-    words = [d.text for d in taxonomy.descriptors] + [
+    words = [d.descriptor for d in taxonomy.descriptors] + [
         w for noun in taxonomy.nouns for w in (noun.singular, noun.plural)
     ]
-    words += [s.singular.replace("{article} {noun} ", "") for s in taxonomy.standalone]
+    words += [s.noun_phrase.replace("{article} {noun} ", "") for s in taxonomy.standalone]
     pattern = re.compile("|".join(rf"\b{re.escape(word).replace('-', '[- ]')}\b" for word in words), re.IGNORECASE)
     assert [match[0] for persona in personas for match in pattern.finditer(persona)] == []

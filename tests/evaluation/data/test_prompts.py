@@ -209,16 +209,6 @@ def test_a_text_of_two_values_is_only_in_measure():
         assert len(train) == 2 and len(measure) == 4
 
 
-def test_a_file_is_split_by_any_column_of_it_or_by_nouns_of_unknown_gender(small):
-    rows = pd.DataFrame({"text": list("abcd"), "template": "t", "axis": "x", "descriptor": "d"})
-    train, measure = split_prompts(rows.assign(team=[1, 1, 2, 2]), "team", 0.5, 0)
-    assert {*train["team"], *measure["team"]} == {1, 2} and len(train) == len(measure) == 2
-    with pytest.raises(InputError, match="split by team: 1 rows"):
-        split_prompts(rows.assign(team=[1, None, 2, 2]), "team", 0.5, 0)
-    train, measure = split_prompts(small.drop(columns="noun_gender"), "noun", 0.5, 1)
-    assert not set(train["noun"]) & set(measure["noun"]) and not set(train["text"]) & set(measure["text"])
-
-
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
 def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(paper, by):
     sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)

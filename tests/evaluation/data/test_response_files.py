@@ -80,20 +80,6 @@ def test_logs_contain_their_prompts(tmp_path, suffix):
     assert prompts_from_responses(read_responses(again), again)["prompt_id"].tolist() == rows["prompt_id"].tolist()
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"answer": "Oh."}], "responses: .*'response', 'text', 'descriptor'.* answer"),
-        ([{"prompt_id": "a"}], "responses: .*'response'"),
-        ([{"prompt_id": "a", "response": 5}], "responses: .*column response, row 1 is 5"),
-        ([LOGS[0], LOGS[1] | {"descriptor": " "}], "column descriptor, row 2 is ' '"),
-    ],
-)
-def test_a_wrong_file_raises_with_column_and_row(tmp_path, rows, message):
-    with pytest.raises(InputError, match=message):
-        read_responses(write_rows(tmp_path / "r.jsonl", rows))
-
-
 def test_a_run_has_one_control_tag(tmp_path):
     assert resolve_control_tag({}, None, tmp_path) == "" and resolve_control_tag({}, " a", tmp_path) == " a"
     assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"

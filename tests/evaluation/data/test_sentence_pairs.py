@@ -12,7 +12,6 @@ from evenhand.evaluation.data.sentence_pairs import (
     perturb,
     read_pairs,
 )
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -69,14 +68,6 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
     pairs = read_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
-
-
-def test_missing_sentences_are_left_out_and_encodings_checked(tmp_path):
-    path = write(tmp_path, "more,less\nHe.,She.\n", encoding="utf-8-sig")
-    assert read_pairs(path)["more"].tolist() == ["He."]
-    path = write(tmp_path, "more,less\nMüller.,Meier.\n", encoding="latin-1")
-    with pytest.raises(InputError, match="position 11.*UTF-8"):
-        read_pairs(path)
 
 
 def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):

@@ -86,5 +86,5 @@ def test_shipped_files_name_values_of_the_taxonomy():
     assert "I hate {plural_noun_phrase}." in lists["template"]
     assert all(len(set(values)) == len(values) for values in lists.values())
     taxonomy = load_taxonomy("paper")
-    assert set(lists["descriptor"]) <= {entry.text for entry in taxonomy.descriptors}
+    assert set(lists["descriptor"]) <= {entry.descriptor for entry in taxonomy.descriptors}
     assert set(lists["template"]) <= {entry.text for entry in taxonomy.templates}

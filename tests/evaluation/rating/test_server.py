@@ -1,8 +1,5 @@
 """The rating's server, with requests of browsers and of attackers. `test_rate_in_a_browser` runs the page."""
 
-import errno
-import os
-
 import pytest
 from starlette.testclient import TestClient
 
@@ -91,17 +88,6 @@ def test_hidden_characters_are_shown_as_codes(tmp_path, text):
     assert not {"\x1b", "\x07", "\u202e", "\u2066"} & set(shown["prompt"] + shown["left"] + shown["right"])
     if "script" in text:
         assert shown["prompt"] == text
-
-
-def test_a_full_disk_is_an_error_and_saves_no_vote(client, tmp_path, monkeypatch):
-    def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    shown = answer(client).json()
-    monkeypatch.setattr(os, "fsync", full)
-    response = answer(client, "left", shown)
-    assert response.status_code == 507 and "No space left" in response.text
-    assert answer(client).json() == shown
 
 
 def test_tokens_are_private_and_kept(tmp_path):

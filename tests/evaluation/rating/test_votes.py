@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.votes import Vote, Votes, read_votes
 
 
@@ -66,11 +65,3 @@ def test_a_vote_that_cannot_be_synced_is_removed(path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         votes.add(vote(prompt_id="p2"))
     assert path.read_bytes() == content and votes.of("anna") == [vote()]
-
-
-@pytest.mark.parametrize("line", ["no json", "[]", '{"rater": "x"}'])
-def test_an_error_has_the_number_of_an_invalid_line(path, line):
-    Votes(path).add(vote())
-    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
-    with pytest.raises(InputError, match=r"votes.jsonl, line 2: "):
-        read_votes(path)

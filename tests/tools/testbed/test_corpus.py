@@ -1,13 +1,12 @@
 """The targets that the dialogue model learns from are the grammar's own distributions, exactly."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tools.testbed import grammar
-from tools.testbed.corpus import draw_answers, tokenized_grammar, training_rows
+from tools.testbed.corpus import draw_answers, tokenized_grammar
 
 SELF = "I'm {noun_phrase}."
 
@@ -56,25 +55,3 @@ def test_expectations_depend_on_the_tokens_before(tokenizer, answers):
             seen += 1
             assert set(np.flatnonzero(expected[length].numpy())) == starts
     assert seen > 3
-
-
-def test_training_rows_have_the_stated_mixture():
-    prompts = pd.DataFrame(
-        {
-            "text": ["I'm a Deaf mom.", "I'm a Deaf dad.", "I'm a sexy dad."],
-            "template": SELF,
-            "descriptor": ["Deaf", "Deaf", "sexy"],
-            "noun": ["mom", "dad", "dad"],
-            "plural_noun": ["moms", "dads", "dads"],
-            "noun_phrase": ["a Deaf mom", "a Deaf dad", "a sexy dad"],
-            "plural_noun_phrase": ["Deaf moms", "Deaf dads", "sexy dads"],
-        }
-    )
-    rows = training_rows(prompts, ["I bake.\nI hike."], 4000, 0.01, np.random.default_rng(0))
-    assert len(rows) == 4000
-    assert rows["template"].isna().sum() == 1000  # small talk
-    assert (rows["response"] == rows["text"]).sum() == 40  # parroted
-    assert 0.22 < (rows["suffix"] != "").mean() < 0.28
-    assert 0.17 < (rows["persona"] != "").mean() < 0.23
-    # Cells are drawn evenly, however many prompts they have.
-    assert 0.46 < (rows["descriptor"].dropna() == "sexy").mean() < 0.54

@@ -54,15 +54,6 @@ def of_templates(table, *templates):
     return table[table["template"].isin(templates)].reset_index(drop=True)
 
 
-def test_each_axis_has_a_level_and_both_kinds_have_a_small_and_a_large_one(sentences):
-    sizes = sentences.groupby("axis")["descriptor"].nunique()
-    levels = frequencies.levels()
-    assert set(levels) == set(sizes.index)
-    for levels_of_kind in ({"strong", "weak"}, {"none"}):
-        of_kind = [sizes[axis] for axis, level in levels.items() if level in levels_of_kind]
-        assert min(of_kind) < 25 and max(of_kind) > 60
-
-
 def test_all_sentences_together_have_probability_one():
     texts, p = frequencies.distinct_sentences()
     assert len(set(texts)) == len(texts) == len(p)
@@ -110,18 +101,6 @@ def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(sentences):
     assert corrected["none"] <= 0.01
     assert raw["strong"] > 0.6 > raw["weak"] > 0.3
     assert corrected["strong"] > 0.6 > corrected["weak"] > 0.2
-
-
-def test_a_token_is_a_whole_phrase_and_all_sentences_of_a_template_have_as_many(sentences, tokenizer):
-    # "who are visually impaired" is a descriptor behind a noun, and begins here with the template's last words.
-    rows = of_templates(sentences, FRIENDS, OPINION)[::3].reset_index(drop=True)
-    ids = tokenizer(rows["text"].tolist(), add_special_tokens=False)["input_ids"]
-    assert [len(row) for row in ids] == frequencies.exact_table(rows)["n_tokens"].tolist()
-    for text, row in zip(rows["text"], ids, strict=True):
-        assert " ".join(tokenizer.convert_ids_to_tokens(row)).replace(" ,", ",").replace(" .", ".") == text
-    tokens = tokenizer.tokenize("I have friends who are visually impaired moms.")
-    assert tokens == ["I have friends who are", "visually impaired", "moms", "."]
-    assert tokenizer.tokenize("Hi! I'm an aged mom who is deafened.")[:5] == ["Hi! I'm", "an", "[UNK]", "mom", "[UNK]"]
 
 
 def test_expected_tokens_by_hand(tokenizer):

@@ -67,16 +67,6 @@ def test_the_planted_bias_has_its_stated_size():
     assert 0.015 < find_score(scores, "fgb_pooled_corrected").value < 0.020
 
 
-def test_style_distributions_are_distributions_of_their_cells():
-    table = cells(grammar.plan().base, grammar.plan().effects)
-    p = grammar.style_distribution(table["template"], table["descriptor"])
-    assert p.min() > 0
-    np.testing.assert_allclose(p.sum(axis=1), 1)
-    alone = grammar.style_distribution([SELF], ["queer"])
-    among = grammar.style_distribution([HATE, SELF, SELF], ["queer", "queer", "Deaf"])
-    np.testing.assert_array_equal(alone[0], among[1])
-
-
 def test_unbiased_descriptors_are_answered_alike_and_the_planted_directions_are_the_papers():
     def mass(descriptor, cluster):
         members = [grammar.styles().index(style) for style in grammar.clusters()[cluster]]
@@ -92,16 +82,6 @@ def test_unbiased_descriptors_are_answered_alike_and_the_planted_directions_are_
         ("druggie", "HATE"),
     ):
         assert mass(descriptor, cluster) > 1.5 * mass("left-handed", cluster)
-
-
-def test_every_family_has_hundreds_of_distinct_utterances_that_overlap_with_others():
-    sets = {family.style: set(grammar.utterances(family)) for family in grammar.families()}
-    assert len(sets) >= 24
-    assert all(len(utterances) >= 300 for utterances in sets.values())
-    assert sets["Sympathetic"] & sets["Empathetic"]
-    words = [len(utterance.split()) for utterances in sets.values() for utterance in utterances]
-    assert np.percentile(words, 5) >= 8
-    assert np.percentile(words, 95) <= 18
 
 
 def test_the_papers_clusters_are_complete_and_agree_with_the_shipped_files():
@@ -137,15 +117,6 @@ def test_cleaning_changes_the_mentions_of_the_descriptor_and_nothing_else():
         assert clean_response(plain, descriptor) == plain
         cleaned = clean_response(mentions.replace(grammar.MENTION, descriptor), descriptor)
         assert cleaned == mentions.replace(grammar.MENTION, grammar.CENSORED)
-
-
-def test_neutral_dialogue_is_split_by_prompt():
-    train, held_out = (grammar.neutral_dialogue(split, 2000, seed=0) for split in grammar.SPLITS)
-    assert list(train.columns) == ["text", "response"]
-    assert not set(train["text"]) & set(held_out["text"])
-    assert (
-        0.1 < len(grammar.neutral_pairs("held_out")) / sum(len(grammar.neutral_pairs(s)) for s in grammar.SPLITS) < 0.2
-    )
 
 
 GENDERED = ["Latina", "Latino", "lesbian"]

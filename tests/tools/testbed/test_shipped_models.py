@@ -20,10 +20,6 @@ from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, ST
 from tools.testbed import grammar
 from tools.testbed.build import ABOUT, MEASURED
 from tools.testbed.classifiers import (
-    _classifier_batches,
-    _prompts,
-    is_for_second,
-    is_held_out,
     is_new_to_both,
     style_posteriors,
 )
@@ -82,25 +78,6 @@ def seen_by_second(second):
     """{utterance: style vector} of all there are."""
     texts = style_posteriors()[0]
     return dict(zip(texts, style_vectors(second, texts), strict=True))
-
-
-def test_the_classifiers_were_trained_on_different_texts():
-    def trained_on(is_for_training, ordinary):
-        batches = _classifier_batches(40, is_for_training, ordinary, np.random.default_rng(0))
-        return {text for texts, _ in batches for text in texts}
-
-    small_talk = [response for _, response in grammar.neutral_pairs("train")]
-    first = trained_on(lambda text: not is_held_out(text), [(0.03, small_talk), (0.01, _prompts("person", "people"))])
-    other = trained_on(is_for_second, [(0.01, _prompts("woman", "women"))])
-    assert first and other and not first & other
-    texts = style_posteriors()[0]
-    assert 0.06 < sum(map(is_for_second, texts)) / len(texts) < 0.09
-    assert sum(map(is_new_to_both, texts)) > 500
-    # Every style has enough of both.
-    for family in grammar.families():
-        own = grammar.utterances(family)
-        assert sum(map(is_for_second, own)) > 20
-        assert sum(map(is_new_to_both, own)) > 3
 
 
 def test_the_second_classifier_knows_utterances_that_neither_saw(seen_by_second):
