@@ -139,17 +139,17 @@ class TranslationBias(Metric):
                 or has a wrong number of lines; the tokenizer or the toxicity classifier cannot be used.
         """
         from evenhand.evaluation.data.gendered_translations import references_sha256
-        from evenhand.evaluation.metrics.translation_bias import metric, sources
+        from evenhand.evaluation.metrics.translation_bias import metric
         from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
         settings = config.settings
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
-        tables = sources.make_source_tables(_references(settings).table, settings.directions)
+        tables = metric.make_source_tables(_references(settings).table, settings.directions)
         if settings.translations is not None:
             fingerprints["model"] = config.model.name
-            fingerprints["translations"] = sources.hash_translations(settings.translations.expanduser(), tables)
+            fingerprints["translations"] = metric.hash_translations(settings.translations.expanduser(), tables)
         metric.bleu(settings.tokenize)
         classifier = settings.toxicity
         if classifier.name is None and classifier.label is not None:
@@ -226,12 +226,13 @@ class TranslationBias(Metric):
         return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
 
     def label(self, score: BiasScore) -> str:
-        """Return the names of the languages and of the direction, and the gender."""
+        """Return the names of the languages, of the direction and of the gender."""
         from evenhand.evaluation.data.gendered_translations import language_name
 
         group = score.group
-        if "lang" not in group:
-            return HEADINGS[group["direction"]]
+        if len(group) == 1:
+            (value,) = group.values()
+            return HEADINGS.get(value) or language_name(value)
         languages = group["lang"].split("-", 1) if group["direction"] == "xx-xx" else [group["lang"]]
         parts = [" → ".join(map(language_name, languages)), group.get("gender", "")]
         parts.append({"xx-en": "into English"}.get(group["direction"], ""))
@@ -270,7 +271,7 @@ def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFra
     import pandas as pd
 
     from evenhand.evaluation.data.gendered_translations import read_translations
-    from evenhand.evaluation.metrics.translation_bias.sources import make_source_tables
+    from evenhand.evaluation.metrics.translation_bias.metric import make_source_tables
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.evaluation.models.translation import translate
 

@@ -18,7 +18,7 @@ sentences, so each resample of the bootstrap is an exact corpus score.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import permutations, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,12 @@ from evenhand.evaluation.data.gendered_translations import (
     REFERENCE,
     SENTENCE_ID,
     TAKEN_FROM,
+    read_translations,
     select_language,
+    select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import sha256_of, write_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
@@ -50,11 +53,10 @@ BOTH = "both"
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
+SOURCES = "sources"  # subfolder of the folder of translations, for the sentences without a translation
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
 NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
-
-
 FLORES = ("flores101", "flores200")
 
 
@@ -88,6 +90,48 @@ def metric_name(tokenize: str) -> str:
     return "spbleu" if tokenize in FLORES else "bleu"
 
 
+def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return a table of the sentences to translate for each pair of languages; the keys are "SOURCE-TARGET"."""
+    english, languages = ENGLISH_LANGUAGE.code, sorted(set(table[LANG]))
+    pairs = {
+        "en-xx": [(english, lang) for lang in languages],
+        "xx-en": [(lang, english) for lang in languages],
+        "xx-xx": [*permutations(languages, 2)],
+    }
+    return {
+        f"{source}-{target}": select_source_sentences(table, source=source, target=target)
+        for direction in pairs
+        if direction in directions
+        for source, target in pairs[direction]
+    }
+
+
+def hash_translations(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """Return the SHA-256 of the file of translations for each pair of languages.
+
+    If files are missing, write their sentences to the subfolder `sources` of the folder.
+
+    Args:
+        sources: the result of `make_source_tables`.
+
+    Raises:
+        InputError: a file is missing, or its number of lines is not the number of sentences.
+    """
+    files = {pair: folder / f"{pair}.txt" for pair in sources}
+    if missing := [path for path in files.values() if not path.is_file()]:
+        for path in missing:
+            lines = [" ".join(text.splitlines()) for text in sources[path.stem]["text"]]
+            write_text(folder / SOURCES / path.name, "".join(f"{line}\n" for line in lines))
+        raise InputError(
+            f"translations: {folder} lacks {len(missing)} of {len(files)} files ({missing[0].name}"
+            f"{', …' if len(missing) > 1 else ''}); translate the files in {folder / SOURCES} line by line, and write "
+            f"the results to {folder} under the same names."
+        )
+    for pair, path in files.items():
+        read_translations(path, len(sources[pair]))
+    return {path.name: sha256_of(path) for path in files.values()}
+
+
 def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
     """Return the translations with their masculine and feminine references.
 
@@ -104,15 +148,8 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
         tuple of annotated spans, or None.
 
     Raises:
-        InputError: a column is missing, a translation is not a string, or a sentence has no reference.
+        InputError: a sentence has no reference.
     """
-    required = (SENTENCE_ID, GENDER, TRANSLATION)
-    if missing := [name for name in required if name not in translations]:
-        raise InputError(
-            f"translations: there is no column {missing[0]!r}; pass the rows of source_sentences with a translation."
-        )
-    if not translations[TRANSLATION].map(lambda text: isinstance(text, str)).all():
-        raise InputError("translations: a value is not a string; use '' for a sentence without a translation.")
     english = ENGLISH_LANGUAGE.code
     languages = [lang for lang in (source, target) if lang != english]
     references = [select_language(table, lang) for lang in languages]
@@ -153,39 +190,44 @@ def translation_scores(
       direction, gender}. For gender "both", ambiguous sources are compared with all references (Costa-jussà et al.
       2023, §4.2).
     - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
-      {direction} for the mean over languages (Costa-jussà et al. 2023, Figure 7). NaN, with a reason, if no sentence
-      has a feminine reference, as for Thai (Costa-jussà et al. 2023, §4.2).
+      {direction} for the mean over languages (Costa-jussà et al. 2023, Figure 7). If there are translations between
+      other languages, also {source} and {target} for the mean over the pairs of languages with one source or target
+      (Costa-jussà et al. 2023, Table 2). NaN, with a reason, if no sentence has a feminine reference, as for Thai
+      (Costa-jussà et al. 2023, §4.2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
-    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For the mean over languages,
-    n counts languages, and n_left_out counts languages with an undefined gap.
+    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For means over languages, n
+    counts languages, and n_left_out counts languages with an undefined gap.
 
     Args:
         rows: the result of `align`, concatenated over languages.
         tokenize: a tokenizer of sacrebleu; "flores101" is the paper's (Goyal et al. 2022).
 
     Raises:
-        InputError: the tokenizer cannot be used, or there are no rows.
+        InputError: the tokenizer cannot be used.
     """
-    if rows.empty:
-        raise InputError("translations: there are no rows; translate at least one sentence.")
     indices, ids = pd.factorize(rows[SENTENCE_ID], sort=True)  # sorted: the order of rows must not matter
     rows = rows.assign(sentence_index=indices)
     counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
     weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
-    scores = []
+    scores, between_others = [], (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
-        gaps: dict[str, list[np.ndarray | None]] = {}
+        gaps: dict[tuple[str, str], list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
             group = {LANG: lang, "direction": direction}
             language_scores, resampled_gap = _language_scores((name, gap), metric, part, weights, group, common)
             scores += language_scores
-            gaps.setdefault(direction, []).append(resampled_gap)
-        for direction, language_gaps in gaps.items():
+            first, _, second = lang.partition("-")
+            english = ENGLISH_LANGUAGE.code
+            source, target = {"en-xx": (english, first), "xx-en": (first, english)}.get(direction, (first, second))
+            means = [("direction", direction), ("source", source), ("target", target)]
+            for mean in means if between_others else means[:1]:
+                gaps.setdefault(mean, []).append(resampled_gap)
+        for mean_group, language_gaps in gaps.items():
             defined = [resampled for resampled in language_gaps if resampled is not None]
             mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE_REFERENCE)
-            score = _gap(gap, mean, len(defined), {"direction": direction}, language_scores[-1].signature, reason)
+            score = _gap(gap, mean, len(defined), dict([mean_group]), language_scores[-1].signature, reason)
             scores.append(replace(score, n_left_out=len(language_gaps) - len(defined)))
     return scores
 
@@ -243,10 +285,7 @@ def _language_scores(
 ) -> tuple[list[BiasScore], np.ndarray | None]:
     """Return a language's corpus scores, the last of which is its gap, and the gap of each resample (or None)."""
     resampled, scores = {}, []
-    for gender in (
-        BOTH,
-        *REFERENCE_GENDERS,
-    ):  # the gap has the signature of the last gender, with one set of references
+    for gender in (BOTH, *REFERENCE_GENDERS):  # the gap has the signature of the last one, with one set of references
         selected = _rows_of_gender(rows, gender)
         if selected.empty:
             continue
@@ -307,13 +346,7 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
     Returns:
         One row per value of `by`: masculine, feminine and both (mean scores, NaN without a score), gap (masculine −
         feminine), mean (of the defined mean scores) and count (number of scores).
-
-    Raises:
-        InputError: `by` or `metric` is no column.
     """
-    for field, name in (("by", by), ("metric", metric)):
-        if name not in sentences:
-            raise unknown_name(field, name, sentences.columns)
     if by == AXIS:
         sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
     genders = [*REFERENCE_GENDERS, BOTH]

@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.metrics.translation_bias import TranslationBias
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
-from tests.report_pages import measured, table_named, texts
+from tests.report_pages import measured, table_named, table_of, texts
 
 EN_XX = {"direction": "en-xx"}
 COLUMNS = ["sentence_id", "axis", "descriptor", "template", "lang", "direction", "gender", "bleu", "chrf"]
@@ -70,7 +70,10 @@ def test_of_many_pairs_the_ends_are_shown():
     codes = ["spa_Latn", "deu_Latn", "fra_Latn", "cat_Latn", "ita_Latn", "por_Latn", "ron_Latn"]
     groups = [{"lang": f"{a}-{b}", "direction": "xx-xx"} for a in codes for b in codes if a != b]
     gap_scores = [score("translation_gap", float(n), group, (n - 1.0, n + 1.0), 0.5) for n, group in enumerate(groups)]
-    report = page_of([*gap_scores, score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=42)])
+    means = [score("translation_gap", 14.5, {"direction": "xx-xx"}, (13.0, 16.0), 0.01, n=42)]
+    means.append(score("translation_gap", 3.0, {"source": "spa_Latn"}, (1.0, 5.0), 0.01, n=6))
+    report = page_of([*gap_scores, *means])
+    assert texts(table_of(report, "By source")) == {"Spanish": ["+3.00", "0.01", "6"]}
     assert report.headline_value == "+14.50"
     table = table_named(report, "gap; ideal 0; the 15 largest and the 15 smallest of 42")
     assert len(table.rows) == 30 and "→" in table.rows[0].label
