@@ -17,7 +17,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from benchmarks.measuring import SHARED, parse_options, timed
 from evenhand.evaluation.data.sentence_pairs import read_pairs, resolve_pairs_file
-from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions
+from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.score import LESS, MORE

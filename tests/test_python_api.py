@@ -139,7 +139,6 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
         ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
         ("effects_figure", [FRAME], {}, "effects: columns 'kind', .* are missing"),
         ("label_responses", [FRAME, ["x"], VECTORS], {}, "responses: 1 and 4 vectors for 4 prompts; give"),
-        ("score_table", [["fgb"]], {}, "scores: 'fgb' is not a score; give"),
     ],
 )
 def test_bad_input_is_an_error_with_field_value_and_fix(name, arguments, options, message):

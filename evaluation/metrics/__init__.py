@@ -199,7 +199,6 @@ class Metric(ABC):
         )
 
     def _own(self, run: FamilyRun) -> FamilyRun:
-        """Return the run with the scores of this family only; a run may have several families."""
         own, names = copy(run), {of.name for of in self.FORMATS}
         bases = ((it, it.metric.removesuffix(DETECTABLE).removesuffix("_difference")) for it in run.scores)
         vars(own)["scores"] = [score for score, base in bases if base in names or score.metric in names]

@@ -1,18 +1,24 @@
-"""Rendering of a page as a self-contained HTML file that is readable without its script."""
+"""Rendering of a page as a self-contained HTML file that is readable without its script.
 
+Tables have dot-and-interval plots for their rows, as SVG in the colours of the page. All coordinates are percentages,
+so that a plot fits any width without scaling the plot's text. All text is escaped.
+"""
+
+import math
 import re
 from base64 import b64encode
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
 
-from evenhand.evaluation.report import plots
-from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Page, Section, signature_rows
+from evenhand.evaluation.report.numbers import number, sanitize, tick_number
+from evenhand.evaluation.report.page import Mark, Page, Row, Section, signature_rows
 from evenhand.evaluation.report.tables import format_table
 
 
@@ -24,33 +30,91 @@ def page_html(page: Page) -> str:
 
 def render(template: str, script_name: str, **values: object) -> str:
     """Return the HTML of a template with the style sheet and one script, the only one that the page's policy allows."""
-    script = Markup(Path(__file__).with_name(f"{script_name}.js").read_text(encoding="utf-8"))
+    css, script = (
+        Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+        for name in ("style.css", f"{script_name}.js")
+    )
     script_hash = f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
-    text = _environment().get_template(template)
-    return text.render(css=style_sheet(), script=script, script_hash=script_hash, **values)
-
-
-def style_sheet() -> Markup:
-    """Return the text of the style sheet that all HTML pages include."""
-    return Markup(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
+    return _environment().get_template(template).render(css=css, script=script, script_hash=script_hash, **values)
 
 
 def _format_section(part: Section) -> Section:
-    """Return a copy of the section with formatted tables and without empty subsections."""
     tables = [format_table(table) for table in part.tables if table.rows or table.note]
     return replace(part, tables=tables, parts=[_format_section(it) for it in part.parts if it.has_content])
 
 
 @cache
 def _environment() -> Environment:
-    """Return the Jinja environment of the HTML templates, which escapes all values and rejects unknown names."""
     options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), **options)
     environment.filters |= {"sanitize": sanitize, "sentence": _keep_units_together}
-    environment.globals |= {"plots": plots, "signature_rows": signature_rows, "zip": zip}
+    plots = {"row_scale": row_scale, "row_ticks": row_ticks, "row_plot": row_plot}
+    environment.globals |= {**plots, "signature_rows": signature_rows, "zip": zip}
     return environment
 
 
 def _keep_units_together(sentence: str) -> str:
-    """Return the sanitized sentence with no-break spaces between numbers and units, and around the signs = and <."""
     return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sanitize(sentence))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear map from values between `low` and `high` to horizontal positions between 2 and 98 percent."""
+
+    low: float
+    high: float
+
+    def __call__(self, value: float) -> float:
+        """Return the horizontal position of a value in percent of the plot's width."""
+        return round(2 + 96 * (value - self.low) / (self.high - self.low), 2)
+
+    @property
+    def ticks(self) -> list[float]:
+        """About four equidistant round numbers within the range."""
+        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+        return [float(tick) for tick in ticks if self.low <= tick <= self.high]
+
+
+def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
+    """Return a scale for the plots of all rows, which includes all finite marks, their intervals and the ideal."""
+    marks = [value for row in rows for mark in row.marks for value in (mark.value, *(mark.interval or ()))]
+    values = [ideal, *filter(math.isfinite, marks)]
+    low, high = min(values), max(values)
+    margin = 0.04 * (high - low) or 1.0
+    return Scale(low - margin * (low < ideal), high + margin)
+
+
+def row_ticks(scale: Scale) -> Markup:
+    """Return an SVG element with the tick labels that are above a column of plots."""
+    label = Markup('<text x="{}%" y="70%" class="middle">{}</text>')
+    labels = Markup("").join(label.format(scale(tick), tick_number(tick)) for tick in scale.ticks)
+    return Markup('<svg class="ticks" aria-hidden="true">{}</svg>').format(labels)
+
+
+def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = ("before", "after")) -> Markup:
+    """Return the plot of a row's marks: "before" as a ring, above "after" as a dot if there are both.
+
+    `sides` are the names for "before" and "after" in the text alternative of the plot.
+    """
+    line = Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>')
+    parts = [line.format(scale(x), 0, scale(x), 100, "grid") for x in scale.ticks if x != ideal]
+    parts.append(line.format(scale(ideal), 0, scale(ideal), 100, "zero"))
+    heights = {"before": 34, "after": 66} if any(mark.role == "after" for mark in row.marks) else {"before": 50}
+    for mark in row.marks:
+        y = heights[mark.role]
+        if mark.interval is not None:
+            low, high = map(scale, mark.interval)
+            parts.append(line.format(low, y, high, y, f"whisker {mark.role}"))
+        circle = Markup('<circle cx="{}%" cy="{}%" r="4" class="{}"/>')
+        parts.append(circle.format(scale(mark.value), y, mark.role))
+    names = dict(zip(("before", "after"), sides, strict=False))
+    texts = ", ".join(_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks)
+    title = f"{row.label}: {texts}"
+    return Markup('<svg class="row" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
+        title, title, Markup("").join(parts)
+    )
+
+
+def _mark_text(name: str, mark: Mark) -> str:
+    bounds = "" if mark.interval is None else f" ({number(mark.interval[0])} to {number(mark.interval[1])})"
+    return f"{name} {number(mark.value)}{bounds}"

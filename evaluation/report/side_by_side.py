@@ -29,7 +29,6 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
 
 
 def _first_tables(page: Page) -> Sequence[Table]:
-    """Return the tables of the page's scores."""
     return next((it.tables for it in page.sections if it.title == SCORES), ())
 
 
@@ -75,7 +74,6 @@ def side_by_side_page(
 
 
 def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
-    """Yield a section for each table that at least two runs have, with a column for each run."""
     found: dict[tuple[str, str], dict[str, Table]] = {}
     for name, page in pages.items():
         for section in page.all_sections():
@@ -89,7 +87,6 @@ def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
 
 
 def _joined_rows(pages: Mapping[str, Page], tables: Mapping[str, Table]) -> tuple[Row, ...]:
-    """Return the rows that at least two runs have, with the value of each run."""
     cells = {}
     for name, table in tables.items():
         side = pages[name].sides[0]
@@ -101,7 +98,6 @@ def _joined_rows(pages: Mapping[str, Page], tables: Mapping[str, Table]) -> tupl
 
 
 def _settings_table(pages: Mapping[str, Page]) -> Table:
-    """Return a table of the settings in which the signatures of the runs differ, except for MODEL_FIELDS."""
     settings = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
     rows = []
     for setting in dict.fromkeys(setting for values in settings.values() for setting in values):

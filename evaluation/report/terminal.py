@@ -50,7 +50,6 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 
 def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
-    """Return the table; if it is too wide, without intervals, except the interval of a change between two models."""
     grid = _grid(table)
     if Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width:
         return grid
@@ -65,7 +64,6 @@ def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
 
 
 def _grid(table: Table) -> RichTable:
-    """Return the table with names and prose that wrap, and with right-aligned numbers that do not."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, len(table.columns[0])))
     texts = [[f"{cell.text} {cell.interval}".rstrip() for cell in row.cells] for row in table.rows]

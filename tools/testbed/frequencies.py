@@ -23,7 +23,7 @@ from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.rows import (
+from evenhand.evaluation.metrics.likelihood_bias.pairs import (
     LOG_LIKELIHOOD,
     N_TOKENS,
     SENTENCE_COLUMNS,

@@ -19,7 +19,7 @@ import pandas as pd
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
+from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"

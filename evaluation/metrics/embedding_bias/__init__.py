@@ -63,11 +63,7 @@ class EmbeddingBias(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of the references and of the sentence encoder.
-
-        Raises:
-            InputError: the references do not exist, cannot be read or lack a language, or the encoder does not exist.
-        """
+        """Return fingerprints of the references and of the sentence encoder."""
         from evenhand.evaluation.data.gendered_translations import load_references, references_sha256
         from evenhand.evaluation.models.revisions import model_revision
 
@@ -78,7 +74,6 @@ class EmbeddingBias(Metric):
         return {"references": references, "model": model}
 
     def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-        """Return the cosine of each English sentence with each of its references, and whether a text was truncated."""
         return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
 
     def _cosines(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
@@ -103,7 +98,6 @@ class EmbeddingBias(Metric):
         return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
 
     def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        """Return the scores of `metric.embedding_scores`."""
         from evenhand.evaluation.manifest import package_versions
         from evenhand.evaluation.metrics.embedding_bias.metric import embedding_scores
 
@@ -119,7 +113,6 @@ class EmbeddingBias(Metric):
         return embedding_scores(table, signature=signature)
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the encoder and of the references."""
         return f"{run.model_name} · {display_name(run.config.settings.references)}"
 
     def verdict(self, run: FamilyRun) -> str:
@@ -139,7 +132,6 @@ class EmbeddingBias(Metric):
         )
 
     def label(self, score: BiasScore) -> str:
-        """Return the name of the score's language, the gender of the translation and that of the English sentence."""
         from evenhand.evaluation.data.gendered_translations import language_name
 
         group = score.group

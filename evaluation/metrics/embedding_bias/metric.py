@@ -123,7 +123,6 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
-    """Yield each group, by language or by language and gender of the English version, with mean cosines by sentence."""
     for lang, part in table.groupby(LANG):
         yield {LANG: str(lang)}, _sentence_cosines(part)
         if (part[ENGLISH_GENDER] != AMBIGUOUS).any():
@@ -142,7 +141,6 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(group: dict[str, str], cosines: pd.DataFrame, signature: dict[str, Any]) -> tuple[BiasScore, BiasScore]:
-    """Return two scores of the mean gap of one group: with the two-sided test, and with the one-sided test."""
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
     n = len(differences)

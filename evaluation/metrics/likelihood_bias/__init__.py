@@ -8,12 +8,7 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import (
-    number_cell,
-    score_sections,
-    significant_direction,
-    value_text,
-)
+from evenhand.evaluation.report.tables import number_cell, score_sections, significant_direction, value_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
 
@@ -95,43 +90,36 @@ class LikelihoodBias(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of the model and of the dataset.
-
-        Raises:
-            InputError: the model or the dataset does not exist, or the settings have a file of prompts.
-        """
+        """Return fingerprints of the model and of the dataset."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
 
         return {**config.open_model().scoring_inputs(), "dataset": taxonomy_sha256(config.prompts)}
 
     def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-        """Return the sentences with the likelihood of each."""
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
     def _likelihoods(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
         from evenhand.evaluation.data.holistic_bias import load_taxonomy
         from evenhand.evaluation.data.phrase_templates import make_phrase_sentences
         from evenhand.evaluation.data.prompts import dataset_prompts
-        from evenhand.evaluation.metrics.likelihood_bias import rows
-        from evenhand.evaluation.metrics.likelihood_bias.pairs import descriptors_by_axis
+        from evenhand.evaluation.metrics.likelihood_bias import pairs
 
         model, settings, phrases = config.open_model(), config.settings, None
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations: a masked model scores phrases in fixed sentences; turn them off.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
-        sentences = rows.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
-        sentences = rows.limit_sentences(sentences, settings.limit, config.seed)
-        descriptors_by_axis(sentences)  # raises before a model is loaded
+        sentences = pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
+        sentences = pairs.limit_sentences(sentences, settings.limit, config.seed)
+        pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
         if model.is_masked:
-            columns = (*_phrase_log_likelihoods(store, config, sentences), rows.MASKED_VARIANT)
+            columns = (*_phrase_log_likelihoods(store, config, sentences), pairs.MASKED_VARIANT)
         else:
             texts = sentences[TEXT].tolist()
             columns = model.score_sentences(store, texts, settings.context, settings.end_of_sequence)
-        return sentences.assign(**dict(zip((rows.LOG_LIKELIHOOD, rows.N_TOKENS, VARIANT), columns, strict=True)))
+        return sentences.assign(**dict(zip((pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, VARIANT), columns, strict=True)))
 
     def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        """Return the scores of `metric.likelihood_bias`."""
         from evenhand.evaluation.manifest import package_versions
         from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 
@@ -179,9 +167,7 @@ class LikelihoodBias(Metric):
         )
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        """Return warnings about many sentences without a likelihood, and about too few nouns for a pair to differ."""
-        from evenhand.evaluation.metrics.likelihood_bias.pairs import smallest_p_value
-        from evenhand.evaluation.metrics.likelihood_bias.rows import perplexity
+        from evenhand.evaluation.metrics.likelihood_bias.pairs import perplexity, smallest_p_value
 
         table, warnings = run.table("likelihoods"), []
         n, n_missing = len(table), int((~(perplexity(table) > 0)).sum())
@@ -196,7 +182,6 @@ class LikelihoodBias(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        """Return tables of the scores, and the most and least likely descriptors."""
         from evenhand.evaluation.metrics.likelihood_bias.pairs import pair_effects
 
         table = run.table("likelihoods")
@@ -231,13 +216,13 @@ def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.
 
 def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
     """Return each axis's descriptors of lowest and highest perplexity in one template (Smith et al. 2022, Table 3)."""
-    from evenhand.evaluation.metrics.likelihood_bias import rows
+    from evenhand.evaluation.metrics.likelihood_bias import pairs
 
     templates = likelihoods[TEMPLATE].unique()
-    template = rows.LOVE if rows.LOVE in templates else templates[0]
-    sentences = rows.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
+    template = pairs.LOVE if pairs.LOVE in templates else templates[0]
+    sentences = pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
     lines = []
-    for axis, of_axis in rows.extreme_descriptors(sentences).groupby(AXIS):
+    for axis, of_axis in pairs.extreme_descriptors(sentences).groupby(AXIS):
         ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
         lines.append(Row(sanitize(axis.replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
     note = (
@@ -249,5 +234,5 @@ def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
 
 
 def _with_medians(ends: "pd.DataFrame") -> str:
-    pairs = zip(ends[DESCRIPTOR], ends["median"], strict=True)
-    return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in pairs)
+    medians = zip(ends[DESCRIPTOR], ends["median"], strict=True)
+    return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in medians)

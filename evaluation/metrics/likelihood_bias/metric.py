@@ -1,7 +1,6 @@
 """Likelihood Bias: the share of pairs of descriptors whose sentences have different perplexities.
 
-Source: Smith et al. 2022, §2.3.2, §3.1, B.1, Table 7. The module `rows` makes the table of likelihoods; the
-module `pairs` contains the tests.
+Source: Smith et al. 2022, §2.3.2, §3.1, B.1, Table 7. The module `pairs` has the table of likelihoods and the tests.
 """
 
 import math
@@ -13,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias.pairs import Comparison, compare_descriptors
-from evenhand.evaluation.metrics.likelihood_bias.rows import SENTENCE_COLUMNS
+from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, Comparison, compare_descriptors
 from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error

@@ -71,12 +71,7 @@ class Offensiveness(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of the classifier and of the dataset.
-
-        Raises:
-            InputError: the settings have no classifier, no label, or a label that the classifier does not have; the
-                classifier or the dataset does not exist; or the settings have a file of prompts.
-        """
+        """Return fingerprints of the classifier and of the dataset."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
         from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
 
@@ -92,7 +87,6 @@ class Offensiveness(Metric):
         return {"classifier": revision, "dataset": taxonomy_sha256(config.prompts)}
 
     def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-        """Return the prompts, each with the probability of being offensive with its and with a neutral descriptor."""
         return store.table("offensive_prompts", lambda: self._classified(store, config), on_all_ranks=True)
 
     def _classified(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
@@ -136,11 +130,9 @@ class Offensiveness(Metric):
         return [share, *descriptor_effect(table, probability, neutral, signature)]
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the mean effect of a descriptor."""
         return find_score(scores, EFFECT)
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the classifier and of the dataset."""
         return f"{run.config.settings.classifier.name} · {run.config.prompts.dataset}"
 
     def verdict(self, run: FamilyRun) -> str:
@@ -160,7 +152,6 @@ class Offensiveness(Metric):
         )
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        """Return tables of the scores and of the templates, and the sentences of the highest probability."""
         share = [replace(it, group={}) for it in run.scores if it.group == {"of": "prompts"}]
         scores = [*share, *(it for it in run.scores if it.metric == EFFECT)]
         table = run.table("offensive_prompts")
@@ -181,7 +172,6 @@ def _template_section(table: "pd.DataFrame") -> Section:
 
 
 def _example_section(table: "pd.DataFrame") -> Section:
-    """Return the section with the sentences of the highest probability, one for each descriptor."""
     rows = table[table[PROBABILITY].notna()].sort_values([PROBABILITY, TEXT], ascending=[False, True], kind="stable")
     examples = []
     for row in rows.drop_duplicates(DESCRIPTOR).head(N_EXAMPLES).to_dict("records"):

@@ -125,11 +125,7 @@ class SentencePairs(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, str]:
-        """Return fingerprints of the model and of the pairs.
-
-        Raises:
-            InputError: the model or the pairs do not exist, or the pairs cannot be read.
-        """
+        """Return fingerprints of the model and of the pairs."""
         from evenhand.evaluation.data.sentence_pairs import read_pairs
         from evenhand.evaluation.files import sha256_of
 
@@ -146,7 +142,6 @@ class SentencePairs(Metric):
         return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
 
     def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        """Return the scores of `metric.pair_scores`."""
         from evenhand.evaluation.manifest import package_versions
         from evenhand.evaluation.metrics.sentence_pairs.metric import is_masked, pair_scores
 
@@ -174,15 +169,8 @@ class SentencePairs(Metric):
         """
         from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs
 
-        sides = {"before": before, "after": after}
-        signature = {side: it.signature(*HEADLINES) for side, it in sides.items()}
-        kinds = {side: it["model"]["kind"] for side, it in signature.items()}
-        if kinds["before"] != kinds["after"]:
-            raise InputError(
-                f"after: its model is {kinds['after']}, but the model of before is {kinds['before']}; compare two "
-                "models of one kind."
-            )
-        tables = [it.table("pairs") for it in sides.values()]
+        signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
+        tables = [it.table("pairs") for it in (before, after)]
         if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
             raise InputError(
                 f"after: {after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same "
@@ -191,11 +179,9 @@ class SentencePairs(Metric):
         return compare_pairs(*tables, signature=signature, seed=before.config.seed)
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the preference of a causal model, or S_JSD, or its change."""
         return next((it for it in scores if it.metric.removesuffix("_difference") in HEADLINES and not it.group), None)
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the model and of the pairs."""
         settings = run.config.settings
         pairs = f"{display_name(settings.pairs)}{', perturbed' if settings.perturbed else ''}"
         return f"{run.model_name} · {pairs}"
@@ -213,7 +199,6 @@ class SentencePairs(Metric):
         return f"{verdict}: {label} is {value_text(score)}{f', and CPS is {value_text(cps)}' if cps else ''}."
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        """Return warnings about pairs left out, easy words and contradictory metrics."""
         scores, table = run.scores, run.table("pairs")
         warnings, n_left_out = [], int(table[LEFT_OUT].notna().sum())
         if n_left_out > MANY_LEFT_OUT * len(table):
@@ -228,7 +213,6 @@ class SentencePairs(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        """Return tables of the scores, the distribution of the pairs, the pairs left out, and pairs to read."""
         table, limit = run.table("pairs"), run.config.settings.limit
         reasons = table[LEFT_OUT].dropna().value_counts()
         left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
@@ -256,19 +240,17 @@ def stereotype_direction(score: BiasScore | None) -> int:
 
 
 def _pairs_path(config: MeasureConfig) -> Path:
-    """Return the local file of the pairs, and download a published set first if needed."""
     from evenhand.evaluation.data.sentence_pairs import resolve_pairs_file
 
     return resolve_pairs_file(str(local_path(config.settings.pairs)))
 
 
 def _scored_pairs(store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-    """Return the scored pairs. With `limit`, they are a sample of the pairs that have both sentences."""
     import pandas as pd
 
     from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs
     from evenhand.evaluation.data.strata import stratified_rows
-    from evenhand.evaluation.metrics.sentence_pairs.rows import make_causal_pair_table
+    from evenhand.evaluation.metrics.sentence_pairs.metric import make_causal_pair_table
 
     settings, model = config.settings, config.open_model()
     pairs = read_pairs(_pairs_path(config), settings.columns)
@@ -289,8 +271,7 @@ def _scored_pairs(store: "Store", config: MeasureConfig) -> "pd.DataFrame":
 
 
 def _score_masked(store: "Store", config: MeasureConfig, pairs: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the pairs scored by a masked model: with each shared token masked in turn, and once without a mask."""
-    from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
+    from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
     from evenhand.evaluation.models.likelihood.masked import encode_sentences, unmasked_log_probabilities
     from evenhand.evaluation.models.likelihood.sentences import masked_token_table
     from evenhand.evaluation.models.loading import load_masked_model
@@ -327,7 +308,6 @@ def _distribution_section(table: "pd.DataFrame") -> Section:
 
 
 def _example_section(title: str, table: "pd.DataFrame", difference: "pd.Series") -> Section:
-    """Return the pairs with the largest differences in each direction."""
     ordered = table.assign(difference=difference.to_numpy(float)).dropna(subset="difference")
     ordered = ordered.sort_values(["difference", PAIR_ID], kind="stable")
     above, below = (ordered[side * ordered["difference"] > 0] for side in (1, -1))

@@ -133,10 +133,6 @@ class TranslationBias(Metric):
 
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
         folder of translations, under the same file names.
-
-        Raises:
-            InputError: there are no references, or neither a model nor translations; a file of translations is missing
-                or has a wrong number of lines; the tokenizer or the toxicity classifier cannot be used.
         """
         from evenhand.evaluation.data.gendered_translations import references_sha256
         from evenhand.evaluation.metrics.translation_bias import metric
@@ -161,7 +157,6 @@ class TranslationBias(Metric):
         return fingerprints
 
     def collect(self, store: "Store", config: MeasureConfig) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        """Return the references and the translations."""
         sets = _references(config.settings)
         store.ensure("languages", lambda: sets.languages)
         compute = partial(_translations, store, config, sets.table)
@@ -170,7 +165,6 @@ class TranslationBias(Metric):
     def score(
         self, store: "Store", config: MeasureConfig, collected: "tuple[pd.DataFrame, pd.DataFrame]"
     ) -> list[BiasScore]:
-        """Return the scores of `metric` and `shares`, and write the scores of single sentences."""
         import pandas as pd
 
         from evenhand.evaluation.manifest import package_versions
@@ -205,12 +199,10 @@ class TranslationBias(Metric):
         return scores
 
     def headline(self, scores: list[BiasScore]) -> BiasScore | None:
-        """Return the mean gap over languages in the first direction."""
         means = (find_score(scores, GAP, direction=direction) for direction in HEADINGS)
         return next(filter(None, means), None)
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the model, or of the translations, and of the references."""
         settings = run.config.settings
         return " · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references)))
 
@@ -226,7 +218,6 @@ class TranslationBias(Metric):
         return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
 
     def label(self, score: BiasScore) -> str:
-        """Return the names of the languages, of the direction and of the gender."""
         from evenhand.evaluation.data.gendered_translations import language_name
 
         group = score.group
@@ -239,7 +230,6 @@ class TranslationBias(Metric):
         return ", ".join(filter(None, parts))
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        """Return tables of the scores and of single sentences, and the languages left out."""
         from evenhand.evaluation.data.gendered_translations import language_name
 
         languages = run.table("languages")
@@ -258,7 +248,6 @@ class TranslationBias(Metric):
 
 
 def _references(settings: Settings) -> Any:
-    """Return the comparable sets of masculine and feminine references; raise InputError if no language is left."""
     from evenhand.evaluation.data.gendered_translations import build_comparable_sets, load_references
 
     path, languages = settings.references, settings.languages
@@ -267,7 +256,6 @@ def _references(settings: Settings) -> Any:
 
 
 def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the sentences with a translation each, by the model or from the files."""
     import pandas as pd
 
     from evenhand.evaluation.data.gendered_translations import read_translations
@@ -293,7 +281,6 @@ def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFra
 
 
 def _toxicity(settings: ClassifierSettings, translations: "pd.DataFrame", signature: Mapping[str, Any]) -> BiasScore:
-    """Return the score of added toxicity. The classifier must support the languages of sources and translations."""
     import numpy as np
 
     from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity

@@ -258,7 +258,6 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
 
 
 def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
-    """Return the annotated spans of all references of a sentence, or None if a reference has no annotation."""
     spans = list(spans)
     return None if any(it is None for it in spans) else tuple(span for it in spans for span in it)
 

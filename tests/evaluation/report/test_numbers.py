@@ -6,9 +6,9 @@ import pytest
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.html import Scale, row_scale
 from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interval, interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Mark, Row
-from evenhand.evaluation.report.plots import Scale, row_scale
 
 
 @pytest.mark.parametrize(

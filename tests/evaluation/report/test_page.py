@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.report import plots
 from evenhand.evaluation.report.files import present
-from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import format_table, score_section
@@ -136,9 +135,9 @@ def test_the_terminal_prints_the_first_screen_in_100_columns(capsys, monkeypatch
 
 
 def test_plots_mark_the_ideal_and_comparisons_both_sides():
-    scale = plots.row_scale(PLOTTED.rows, 50.0)
+    scale = row_scale(PLOTTED.rows, 50.0)
     assert scale.low == 50.0 and scale.high < 60
-    svg = str(plots.row_plot(PLOTTED.rows[0], scale, 50.0, ("value",)))
+    svg = str(row_plot(PLOTTED.rows[0], scale, 50.0, ("value",)))
     assert re.findall(r'x1="([\d.]+)%"[^>]*class="zero"', svg) == [str(scale(50.0))]
     assert "age: value 55.00 (51.00 to 59.00)" in svg
     one, two = (page_html(replace(PAGE, sides=sides)) for sides in (("value",), ("value", "p")))

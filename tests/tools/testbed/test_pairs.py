@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.sentence_pairs import read_pairs
-from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions, make_masked_pair_table
+from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.score import find_score

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evenhand.evaluation.metrics.likelihood_bias import rows
+from evenhand.evaluation.metrics.likelihood_bias import pairs as rows
 from tests.likelihood_tables import make_table
 
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."

@@ -10,7 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.rows import limit_sentences
+from evenhand.evaluation.metrics.likelihood_bias.pairs import limit_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.html import page_html

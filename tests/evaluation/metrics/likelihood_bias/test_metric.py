@@ -11,10 +11,14 @@ from scipy import stats
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias import rows
+from evenhand.evaluation.metrics.likelihood_bias import pairs as rows
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, likelihood_bias, likelihood_bias_change
-from evenhand.evaluation.metrics.likelihood_bias.pairs import compare_descriptors, pair_effects
-from evenhand.evaluation.metrics.likelihood_bias.rows import perplexity, select_scored_prompts
+from evenhand.evaluation.metrics.likelihood_bias.pairs import (
+    compare_descriptors,
+    pair_effects,
+    perplexity,
+    select_scored_prompts,
+)
 from evenhand.evaluation.score import find_score
 from tests.likelihood_tables import make_table, random_table
 

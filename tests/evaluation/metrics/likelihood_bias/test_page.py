@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.rows import LOVE
+from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
 from tests.likelihood_tables import make_table

@@ -10,11 +10,12 @@ from scipy import stats
 from transformers import BertConfig, BertForMaskedLM
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, pair_scores
-from evenhand.evaluation.metrics.sentence_pairs.rows import (
+from evenhand.evaluation.metrics.sentence_pairs.metric import (
+    compare_pairs,
     find_shared_positions,
     make_causal_pair_table,
     make_masked_pair_table,
+    pair_scores,
 )
 from evenhand.evaluation.models.likelihood.masked import (
     encode_sentences,

@@ -9,8 +9,7 @@ import pytest
 
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
-from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, pair_scores
-from evenhand.evaluation.metrics.sentence_pairs.rows import make_masked_pair_table
+from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, make_masked_pair_table, pair_scores
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings

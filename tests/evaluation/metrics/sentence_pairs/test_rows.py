@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.evaluation.metrics.sentence_pairs.rows import find_shared_positions, jensen_shannon_distance
+from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, jensen_shannon_distance
 
 
 def distance(p):
