@@ -52,25 +52,18 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
     """Return how many tokens one forward pass should have to keep the model's device busy."""
     if model.device.type != "cpu":
         return GPU_TOKENS_PER_PASS
-    return max(
-        1, min(MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES // (_model_sizes(model)["inner"] * model.dtype.itemsize))
-    )
+    tokens = CPU_CACHE_BYTES // (_model_sizes(model)["inner"] * model.dtype.itemsize)
+    return max(1, min(MAX_CPU_TOKENS_PER_PASS, tokens))
 
 
 def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
-    """Return a function from the length of a row in tokens to the largest number of such rows in a batch (at least 1).
-
-    `row_bytes` returns the memory of a row of a length. The memory budget is read once, by this call.
-    """
+    """Return a function from a row's length in tokens to the largest batch of such rows, by memory and tokens."""
     memory, tokens = memory_budget(model.device), tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
 
 
 def logits_bytes(model: PreTrainedModel, positions: int, copies: int = 8) -> int:
-    """Return the bytes of the logits at `positions` positions and of copies, which have `copies` bytes for each logit.
-
-    The default is for a float32 copy and a float32 log-softmax.
-    """
+    """Return the bytes of the logits at `positions` positions, with `copies` bytes for copies of each logit."""
     return positions * model.config.get_text_config(decoder=True).vocab_size * (model.dtype.itemsize + copies)
 
 
@@ -105,13 +98,6 @@ def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
     }
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that the device or the host ran out of memory."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY_MESSAGES)
-
-
 def run_batches(
     items: Sequence[Item],
     max_items: Callable[[Item], int],
@@ -131,13 +117,11 @@ def run_batches(
         try:
             result = compute(batch)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            messages = any(words in str(error) for words in OUT_OF_MEMORY_MESSAGES)
+            if not (messages or isinstance(error, (torch.OutOfMemoryError, MemoryError))):
                 raise
             if len(batch) == 1:
-                raise InputError(
-                    f"device: a single row does not fit into memory ({first_line(error)}); use a device with more "
-                    "memory, a smaller dtype or shorter texts."
-                ) from None
+                raise InputError(f"device: a single row does not fit into memory ({first_line(error)}).") from None
         else:
             yield batch, result
             start += len(batch)
@@ -213,9 +197,8 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
 def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix, because its logits are needed. The result is 0 for a
-    single row, for a short prefix, for COUNTS_PADDING, and if `has_attention_only`, with the same `sliding_windows`, is
-    false.
+    At least one token of each row is not part of the prefix, because its logits are needed. `sliding_windows` as in
+    `has_attention_only`, which must be true.
     """
     if model.config.model_type in COUNTS_PADDING:
         return 0
@@ -259,14 +242,9 @@ def check_input_lengths(
     if dialogue_model.kind != "encoder_decoder":
         limit -= max_new_tokens
     elif max_new_tokens > limit:
-        raise InputError(
-            f"decoding: max_new_tokens is {max_new_tokens}; {dialogue_model.name} has {limit:.0f} positions."
-        )
+        raise InputError(f"decoding: max_new_tokens is {max_new_tokens}; the model has {limit:.0f} positions.")
     if not all(encoded):
         raise InputError(f"{field}: one is empty; leave out empty texts.")
     longest = max(map(len, encoded), default=0)
     if longest > limit:
-        raise InputError(
-            f"{field}: one has {longest} tokens; {dialogue_model.name} has positions for {limit:.0f}, with "
-            f"max_new_tokens {max_new_tokens}. Shorten the text or lower max_new_tokens."
-        )
+        raise InputError(f"{field}: one has {longest} tokens; with max_new_tokens, the model has room for {limit:.0f}.")

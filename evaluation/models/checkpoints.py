@@ -1,8 +1,7 @@
 """Safe loading of configs, tokenizers and complete weights, from safetensors or GGUF files only.
 
-`from_pretrained` at most warns if it fills missing weights with random numbers, turns a masked language model into a
-causal model, or creates an empty tokenizer for a folder without a tokenizer. The functions of this module raise an
-InputError instead.
+`from_pretrained` only warns if it fills missing weights with random numbers or creates an empty tokenizer. Here, that
+is an InputError.
 """
 
 import logging
@@ -10,16 +9,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import transformers
-from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from peft import LoraConfig, PeftConfig, PeftModel
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -50,11 +46,6 @@ log = logging.getLogger("evenhand")
 
 disable_progress_bar()  # a bar for the weights of each small model would hide the bars of long computations
 
-# Errors of from_pretrained for folders with damaged or hostile files, from a missing key to a size of zero or "x".
-FROM_PRETRAINED_ERRORS = (
-    *(OSError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RuntimeError, ImportError),
-    *(MemoryError, HFValidationError, StrictDataclassError, SafetensorError),
-)
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
 ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
@@ -84,11 +75,8 @@ def load_network(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a loaded model and its tokenizer; an adapter is merged into its base model unless the base is quantized.
 
-    `class_for` returns the auto class for a model and its config, or raises an InputError.
-
-    Raises:
-        InputError: the name is not a model, its weights are pickled or incomplete, or its tokenizer is missing or does
-            not fit.
+    `class_for` returns the auto class for a model and its config. InputError if the name is not a model, its weights
+    are pickled or incomplete, or its tokenizer is missing or does not fit.
     """
     folder, base = split_adapter(model)
     strength = getattr(model, "adapter_strength", None)
@@ -105,7 +93,7 @@ def load_network(
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
-    except FROM_PRETRAINED_ERRORS as error:
+    except Exception as error:
         reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
@@ -115,10 +103,7 @@ def load_network(
 
 
 def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
-    """Return the config of the adapter in a folder, with the adapter's change of the weights multiplied by `strength`.
-
-    PEFT multiplies the weights of a LoRA adapter by alpha / rank, so that alpha carries the strength.
-    """
+    """Return the config of the adapter in a folder, with its change of the weights multiplied by `strength`."""
     config = PeftConfig.from_pretrained(str(folder))
     if strength is not None:
         check_strength(config, str(folder))
@@ -131,19 +116,13 @@ def check_strength(config: PeftConfig, name: str) -> None:
     """Raise InputError if an adapter, called `name` in the error, is not LoRA, or changes more than alpha scales."""
     is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
     if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
-        raise InputError(
-            f"adapter_strength: {name} is not LoRA alone: what else it changes has no strength (embeddings, biases, "
-            "whole layers, DoRA, an initialisation that changes the base); leave it out."
-        )
+        raise InputError(f"adapter_strength: {name} is not LoRA alone, and nothing else has a strength; leave it out.")
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
-    """Return a model's config; InputError if it cannot be read, or has no layers."""
+    """Return a model's config; InputError if it cannot be read."""
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
-    layers = getattr(config.get_text_config(), "num_hidden_layers", 1)
-    if not isinstance(layers, int) or layers < 1:  # transformers would build a model without layers
-        raise InputError(f"model: the config of {model.name} has {layers!r} layers; save the model again.")
     if is_gguf(model.name):
         causal, encoder_decoder = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
         names = getattr(modeling_auto, encoder_decoder if config.is_encoder_decoder else causal)
@@ -170,14 +149,10 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             yield folder, {"gguf_file": path.name}
     except InputError:
         raise
-    except Exception as error:
-        if is_gguf(model.name):  # the readers of damaged files raise errors of all kinds
-            raise InputError(
-                f"model: transformers cannot read {model.name} ({first_line(error)}); download it again or, if the "
-                "file is complete, serve it by llama.cpp's llama-server and give --model.server."
-            ) from None
-        if not isinstance(error, FROM_PRETRAINED_ERRORS):
-            raise
+    except Exception as error:  # damaged and hostile files lead to errors of all kinds
+        if is_gguf(model.name):
+            why = f"{first_line(error)}; download it again, or serve it by llama-server and give --model.server"
+            raise InputError(f"model: transformers cannot read {model.name}: {why}.") from None
         raise InputError(f"model: {failure}: {first_line(error)}{hint}") from None
 
 
@@ -197,10 +172,7 @@ def load_weights(
         # For a branch without safetensors, transformers would load weights that the hub converts. Converted weights are
         # not in the commit that manifest and adapter record, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
-        hint = (
-            " If it has no safetensors, give the revision of a conversion (refs/pr/N on the hub), or, if you trust it, "
-            "load it with from_pretrained(..., use_safetensors=False) and give the folder that save_pretrained writes."
-        )
+        hint = " If it has no safetensors, give a converted revision (refs/pr/N), or convert it by save_pretrained."
     source, failure = replace(model, revision=revision), f"{model.name} cannot be loaded from safetensors"
     with _location(source, failure, hint) as (name, options):
         options |= {} if config is None else {"config": config}
@@ -213,8 +185,7 @@ def load_weights(
         network.name_or_path = network.config._name_or_path = model.name  # not the temporary folder
     if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
         raise InputError(
-            f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}; give "
-            "a checkpoint of this architecture."
+            f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}."
         )
     for module in network.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -228,10 +199,6 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     """Return the arguments of `from_pretrained` for precision, devices, attention and quantization.
 
     Sources of quantization: Dettmers et al. 2022, LLM.int8() (8 bits); Dettmers et al. 2023, QLoRA, §3 (4 bits).
-
-    Raises:
-        InputError: bitsandbytes is needed and not installed, the device does not exist, or a device_map is set and
-            several processes are running.
     """
     # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
@@ -243,16 +210,9 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
         arguments["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
         if processes.launched_world_size() > 1:
-            raise InputError(
-                f"model.device_map: {model.device_map!r} with {processes.launched_world_size()} processes, which load "
-                "the model once each, on one device; leave it out, or start without a launcher."
-            )
+            raise InputError("model.device_map: each process loads the model on one device; leave it out.")
         arguments["device_map"] = model.device_map
     if model.quantization is not None:
-        if find_spec("bitsandbytes") is None:
-            raise InputError(
-                f"model.quantization: {model.quantization!r} needs bitsandbytes; pip install 'evenhand[quantization]'."
-            )
         # bitsandbytes quantizes the weights on their final device.
         arguments["device_map"] = model.device_map or {"": resolve_device(model.device)}
         if model.quantization == "8bit":
@@ -298,10 +258,7 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
         if token.special and token.content not in needed and token.content not in str(tokenizer.chat_template)
     }
     if max(index for index in tokenizer.get_vocab().values() if index not in unused) >= size:
-        raise InputError(
-            f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}; save the model with "
-            "its tokenizer."
-        )
+        raise InputError(f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}.")
 
 
 def is_quantized(network: torch.nn.Module) -> bool:

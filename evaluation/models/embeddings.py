@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ import torch
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
-    FROM_PRETRAINED_ERRORS,
     check_tokenizer,
     checkpoint_settings,
     from_pretrained_arguments,
@@ -26,7 +25,6 @@ from evenhand.evaluation.models.checkpoints import (
     resolve_device,
 )
 from evenhand.evaluation.models.revisions import (
-    MODULES_FILE,
     PICKLE_SUFFIXES,
     first_line,
     local_folder,
@@ -35,18 +33,15 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.settings import CheckpointSettings
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")  # no file of them can be a pickle
 OPTIONAL_WEIGHTS = ("pooler.",)  # many checkpoints lack this layer, and no embedding uses it
 
 
 @dataclass(frozen=True)
 class SentenceEncoder:
-    """A sentence encoder in evaluation mode on its device; `revision` is the return value of `model_revision`."""
+    """A SentenceTransformer in evaluation mode on its device; `revision` is the return value of `model_revision`."""
 
-    model: "SentenceTransformer"
+    model: Any
     name: str
     revision: str
 
@@ -64,9 +59,7 @@ class SentenceEncoder:
 def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     """Load a sentence encoder from safetensors; a model without `modules.json` gets mean pooling.
 
-    Raises:
-        InputError: the name is not a model or not an encoder, its weights are pickled or incomplete, or its layout
-            needs code outside the library.
+    InputError if the name is not an encoder, weights are pickled or missing, or the layout needs code of its own.
     """
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization", "adapter_strength"):
@@ -87,10 +80,6 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
     # The layout's limit may be larger than the network's number of positions.
     encoder.max_seq_length = min(encoder.max_seq_length, max_input_length(network))
-    try:
-        encoder.encode("a text", show_progress_bar=False)
-    except KeyError:
-        raise InputError(f"model: {settings.name} has no pooling module; add one to its {MODULES_FILE}.") from None
     return SentenceEncoder(encoder, settings.name, revision)
 
 
@@ -118,8 +107,7 @@ def sentence_embeddings(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the row indices (r,) and the embeddings, float32 (r, h), of r texts, batch by batch.
 
-    The dimension of an embedding is h. Texts with equal tokens are computed once. The order is fixed: the longest texts
-    first. Texts that are too long are truncated (`encode_texts`).
+    Texts with equal tokens are computed once, the longest first; texts that are too long are truncated.
     """
     rows_of = group_rows(map(tuple, encode_texts(encoder, texts)[0]))
     distinct = [rows_of[ids] for ids in sorted(rows_of, key=lambda ids: (len(ids), ids), reverse=True)]
@@ -134,43 +122,29 @@ def sentence_embeddings(
 
 
 def _download_model(settings: CheckpointSettings, commit: str) -> Path:
-    """Return the downloaded folder of a model at one commit, without files that may contain a pickle."""
     from huggingface_hub import snapshot_download
 
     files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
     try:
         return Path(snapshot_download(settings.name, revision=commit, allow_patterns=files))
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"model: the files of {settings.name} cannot be downloaded ({first_line(error)}); go online, or give a "
-            "local folder."
-        ) from None
+        raise InputError(f"model: {settings.name} cannot be downloaded: {first_line(error)}") from None
 
 
 def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
-    """Raise an InputError if a module after the first has pickled weights, broken JSON or code outside PyTorch."""
+    """Raise an InputError if a module after the first has pickled weights or code outside PyTorch."""
     for part in module_folders(folder)[1:]:
-        if (
-            any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))
-            and not (part / "model.safetensors").is_file()
-        ):
+        has_pickle = any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))
+        if has_pickle and not (part / "model.safetensors").is_file():
             raise InputError(f"model: {part} has pickled weights, which are unsafe; save them as safetensors.")
         config = part / "config.json"
-        try:
-            module = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-        except ValueError as error:
-            raise InputError(f"model: {config} is not JSON ({error}); save the model again.") from None
+        module = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         activation = module.get("activation_function", "torch.")
         if not (str(activation).startswith("torch.") or settings.trust_remote_code):
-            raise InputError(
-                f"model: {config} has the activation function {activation}, which is not in PyTorch; set "
-                "trust_remote_code if you trust its code."
-            )
+            raise InputError(f"model: {config}: the activation function {activation} is code; set trust_remote_code.")
 
 
-def _load_sentence_transformer(
-    settings: CheckpointSettings, folder: Path, device: torch.device
-) -> "SentenceTransformer":
+def _load_sentence_transformer(settings: CheckpointSettings, folder: Path, device: torch.device) -> Any:
     from sentence_transformers import SentenceTransformer  # takes seconds
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
@@ -182,6 +156,6 @@ def _load_sentence_transformer(
             local_files_only=True,
             model_kwargs=from_pretrained_arguments(settings),
         ).eval()
-    except (*FROM_PRETRAINED_ERRORS, TypeError, AttributeError) as error:
+    except Exception as error:  # damaged files lead to errors of all kinds
         reason = first_line(error)
         raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {reason}") from None

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-from evenhand.evaluation.models.revisions import classifier_labels, labels_sha256, model_revision
+from evenhand.evaluation.models.revisions import classifier_labels, model_revision
 from evenhand.evaluation.models.server import (
     Body,
     UnsupportedRequest,
@@ -104,7 +104,6 @@ class StyleJudge:
     settings: StyleClassifierSettings
     labels: tuple[str, ...]
     question: str
-    labels_sha256: str
     name: str
     revision: str
 
@@ -117,11 +116,14 @@ class StyleJudge:
         parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
+    def requests_per_text(self, answers: str) -> int:
+        return 1 if answers == LOGPROBS else self.settings.judge.samples
+
     def announce(self, texts: Sequence[str]) -> None:
         """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
         with _cache(self) as cache:
             known, answers = cache.known(texts), _kind(cache, self)
-        todo, times = [text for text in texts if text not in known], _requests_per_text(self, answers)
+        todo, times = [text for text in texts if text not in known], self.requests_per_text(answers)
         n_tokens = times * sum(len(_prompt(self, text)) for text in todo) // CHARACTERS_PER_TOKEN
         done = f"{len(known):,} of {len(texts):,} texts are cached; {times * len(todo):,} requests ({answers})"
         log.info("judge %s: %s, about %s tokens of input", self.name, done, f"{n_tokens:,}")
@@ -132,9 +134,9 @@ class StyleJudge:
         A row is NaN if no answer names an option, or the server rejects the text, as filters of content do. Finished
         judgements are cached on disk.
         """
-        with _cache(self) as cache, _named_errors():
+        with _cache(self) as cache:
             known, answers = cache.known(texts), _kind(cache, self)
-            todo, times = [text for text in texts if text not in known], _requests_per_text(self, answers)
+            todo, times = [text for text in texts if text not in known], self.requests_per_text(answers)
             bodies = [body for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
             parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
@@ -165,16 +167,11 @@ def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
         f"{option}: {label}" + (f" ({text})" if text else "")
         for option, (label, text) in zip(OPTIONS, labels.items(), strict=False)
     ]
-    names, question = tuple(labels), "\n".join([instruction, *options])
-    return StyleJudge(settings, names, question, labels_sha256(names), settings.name, revision)
-
-
-def _requests_per_text(judge: StyleJudge, answers: str) -> int:
-    return 1 if answers == LOGPROBS else judge.settings.judge.samples
+    return StyleJudge(settings, tuple(labels), "\n".join([instruction, *options]), settings.name, revision)
 
 
 def _without_style(error: UnsupportedRequest) -> Mapping[str, float]:
-    """Return an answer without a label if the server rejects this text, else raise the error (402: no credit left)."""
+    """Return an answer without a label if the server rejects this text, else raise the error."""
     if error.status not in (None, *REJECTS_TEXT):
         raise error
     return {}
@@ -196,7 +193,7 @@ def _prompt(judge: StyleJudge, text: str) -> str:
 
 def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     """Return the bodies of the requests for one text."""
-    is_chat, n = judge.settings.judge.api == "chat", _requests_per_text(judge, answers)
+    is_chat, n = judge.settings.judge.api == "chat", judge.requests_per_text(answers)
     arguments: Body = {"max_tokens": ANSWER_TOKENS, "temperature": 1.0}
     if answers == LOGPROBS:
         top = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
@@ -233,15 +230,6 @@ def _parse_answer(answer: Any, body: Body) -> dict[str, float]:
     return {found[1]: 1.0} if found else {}
 
 
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """Name the judge in place of the measured model in the errors of a block."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(str(error).replace("model.server", "style_classifier.judge.server", 1)) from None
-
-
 def _kind(cache: "Cache", judge: StyleJudge) -> str:
     """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
     if (known := cache.read(KIND)) is not None:
@@ -249,9 +237,8 @@ def _kind(cache: "Cache", judge: StyleJudge) -> str:
     for answers in (LOGPROBS, STRUCTURED, PLAIN) if judge.settings.judge.api == "chat" else (LOGPROBS, PLAIN):
         parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
         try:
-            with _named_errors():
-                if request_once(judge.settings.served_model(), _requests(judge, PROBE, answers)[0], parse):
-                    break
+            if request_once(judge.settings.served_model(), _requests(judge, PROBE, answers)[0], parse):
+                break
             log.info("judge %s: %s name no option", judge.name, answers)
         except UnsupportedRequest as error:
             if answers == PLAIN:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import jinja2
 import numpy as np
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -47,8 +46,6 @@ THE_MODEL = "the model in training"  # the name of a model that was not loaded b
 # The fields of a checkpoint's generation config that are used; decoding defaults are not, nor an EOS that is forced as
 # the last token, which would hide that a response was cut.
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id")
-# Errors of a broken chat template, raised by Jinja or by the Python code that the template calls.
-TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, IndexError, AttributeError)
 # These detect replaced tokens; other classes ...ForPreTraining, such as BERT's, have a masked language model's head.
 DISCRIMINATORS = ("ElectraForPreTraining", "FunnelForPreTraining")
 
@@ -79,11 +76,7 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
 
     With kind "auto", the config decides whether a model is an encoder-decoder. A causal model is a chat model if its
     tokenizer has a chat template that does more than end each turn with EOS (as DialoGPT's does), else a dialogue
-    model. `evenhand.json` in the model's folder may contain a `control_tag`.
-
-    Raises:
-        InputError: the name is not a model, its weights are pickled or incomplete, its tokenizer is missing or does not
-            fit, its architecture does not generate text, or the model is not of the given kind.
+    model. InputError if the model cannot be loaded, does not generate text, or is not of the given kind.
     """
     model = ModelSettings(name=model) if isinstance(model, str) else model
     resolve_device(model.device)  # raises before weights are read
@@ -105,15 +98,14 @@ def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> Dialo
 def loaded_dialogue_model(
     network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, control_tag: str = "", system_prompt: str = ""
 ) -> Iterator[DialogueModel]:
-    """Yield a network that is loaded already, such as a model in training, and its tokenizer as a DialogueModel.
+    """Yield a loaded network, such as a PEFT model in training, and its tokenizer as a DialogueModel.
 
-    After the block, the generation config of the network is the same as before; the tokenizer is copied. The network
-    may be a PEFT model.
+    After the block, the generation config of the network is the same as before; the tokenizer is copied.
     """
     tokenizer = copy.deepcopy(tokenizer)
     inner = network.get_base_model() if hasattr(network, "get_base_model") else network
     generation_config = inner.generation_config
-    kind = _context_format(tokenizer, bool(inner.config.is_encoder_decoder))
+    kind = _context_format(tokenizer, inner.config)
     _set_special_tokens(THE_MODEL, inner, tokenizer, kind)
     hook = _copy_head_input(inner)
     try:
@@ -136,11 +128,11 @@ def model_kind(model: ModelSettings) -> Kind:
 def _checked_kind(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
     if tokenizer.chat_template:
         check_chat_template(name, tokenizer)
-    return _context_format(tokenizer, bool(config.is_encoder_decoder))
+    return _context_format(tokenizer, config)
 
 
-def _context_format(tokenizer: PreTrainedTokenizerBase, is_encoder_decoder: bool) -> Kind:
-    if is_encoder_decoder:
+def _context_format(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> Kind:
+    if config.is_encoder_decoder:
         return "encoder_decoder"
     return "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"
 
@@ -163,10 +155,7 @@ def load_masked_model(model: ModelDescription) -> MaskedModel:
     network, tokenizer = load_network(model, _masked_lm_class)
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
-        raise InputError(
-            f"model: the tokenizer of {name} has no mask token in the model's vocabulary; give a masked language "
-            "model, or score with a causal model."
-        )
+        raise InputError(f"model: the tokenizer of {name} has no mask token in the model's vocabulary.")
     return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
@@ -184,20 +173,13 @@ def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -
     architectures = config.architectures or []
     custom = model.trust_remote_code and hasattr(config, "auto_map")
     if architectures and not known.intersection(architectures) and not custom:
-        raise InputError(
-            f"model: {model.name} is a {', '.join(architectures)}, which does not generate text; give a causal or an "
-            "encoder-decoder language model."
-        )
+        raise InputError(f"model: {model.name} is a {', '.join(architectures)}, which does not generate text.")
     return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 def _masked_lm_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the transformers auto class for masked language models; raise an InputError for other architectures."""
     if config.architectures and not _has_masked_lm_head(config):
-        raise InputError(
-            f"model: {model.name} is a {', '.join(config.architectures)}, which is not a masked language model; give "
-            "one, or score with a causal model."
-        )
+        raise InputError(f"model: {model.name} is a {', '.join(config.architectures)}, no masked language model.")
     return AutoModelForMaskedLM
 
 
@@ -213,11 +195,10 @@ def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
 
 
 def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return whether the chat template writes the content of each turn, followed by EOS, and nothing else."""
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     try:
         text = tokenizer.apply_chat_template(chat, tokenize=False)
-    except TEMPLATE_ERRORS:
+    except Exception:  # an untrusted program can raise any error
         return False
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
@@ -227,7 +208,7 @@ def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
     chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
     try:
         _, found, rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")
-    except TEMPLATE_ERRORS:
+    except Exception:
         return None
     tokens = tokenizer(rest, add_special_tokens=False)["input_ids"] if found else []
     added = tokenizer.added_tokens_decoder
@@ -238,8 +219,7 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config.
 
     A response ends at the EOS of the generation config or of the tokenizer, or at the end of a turn of a chat: a tuned
-    model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only. The files of the
-    model are not changed.
+    model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only.
     """
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
@@ -278,8 +258,6 @@ def _copy_head_input(model: PreTrainedModel) -> RemovableHandle:
     are frozen, as after merging an adapter, `torch.matmul` copies them for each row of such a view: 7 GB for 128 rows
     and SmolLM2's vocabulary.
     """
-    return model.get_output_embeddings().register_forward_pre_hook(_contiguous_inputs)
-
-
-def _contiguous_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    return tuple(tensor.contiguous() for tensor in inputs)
+    return model.get_output_embeddings().register_forward_pre_hook(
+        lambda _, inputs: tuple(tensor.contiguous() for tensor in inputs)
+    )

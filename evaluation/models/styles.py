@@ -30,7 +30,7 @@ from evenhand.evaluation.models.checkpoints import (
     resolve_device,
 )
 from evenhand.evaluation.models.judges import StyleJudge, load_judge
-from evenhand.evaluation.models.revisions import check_labels, labels_sha256, model_revision
+from evenhand.evaluation.models.revisions import check_labels, model_revision
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 
@@ -44,7 +44,6 @@ class StyleClassifier:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     labels: tuple[str, ...]
-    labels_sha256: str
     name: str
     revision: str
 
@@ -101,11 +100,8 @@ Classifier = StyleClassifier | StyleJudge
 def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> Classifier:
     """Load a Hugging Face sequence classifier, merging an adapter into its base model, or return an LLM judge.
 
-    `field` is the name of the setting in errors.
-
-    Raises:
-        InputError: the name is not a model or not a classifier with at least two labels, or its weights or tokenizer
-            are missing or pickled.
+    InputError, about the setting `field`, if the name is not a classifier with at least two labels, or its weights or
+    tokenizer are missing or pickled.
     """
     model = checkpoint_settings(model)
     if getattr(model, "judge", None) is not None:
@@ -118,22 +114,14 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = check_labels(model.name, network.config.id2label, network.config.problem_type)
     network = move_to_device(network, model)
-    classifier = StyleClassifier(network, tokenizer, labels, labels_sha256(labels), model.name, revision)
-    if classifier.max_tokens <= tokenizer.num_special_tokens_to_add():
-        raise InputError(
-            f"{field}: {model.name} reads at most {classifier.limit}, all of them special tokens; correct "
-            "max_position_embeddings in its config, or give another classifier."
-        )
-    return classifier
+    return StyleClassifier(network, tokenizer, labels, model.name, revision)
 
 
 def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
-        raise InputError(
-            f"{field}: {model.name} is a {', '.join(architectures) or config.model_type}; give a model for sequence "
-            "classification."
-        )
+        kind = ", ".join(architectures) or config.model_type
+        raise InputError(f"{field}: {model.name} is a {kind}; give a model for sequence classification.")
     labels = check_labels(model.name, config.id2label, config.problem_type)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise InputError(f"{field}: {model.name} has the labels {labels}; it needs two or more, all different.")
@@ -165,10 +153,7 @@ def style_vectors(
 
 
 def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
-    """Return style vectors (n, S) from the probabilities of a classifier's labels, (n, S).
-
-    The probabilities of a multi-label classifier are divided by their sum; other probabilities are returned unchanged.
-    """
+    """Return style vectors, (n, S), from label probabilities, (n, S): of several labels, divided by their sum."""
     return probabilities / probabilities.sum(axis=1, keepdims=True) if classifier.is_multi_label else probabilities
 
 
@@ -216,8 +201,7 @@ def label_probabilities(
 def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield parts of r texts: row indices (r,), label probabilities (r, S), and whether each text is truncated, (r,).
 
-    The probabilities, in float32, are the sigmoid of each logit for a multi-label classifier, else the softmax of the
-    logits. Each distinct text is classified once. Blank texts have NaN and come first.
+    Each distinct text is classified once. Blank texts have NaN and come first.
     """
     groups = group_rows(text if text.strip() else "" for text in texts)
     if blank := groups.pop("", []):

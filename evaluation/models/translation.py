@@ -26,8 +26,8 @@ from evenhand.evaluation.models.batches import (
     repeat_results,
     run_batches,
 )
+from evenhand.evaluation.models.generation import RefuseNaN
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.logits_processors import RefuseNaN
 
 # Costa-jussà et al. 2023, §4.1.
 PAPER_DECODING: Mapping[str, Any] = MappingProxyType({"do_sample": False, "num_beams": 5, "max_new_tokens": 100})

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import generation, logits_processors
+from evenhand.evaluation.models import generation
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses, prompt_seed
@@ -161,7 +161,7 @@ def exact_distribution(model, context, chosen):
 
 
 def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
-    block = logits_processors.ResponseNGramBlock(2, start=3)
+    block = generation.ResponseNGramBlock(2, start=3)
     scores = torch.zeros(1, len(WORDS))
     # The context has the pair (3, 4); the response 5 6 7 5 has (5, 6): after the last 5, 6 is forbidden and 4 is not.
     blocked = block(torch.tensor([[3, 4, 3, 5, 6, 7, 5]]), scores.clone())
@@ -191,7 +191,7 @@ def test_tokens_are_drawn_by_probability(monkeypatch):
     scores = torch.full((3, 5), -torch.inf)
     scores[:, 1:3] = 0.0
     uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
-    assert logits_processors._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
+    assert generation._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
     # Parallel sums on a GPU need not be monotone.
     probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
     uneven, cumsum = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, *[0.9999] * 252]]), torch.Tensor.cumsum
@@ -201,7 +201,7 @@ def test_tokens_are_drawn_by_probability(monkeypatch):
         lambda self, dim: uneven.repeat(len(self), 1) if self.shape[1] == 256 else cumsum(self, dim),
     )
     uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
-    tokens = logits_processors._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
+    tokens = generation._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
     assert set(tokens.tolist()) == {0, 3}
     assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
 

