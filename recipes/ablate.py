@@ -44,11 +44,7 @@ def ablate(settings: AblateSettings) -> None:
 
 
 def plan_point(settings: AblateSettings, values: Mapping[str, Any], seed: int) -> Plan:
-    """Return the plan of the loop with the settings of one point and one seed.
-
-    Raises:
-        InputError: a setting is unknown or has an invalid value.
-    """
+    """Return the plan of the loop with the settings of one point and one seed."""
     loop = point_settings(settings, values, seed)
     plan = plan_method(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
     return replace(plan, points=[replace(point, swept=values) for point in plan.points])
@@ -74,11 +70,7 @@ def hashed_folders(folder: Path) -> StageFolders:
 
 
 def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
-    """Return each point of each grid, as {setting: value}, without settings that its method does not use, once.
-
-    Raises:
-        InputError: a point has no method or is repeated, or a setting is unknown or has an invalid value.
-    """
+    """Return each point of each grid, as {setting: value}, without settings that its method does not use, once."""
     lists = [[it if isinstance(it, list) else [it] for it in grid.values()] for grid in settings.sweep]
     grids = zip(settings.sweep, lists, strict=True)
     given = [dict(zip(grid, values, strict=True)) for grid, lists in grids for values in product(*lists)]
@@ -105,11 +97,7 @@ def _repeated_point(point: Mapping[str, Any]) -> InputError:
 
 
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:
-    """Return the settings of the loop at a point of an ablation.
-
-    Raises:
-        InputError: a setting is unknown or has an invalid value.
-    """
+    """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
     for name, value in point.items():
         if name == METHOD:

@@ -115,13 +115,9 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str | Non
 
 
 def find(settings: CheckSettings) -> list[Finding]:
-    """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors.
-
-    Raises:
-        InputError: see `check`.
-    """
-    if settings.against is None and settings.max_pooled_fgb is None:
-        raise InputError("max_rise: no limit is given; give --against RUN, or --max_pooled_fgb NUM.")
+    """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors."""
+    if settings.against is None and (settings.max_rise is not None or settings.max_pooled_fgb is None):
+        raise InputError("against: give --against RUN, a baseline, or --max_pooled_fgb NUM alone.")
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     if settings.against is None:

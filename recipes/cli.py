@@ -13,6 +13,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -25,7 +26,6 @@ from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import with_resolved_paths
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, as_settings, checked
-from evenhand.recipes.commands import run_command
 from evenhand.recipes.configs import config_file
 from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
 from evenhand.recipes.settings import COMMANDS, POSITIONAL
@@ -34,6 +34,8 @@ log = logging.getLogger("evenhand")
 
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
+PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
+SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
 
 
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     called_as_command = arguments is None
     if called_as_command:  # not from Python: a caller keeps its own signal handlers
-        signal.signal(signal.SIGTERM, _terminate)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
@@ -78,7 +80,9 @@ def _run(arguments: Sequence[str]) -> int:
     parser = _parser(arguments)
     given = vars(parser.parse_args(arguments))
     if given.get("version"):
-        print(f"evenhand {_version()}")
+        from importlib import metadata  # slow to import
+
+        print(f"evenhand {metadata.version('evenhand')}")
         return 0
     if given["command"] is None:
         parser.print_help()
@@ -97,28 +101,18 @@ def _run(arguments: Sequence[str]) -> int:
     return status
 
 
-def _terminate(*_: Any) -> None:
-    """Exit after SIGTERM, which a launcher of several processes sends to the remaining processes when one fails."""
-    if processes.launched_world_size() > 1 and processes.is_rank_zero():  # `print` is not safe in a signal handler
-        os.write(2, b"evenhand: the launcher ended this process; the same command continues from here.\n")
-    sys.exit(TERMINATED)
-
-
-def _version() -> str:
-    from importlib import metadata  # slow to import, and needed for one line
-
-    try:
-        return metadata.version("evenhand")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+def run_command(command: str, settings: Any) -> int:
+    """Run a command with its settings; return its exit status, 0 unless the command's function returns another."""
+    if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
+        raise InputError(f"{command} trains in one process; start it without a launcher.")
+    function = getattr(import_module(f"evenhand.recipes.{command}"), command)
+    if command in PARALLEL:
+        return function(settings) or 0
+    return processes.on_rank_zero(lambda: function(settings)) or 0
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:
-    """Return a command's settings from a YAML file and `{dotted.field: text}` overrides.
-
-    Raises:
-        InputError: the file cannot be read; a key is unknown; a value has the wrong type or is out of range.
-    """
+    """Return a command's settings from a YAML file and `{dotted.field: text}` overrides."""
     flags = {**({} if file is None else {"config": file}), **(overrides or {})}
     return parse([command, *(f"--{name}={text}" for name, text in flags.items())])
 
@@ -149,12 +143,7 @@ def _checked(given: Mapping[str, Any]) -> Any:
 
 
 def read_config(file: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run.
-
-    Raises:
-        InputError: the file cannot be read, is not YAML, has no keys, or is a run of another command; no shipped
-            config has this name.
-    """
+    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run."""
     settings = read_yaml(config_file(file), "--config") or {}
     if not isinstance(settings, dict):
         raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")

@@ -23,11 +23,9 @@ from evenhand.evaluation.score import DESCRIPTOR, find_score
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.family_settings import FAMILIES, families_with
 from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.measure import finish
-from evenhand.recipes.responses import LINK, write_responses
-from evenhand.recipes.settings import FAMILY, CompareSettings, measure_config
+from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
 
 
 def compare(settings: CompareSettings) -> None:

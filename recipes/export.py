@@ -42,8 +42,8 @@ from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
-from evenhand.recipes.sweep.columns import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 from evenhand.recipes.sweep.points import HEADLINE, change_columns
+from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
 log = logging.getLogger("evenhand")
 

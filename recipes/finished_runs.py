@@ -24,9 +24,6 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
     Args:
         field_name: the setting that contains the folder, for errors.
         family: a family of metrics that the run must have.
-
-    Raises:
-        InputError: the folder has no such run.
     """
     config, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(config), str(folder))
@@ -57,11 +54,7 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
 
 
 def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels.
-
-    Raises:
-        InputError: a folder has no such run, or the responses changed after labelling.
-    """
+    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["responses"])
     measured, measured_manifest = read_settings(folder, "labels")

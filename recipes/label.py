@@ -68,11 +68,7 @@ def label(settings: LabelSettings) -> None:
 
 
 def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the column indices of the styles in each style cluster of `names`.
-
-    Raises:
-        InputError: a cluster is unknown.
-    """
+    """Return the column indices of the styles in each style cluster of `names`."""
     clusters = load_style_clusters(file, styles) if names else {}
     for name in names:
         if name not in clusters:

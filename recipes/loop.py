@@ -89,9 +89,6 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
 
     All methods share the measurement of the base model and the labels. A method that draws from candidates is measured
     only with decodings that sample.
-
-    Raises:
-        InputError: the method is unknown, or cannot be used with an adapter's strength.
     """
     module, stages = load_method(method), []
     tracked = {
@@ -198,9 +195,6 @@ def run_plans(
 
     Returns:
         The reason why each such point ended early, by the folder of the point's comparison.
-
-    Raises:
-        InputError: settings are invalid (checked before the first stage runs), or a stage failed.
     """
     processes.on_rank_zero(lambda: check_plans(settings.output_dir, plans))
     stages = {stage.folder: stage for plan in plans for stage in plan.stages}
@@ -222,12 +216,7 @@ def run_plans(
 
 
 def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
-    """Check the settings and inputs of all unfinished stages, as far as that is possible before the first stage.
-
-    Raises:
-        InputError: an input of a measurement is missing or cannot be used; prompts, a decoding, candidates, a style
-            cluster or a tuning cannot be used; or a stage's folder is a link that leads out of `folder`.
-    """
+    """Check the settings and inputs of all unfinished stages, as far as that is possible before the first stage."""
     stages = {stage.folder: (stage, plan) for plan in plans for stage in plan.stages}
     checked: list[Any] = []
     for path, (stage, plan) in stages.items():

@@ -6,21 +6,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenhand.evaluation import processes
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.files import present
-from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.score import BiasScore, display_name, write_scores
+from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.report.responses import responses_html
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
+from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
-from evenhand.recipes.family_settings import FAMILIES, recomputable_tables
-from evenhand.recipes.responses import LINK, write_responses
-from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, measure_config
+from evenhand.recipes.settings import (
+    FAMILIES,
+    FAMILY,
+    CompareSettings,
+    MeasureSettings,
+    measure_config,
+)
 
 log = logging.getLogger("evenhand")
 
-SCORES = "scores.json"
+SCORES, RESPONSES = "scores.json", "responses.html"
+LINK = Link("all responses", RESPONSES)
 
 
 def measure(settings: MeasureSettings) -> None:
@@ -45,11 +56,7 @@ def measure(settings: MeasureSettings) -> None:
 
 
 def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
-    """Return the fingerprints of the inputs of each family, by the family's name.
-
-    Raises:
-        InputError: an input is missing or cannot be used.
-    """
+    """Return the fingerprints of the inputs of each family, by the family's name."""
     names = dict.fromkeys(settings.metrics)
     return {name: FAMILIES[name].inputs(measure_config(settings, name)) for name in names}
 
@@ -102,3 +109,31 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
         reports[name] = page
     return reports
+
+
+def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
+    """Write the page of all responses of one run, or of two over the same prompts; return its path."""
+    runs = {"response": before} if after is None else {"before": before, "after": after}
+    styled_runs = {side: read_styled_responses(run) for side, run in runs.items()}
+    base = next(iter(styled_runs.values()))
+    b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
+    sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
+    write_text(folder / RESPONSES, responses_html("All responses", subtitle, base.table, sides))
+    return folder / RESPONSES
+
+
+def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
+    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
+    if run is base:
+        return cross_fitted_bias_values(base.table, base.vectors)
+    return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)
+
+
+def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
+    """Return {dotted name: table} for the settings and inputs that affect only one final table of a run."""
+    return {
+        f"{prefix}{name}.{setting}": table
+        for name in metrics
+        for setting, table in FAMILIES[name].RECOMPUTABLE.items()
+        for prefix in ("", "inputs.")
+    }

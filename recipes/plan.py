@@ -62,11 +62,7 @@ def plan(settings: PlanSettings) -> None:
 
 
 def read_pilot(folder: Path) -> Pilot:
-    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*.
-
-    Raises:
-        InputError: the estimate has no interval.
-    """
+    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
     run = read_styled_responses(folder)
     cells = complete_descriptors(
         arrange_cells(run.vectors, to_codes(run.table[TEMPLATE]), to_codes(run.table[DESCRIPTOR]))
@@ -89,11 +85,7 @@ def detectable_effect(folder: Path) -> float:
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
-    """Yield each goal: a heading, and a function that returns whether a predicted estimate reaches the goal.
-
-    Raises:
-        InputError: a reduction is planned although no bias was measured.
-    """
+    """Yield each goal: a heading, and a function that returns whether a predicted estimate reaches the goal."""
     width = interval_width(pilot.estimate)
     widths = [] if settings.interval is None else [settings.interval / PER_UNIT]
     if settings.halve_interval or (settings.interval is None and settings.reduction is None):

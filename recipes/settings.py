@@ -4,11 +4,12 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-import re
+from collections.abc import Sequence
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -31,14 +32,30 @@ from evenhand.evaluation.settings import (
     strict_dataclass,
 )
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.recipes.family_settings import FAMILIES, check_model, families_with, family_groups
 from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
 
+FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 SHOW, OUTPUT_DIR = "print the report", "folder to write to"
 TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+
+
+def family_groups(attribute: str, is_optional: bool) -> type:
+    """Return a dataclass with a field, whose default is None if `is_optional`, for each family with this class."""
+    listed = []
+    for name, family in FAMILIES.items():
+        if group := getattr(family, attribute):
+            text = group.__doc__.splitlines()[0].rpartition(": ")[2]
+            default = option(None if is_optional else group, text, omit_if_null=is_optional)
+            listed.append((name, group | None if is_optional else group, default))
+    return make_dataclass(f"Family{attribute}", listed, kw_only=True)
+
+
+def families_with(attribute: str) -> str:
+    """Return the comma-separated names of the families with a true `attribute`."""
+    return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
 
 
 @strict_dataclass
@@ -228,11 +245,6 @@ class Launching:
         None, "GPUs for a stage that loads a model; null: one if a node has any"
     )
 
-    def __post_init__(self) -> None:
-        ray = [name for name, value in vars(self).items() if name.startswith("ray_") and value is not None]
-        if ray and self.launcher != "ray":
-            raise InputError(f"{ray[0]}: only Ray uses it; give --launcher ray, or leave it out.")
-
 
 @strict_dataclass
 class LoopSettings(Launching, Experiment, Tracked):
@@ -243,10 +255,6 @@ class LoopSettings(Launching, Experiment, Tracked):
     )
     seed: Seed = option(0, "random seed of every stage")
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
-
-    def __post_init__(self) -> None:
-        Experiment.__post_init__(self)
-        Launching.__post_init__(self)
 
 
 @strict_dataclass
@@ -305,28 +313,17 @@ class PlanSettings:
     reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
 
 
-def _check_percentage(value: object) -> object:
-    """Return a percentage with its sign, so that 0.1 cannot mean both 10 % and 0.1 %."""
-    if not (isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?\s?%", value, re.ASCII)):
-        raise ValueError("write a percentage with its sign, such as 10%")
-    return value
-
-
 @strict_dataclass
 class CheckSettings:
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
     run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model: `evenhand check RUN`")
     against: AnyPath | None = option(None, "finished run of `measure` over the same prompts, of the baseline")
-    max_rise: Annotated[str, BeforeValidator(_check_percentage)] | None = option(
+    max_rise: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)? ?%$")] | None = option(
         None, "limit of the rise of pooled FGB*, such as 10%; null: the smallest that the runs can show to hold"
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
     output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
-
-    def __post_init__(self) -> None:
-        if self.max_rise is not None and self.against is None:
-            raise InputError("max_rise: a rise needs a baseline; give --against RUN.")
 
 
 @strict_dataclass
@@ -380,3 +377,19 @@ def measure_config(settings: Any, family: str) -> MeasureConfig:
         )
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
     return MeasureConfig(*shared, settings.seed, settings.split, settings.responses, settings.capabilities)
+
+
+def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequence[str]) -> None:
+    """Raise InputError if the model has a system prompt or a server that a measured family does not support."""
+    for name in metrics:
+        apis = FAMILIES[name].SERVER_APIS
+        if model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
+            supporting = families_with("USES_SYSTEM_PROMPT")
+            raise InputError(f"model.system_prompt: {name} does not use it; measure {supporting} alone with it.")
+        if model.server and (capabilities or not apis):
+            raise InputError(
+                f"model.server: {', '.join(capabilities) or name} needs the model's weights, which a server does not "
+                f"give; measure {families_with('SERVER_APIS')} by it, or load the model."
+            )
+        if model.server and model.api not in apis:
+            raise InputError(f"model.api: {name} cannot be measured by {model.api!r}; give {' or '.join(apis)}.")

@@ -20,11 +20,7 @@ def shipped() -> dict[str, Path]:
 
 
 def config_file(path: Path, field: str = "--config") -> Path:
-    """Return the file at `path`, or the shipped config of this name.
-
-    Raises:
-        InputError: `path` is a plain name, and neither a file nor a shipped config.
-    """
+    """Return the file at `path`, or the shipped config of this name."""
     name = str(path)
     with suppress(OSError):  # the name may be too long for a file
         if path.is_file() or path.name != name or path.suffix:

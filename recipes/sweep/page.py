@@ -32,7 +32,7 @@ from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Ro
 from evenhand.evaluation.report.tables import number_cell
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.sweep.columns import (
+from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
     DECODING,
@@ -42,13 +42,11 @@ from evenhand.recipes.sweep.columns import (
     QUALITY_METRICS,
     REDUCTION_METRICS,
     WITHOUT_INTERVAL,
-    limits,
-)
-from evenhand.recipes.sweep.summary import (
     Sweep,
     best_setting,
     cost_rows,
     format_value,
+    limits,
     setting_effects,
     setting_label,
     summarise,
@@ -100,11 +98,7 @@ Setting = dict[str, Any]  # a row of `summarise`
 
 
 def page(sweep: Sweep) -> Page:
-    """Return the report of a loop's methods, or of an ablation's points.
-
-    Raises:
-        ValueError: `sweep.points` lacks columns, or two points have the same seed and the same settings.
-    """
+    """Return the report of a loop's methods, or of an ablation's points."""
     settings = summarise(sweep.points, sweep.swept)
     rows = settings.to_dict("records")
     done, best = [row for row in rows if row["seeds"]], best_setting(rows)

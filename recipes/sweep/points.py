@@ -26,9 +26,8 @@ from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
-from evenhand.recipes.sweep.columns import COLUMNS, EVEN_REFERENCE, METHOD
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import Sweep, setting_label
+from evenhand.recipes.sweep.summary import COLUMNS, EVEN_REFERENCE, METHOD, Sweep, setting_label
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -155,9 +154,6 @@ def write_report(
 
     Args:
         refused: the reason why each rejected point ended early, by the folder of the point's comparison.
-
-    Raises:
-        InputError: every point was rejected.
     """
     if len(refused) == len(points):
         raise InputError(next(iter(refused.values())))
@@ -197,11 +193,7 @@ def write_report(
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Return the finished loop or ablation in a folder.
-
-    Raises:
-        InputError: the folder has no finished loop or ablation, or a file cannot be read.
-    """
+    """Return the finished loop or ablation in a folder."""
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]

@@ -22,8 +22,8 @@ from evenhand.evaluation.metrics.generation_bias import settings as generation_b
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.family_settings import recomputable_tables
 from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.measure import recomputable_tables
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenhand.recipes import commands as command_modules
+from evenhand.recipes import cli
 from evenhand.recipes.settings import COMMANDS
 from tests.forked_commands import ForkedCommands
 from tools.testbed import grammar
@@ -42,5 +42,5 @@ def calls(monkeypatch):
     """The settings with which commands were called; the commands do nothing."""
     calls = []
     names = dict.fromkeys(COMMANDS, calls.append)
-    monkeypatch.setattr(command_modules, "import_module", lambda name: SimpleNamespace(**names))
+    monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(**names))
     return calls

@@ -53,7 +53,7 @@ def runs(tmp_path_factory):
             ["inconclusive: pooled", "responses decide", "instead of 80 to each"],
         ),
         ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ ", "no limit up to 300% holds in 80 %", "for a limit of 10%"]),
-        ("baseline", ["--max_rise", "0.1"], 2, ["max_rise: ", "10%"]),
+        ("baseline", ["--max_rise", "0.1"], 2, ["max_rise: ", "%$"]),
         ("small", ["--max_rise", "10%"], 2, ["run: ", "other prompts"]),
     ],
 )

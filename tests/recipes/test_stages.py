@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.settings import checked
-from evenhand.recipes.settings import AblateSettings, Launching, LoopSettings
+from evenhand.recipes.settings import Launching
 from evenhand.recipes.stages import run_stages
 from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
 from tests.noted_stages import Noted, stages_in_a_row
@@ -88,15 +87,6 @@ def test_a_lost_process_is_an_input_error(tmp_path):
 
 def _end_process(status, errors):
     os._exit(status)
-
-
-@pytest.mark.parametrize("name", ["ray_address", "ray_cpus", "ray_gpus"])
-@pytest.mark.parametrize("command", [LoopSettings, AblateSettings])
-def test_settings_of_ray_need_ray(command, name):
-    value = {"ray_address": "auto"}.get(name, 1)
-    with pytest.raises(InputError, match=f"{name}: .*--launcher ray"):
-        checked(command, {name: value}, "test")
-    assert getattr(checked(command, {name: value, "launcher": "ray"}, "test"), name) == value
 
 
 def retry_on_timeout(start) -> None:
@@ -173,6 +163,6 @@ def test_an_unusable_ray_is_an_input_error(monkeypatch):
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:99999"):
         with pytest.raises(InputError, match=rf"^ray_address: .*'{re.escape(address)}'"):
             [*run_stages([], Launching(launcher="ray", ray_address=address))]
-    monkeypatch.setattr("evenhand.recipes.cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("evenhand.recipes.stages.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"^launcher: .*evenhand\[ray\]"):
         [*run_stages([], Launching(launcher="ray"))]

@@ -5,8 +5,7 @@ import math
 
 import pandas as pd
 
-from evenhand.recipes.sweep.columns import COLUMNS, COST_METRICS, QUALITY_METRICS, REDUCTIONS
-from evenhand.recipes.sweep.summary import Sweep, summarise
+from evenhand.recipes.sweep.summary import COLUMNS, COST_METRICS, QUALITY_METRICS, REDUCTIONS, Sweep, summarise
 
 SWEPT = ["method", "seed", "label.quantile"]
 

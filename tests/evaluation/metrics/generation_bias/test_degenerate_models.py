@@ -21,9 +21,8 @@ from evenhand.evaluation.models.styles import classify_responses, load_style_cla
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.sweep.columns import COLUMNS
 from evenhand.recipes.sweep.points import change_columns
-from evenhand.recipes.sweep.summary import summarise
+from evenhand.recipes.sweep.summary import COLUMNS, summarise
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
 from tests.testbed_settings import MODEL
