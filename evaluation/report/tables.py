@@ -45,14 +45,8 @@ def format_table(table: Table) -> Table:
     return replace(table, caption=sanitize(table.caption), columns=columns, rows=rows, note=note)
 
 
-# Cells.
-
-
 def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
-    """Return a cell with the value and the interval of a score in the reported unit.
-
-    The cell is `missing` if the score is None, and "undefined" if the value is NaN.
-    """
+    """Return a cell with the value and the interval of a score in the reported unit; `missing` if the score is None."""
     if score is None:
         return Cell(missing)
     if math.isnan(score.value):
@@ -87,9 +81,6 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     factor = format_of(score).factor
     bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
     return (Mark(role, score.value * factor, bounds),)
-
-
-# One run.
 
 
 def value_text(score: BiasScore | None) -> str:
@@ -137,12 +128,9 @@ def scores_table(
     Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals.
 
     Args:
-        caption: the caption; the ideal, and the numbers of rows that `n_ends` displays, are added.
         column: the name of the column of labels.
-        label: function that returns the label of a score's row.
         counted: the plural noun for the units that n counts.
         further: functions that return the cells of further columns, by name.
-        note: the note below the table.
         n_ends: if there are more than 2 × `n_ends` scores, only the ones at both ends are rows.
     """
     scores = [score for score in scores if score is not None]
@@ -224,20 +212,13 @@ def score_sections(
             options |= {"label": label, "n_ends": ROWS_AT_EACH_END, "first_screen": len(sections) < 2}
             sections.append(score_section(f"By {column}", cuts[keys], column, **options))
         else:
-            table = scores_table(_all(counted), cuts[keys], "measure", label=_title, **options)
+            table = scores_table(_all(counted), cuts[keys], "measure", **options)
             sections.append(Section(SCORES, tables=[table], first_screen=True))
     return sections
 
 
 def _all(counted: str) -> str:
     return "All rows" if counted == "n" else f"All {counted}"
-
-
-def _title(score: BiasScore) -> str:
-    return format_of(score).title
-
-
-# Two runs.
 
 
 @dataclass(frozen=True)
@@ -283,13 +264,7 @@ def change_table(
 ) -> Table:
     """Return a table of scores before and after, with the difference and, if any difference has one, the p-value.
 
-    Without a paired difference, the change has no interval.
-
-    Args:
-        first_column: the name of the column of labels.
-        counted: the plural noun for the units that n counts, as the name of a column of n; "" for no such column.
-        ideal: the value at which plots have a line.
-        is_plotted: whether rows have marks.
+    Without a paired difference, the change has no interval. `counted` is the name of a column of n; "" for no column.
     """
     has_p_values = any(it.difference is not None and it.difference.p_value is not None for it in changes)
     rows = []
@@ -334,5 +309,5 @@ def change_sections(
         parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
         sections.append(Section(f"By {column}", tables=tables[:1], parts=parts, first_screen=len(sections) < 2))
     detectable = [it for it in runs[2] if it.metric.endswith(DETECTABLE) and not it.group]
-    table = scores_table("Detectable change", detectable, "measure", label=_title, counted=counted)
+    table = scores_table("Detectable change", detectable, "measure", counted=counted)
     return [*sections, Section("What the comparison can show", tables=[table])]

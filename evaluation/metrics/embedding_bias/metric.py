@@ -30,7 +30,6 @@ from evenhand.evaluation.data.gendered_translations import (
     REFERENCE,
     SENTENCE_ID,
 )
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE
@@ -68,13 +67,8 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
         pairs: the result of `pair_with_references`.
         texts: (n,) distinct texts, which include every English sentence and every reference.
         vectors: the embeddings of these texts, (n, h).
-
-    Raises:
-        InputError: a text has no vector.
     """
     rows = {text: row for row, text in enumerate(texts)}
-    if missing := set(pairs[ENGLISH]).union(pairs[REFERENCE]).difference(rows):
-        raise InputError(f"texts: {min(missing)!r} has no vector; embed every English sentence and every reference.")
     vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.full(vectors.shape, np.nan), where=norms > 0)
@@ -108,12 +102,7 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
     Args:
         table: the result of `add_cosines`.
         signature: the settings behind the vectors: the encoder, its revision, the number of truncated texts.
-
-    Raises:
-        InputError: the table has no rows.
     """
-    if table.empty:
-        raise InputError("references: there are no rows; add at least one sentence with its references.")
     common = dict(signature or {}) | {"version": VERSION, "test": "paired t-test over sentences"}
     gaps, similarities = [], []
     for group, cosines in _cuts(table):

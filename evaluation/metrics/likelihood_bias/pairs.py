@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
@@ -67,9 +66,8 @@ def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     (The authors' published code cannot compare samples of different sizes.)
 
     Raises:
-        InputError: a column is missing, or there is no such prompt.
+        InputError: there is no such prompt.
     """
-    require_columns(list(prompts), ["noun_phrase_type"], "prompts")
     selected = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     if not len(selected):
         raise InputError("prompts: no prompt has a noun and a descriptor; select such prompts.")
@@ -113,7 +111,7 @@ def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:
 
 
 def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Check a table of likelihoods; return SENTENCE_COLUMNS, n_tokens, perplexity and surprisal of each sentence.
+    """Return SENTENCE_COLUMNS, n_tokens, perplexity and surprisal of each sentence.
 
     Sentences are compared by `surprisal`, in nats; a sentence with a higher surprisal is less likely. The surprisal is
     the logarithm of the perplexity (Smith et al. 2022, §2.3.2). For a phrase scored by a masked model (`variant`), the
@@ -121,11 +119,8 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     surprisal is NaN if the perplexity is NaN.
 
     Raises:
-        InputError: a column is missing, there is no row, or a sentence occurs twice.
+        InputError: a sentence occurs twice.
     """
-    require_columns(list(likelihoods), (*SENTENCE_COLUMNS, LOG_LIKELIHOOD, N_TOKENS), "likelihoods")
-    if not len(likelihoods):
-        raise InputError("likelihoods: there is no sentence; score some prompts first.")
     duplicated = likelihoods.duplicated(SENTENCE_COLUMNS)
     if duplicated.any():
         sentence = ", ".join(f"{name} {likelihoods.loc[duplicated, name].iloc[0]!r}" for name in SENTENCE_COLUMNS)
@@ -145,7 +140,6 @@ def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
     lengths are equally common, the shorter length is taken. Likelihood Bias in the returned sentences is not caused by
     length.
     """
-    compute_surprisals(likelihoods)  # checks the table
     cells = likelihoods.groupby(SENTENCE_COLUMNS[:3])[N_TOKENS]
     by_group = cells.median().dropna().groupby([AXIS, TEMPLATE])
     most_common = by_group.agg(lambda lengths: lengths.mode().iloc[0])  # the first of several modes is the smallest
@@ -197,7 +191,7 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
     p-values equal `scipy.stats.wilcoxon` of the differences in log-perplexity (for phrases, in Σ log p).
 
     Raises:
-        InputError: a column is missing, there is no row, a sentence occurs twice, or no axis has two descriptors.
+        InputError: a sentence occurs twice, or no axis has two descriptors.
     """
     table = compute_surprisals(likelihoods)
     axis_descriptors = descriptors_by_axis(table)

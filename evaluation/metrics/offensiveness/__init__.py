@@ -73,7 +73,8 @@ class Offensiveness(Metric):
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
         """Return fingerprints of the classifier and of the dataset."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
-        from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
+        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+        from evenhand.evaluation.models.revisions import find_label
 
         classifier = config.settings.classifier
         if classifier.name is None or classifier.label is None:
@@ -81,10 +82,8 @@ class Offensiveness(Metric):
                 f"offensiveness.classifier: name is {classifier.name!r} and label is {classifier.label!r}; set name to "
                 "a classifier and label to its label for offensive texts (`evenhand train_classifier` trains one)."
             )
-        revision = model_revision(classifier.name, classifier.revision, classifier.base)
-        labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
-        find_label(labels, classifier.label, classifier.name, "offensiveness.classifier.label")
-        return {"classifier": revision, "dataset": taxonomy_sha256(config.prompts)}
+        find_label(classifier_styles(classifier), classifier.label, classifier.name, "offensiveness.classifier.label")
+        return {"classifier": classifier_revision(classifier), "dataset": taxonomy_sha256(config.prompts)}
 
     def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
         return store.table("offensive_prompts", lambda: self._classified(store, config), on_all_ranks=True)

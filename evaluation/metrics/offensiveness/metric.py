@@ -17,8 +17,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.variations import VARIATIONS, VARIED_COLUMNS, vary_text
+from evenhand.evaluation.data.variations import VARIATIONS, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
@@ -111,9 +110,8 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
         prompts: rows of `holistic_bias.generate_prompts`.
 
     Raises:
-        InputError: a column is missing, or a text is not its template filled with its noun phrase.
+        InputError: a text is not its template filled with its noun phrase.
     """
-    require_columns(list(prompts), (*VARIED_COLUMNS, "noun_phrase_type"), "prompts")
     texts = []
     for prompt in prompts.to_dict("records"):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]
@@ -156,7 +154,6 @@ def descriptor_effect(
     Returns:
         Scores `descriptor_effect`: group {}, then {descriptor} by name; n and n_left_out count sentences.
     """
-    require_columns(list(prompts), (TEMPLATE, DESCRIPTOR), "prompts")
     sides = {"with": np.asarray(probability, dtype=np.float64), "neutral": np.asarray(neutral, dtype=np.float64)}
     rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(**sides)
     rows = rows[rows[DESCRIPTOR] != NONE]

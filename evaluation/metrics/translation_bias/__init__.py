@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import sanitize
@@ -23,14 +22,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
-from evenhand.evaluation.settings import (
-    CONTENT,
-    AnyPath,
-    ClassifierSettings,
-    as_settings,
-    option,
-    strict_dataclass,
-)
+from evenhand.evaluation.settings import CONTENT, AnyPath, ClassifierSettings, as_settings, option, strict_dataclass
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +128,8 @@ class TranslationBias(Metric):
         """
         from evenhand.evaluation.data.gendered_translations import references_sha256
         from evenhand.evaluation.metrics.translation_bias import metric
-        from evenhand.evaluation.models.revisions import classifier_labels, find_label, model_revision
+        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+        from evenhand.evaluation.models.revisions import find_label, model_revision
 
         settings = config.settings
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
@@ -147,13 +140,9 @@ class TranslationBias(Metric):
             fingerprints["model"] = config.model.name
             fingerprints["translations"] = metric.hash_translations(settings.translations.expanduser(), tables)
         metric.bleu(settings.tokenize)
-        classifier = settings.toxicity
-        if classifier.name is None and classifier.label is not None:
-            raise InputError(f"toxicity.name: none with the label {classifier.label!r}; name the classifier too.")
-        if classifier.name is not None:
-            fingerprints["toxicity"] = model_revision(classifier.name, classifier.revision, classifier.base)
-            labels = classifier_labels(classifier.name, classifier.revision, classifier.base)
-            find_label(labels, classifier.label, classifier.name, "toxicity.label")
+        if (classifier := settings.toxicity).name is not None:
+            fingerprints["toxicity"] = classifier_revision(classifier)
+            find_label(classifier_styles(classifier), classifier.label, classifier.name, "toxicity.label")
         return fingerprints
 
     def collect(self, store: "Store", config: MeasureConfig) -> "tuple[pd.DataFrame, pd.DataFrame]":

@@ -146,9 +146,6 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
         translation. For each of masculine and feminine: a tuple of references; has_…, whether the sentence has a
         reference of this gender in every language (a neutral or generic replacement does not count); and marked_…, a
         tuple of annotated spans, or None.
-
-    Raises:
-        InputError: a sentence has no reference.
     """
     english = ENGLISH_LANGUAGE.code
     languages = [lang for lang in (source, target) if lang != english]
@@ -162,11 +159,6 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
             key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[ENGLISH if target == english else REFERENCE]
         }
         spans = {} if target == english else {key: _join_spans(it) for key, it in by_sentence[MARKED]}
-        unknown = rows.loc[~rows[SENTENCE_ID].isin(texts), SENTENCE_ID]
-        if len(unknown):
-            raise InputError(
-                f"translations: sentence_id {unknown.iloc[0]!r} has no {gender} reference in {target}; remove the row."
-            )
         not_replaced = [
             set(it.loc[(it[GENDER] == gender) & (it[TAKEN_FROM] == gender), SENTENCE_ID]) for it in references
         ]

@@ -11,19 +11,9 @@ from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interv
 from evenhand.evaluation.report.page import Mark, Row
 
 
-@pytest.mark.parametrize(
-    ("value", "decimals", "sign", "text"),
-    [
-        (1.005e3, 2, False, "1,005.00"),
-        (-0.2, 2, False, "−0.20"),
-        (-0.001, 2, False, "0.00"),
-        (0.001, 2, True, "0.00"),
-        (0.58, 2, True, "+0.58"),
-        (math.nan, 2, True, "–"),
-    ],
-)
-def test_a_number_has_a_unicode_minus_and_zero_has_no_sign(value, decimals, sign, text):
-    assert number(value, decimals, sign) == text
+def test_a_number_has_a_unicode_minus_and_zero_has_no_sign():
+    assert [number(value) for value in (1.005e3, -0.2, -0.001)] == ["1,005.00", "−0.20", "0.00"]
+    assert [number(value, sign=True) for value in (0.001, 0.58, math.nan)] == ["0.00", "+0.58", "–"]
 
 
 def test_small_columns_get_more_decimals():
@@ -33,19 +23,10 @@ def test_small_columns_get_more_decimals():
     assert decimals_for([math.nan]) == decimals_for([0.0]) == 2
 
 
-@pytest.mark.parametrize(
-    ("bounds", "decimals", "expected"),
-    [
-        ((0.0004, 0.0041), 2, 3),  # half of the width is 0.00185: two steps of 0.001
-        ((-0.00132, -0.00078), 3, 4),  # was "−0.001 [−0.001, −0.001]"
-        ((14.52, 17.04), 2, 2),
-        ((-math.inf, 1.0), 2, 2),
-        ((0.0, 1e-12), 2, 6),
-        (None, 1, 1),
-    ],
-)
-def test_an_interval_has_enough_digits_to_differ(bounds, decimals, expected):
-    assert decimals_for_interval(bounds, decimals) == expected
+def test_an_interval_has_enough_digits_to_differ():
+    assert decimals_for_interval((0.0004, 0.0041), 2) == 3  # half of the width is 0.00185: two steps of 0.001
+    assert decimals_for_interval((-0.00132, -0.00078), 3) == 4
+    assert [decimals_for_interval(it, 2) for it in ((-math.inf, 1.0), (0.0, 1e-12), None)] == [2, 6, 2]
 
 
 def test_intervals_and_hidden_characters_as_text():
@@ -84,13 +65,8 @@ def test_metrics_are_declared_once_and_convert_to_their_unit():
     assert [label for label, _ in entries] == ["gap", "cosine"]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(0, 10, [0, 5, 10]), (0, 3.9, [0, 1, 2, 3]), (-0.2, 1, [0, 0.5, 1]), (0.5, 0.97, [0.6, 0.8])],
-)
-def test_scales_map_their_bounds_and_include_zero_and_round_ticks(low, high, expected):
-    scale = Scale(low, high)
-    assert (scale(low), scale(high), scale((low + high) / 2)) == (2, 98, 50)
-    assert set(expected) <= {round(tick, 9) for tick in scale.ticks}
+def test_scales_map_their_bounds_and_include_zero_and_round_ticks():
+    scale = Scale(0, 3.9)
+    assert (scale(0), scale(3.9), scale(1.95)) == (2, 98, 50) and {0, 1, 2, 3} <= set(scale.ticks)
     rows = [Row("", (), (Mark("before", value, None),)) for value in (4.0, 9.0, math.nan, math.inf)]
     assert row_scale(rows).low == 0 and row_scale(rows).high > 9 and row_scale([]).high > 0

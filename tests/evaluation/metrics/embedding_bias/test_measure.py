@@ -4,7 +4,6 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.report.html import page_html
@@ -12,11 +11,6 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references
-
-
-@pytest.fixture
-def references(tmp_path):
-    return written_references(tmp_path)
 
 
 def sentence_encoder(folder):
@@ -29,9 +23,9 @@ def sentence_encoder(folder):
     return str(folder)
 
 
-def test_embedding_gaps_by_language(references, tmp_path):
+def test_embedding_gaps_by_language(tmp_path):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
-    config = MeasureConfig(model=model, settings=Settings(references=references))
+    config = MeasureConfig(model=model, settings=Settings(references=written_references(tmp_path)))
     run = measure_family(tmp_path / "run", "embedding_bias", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
@@ -42,8 +36,3 @@ def test_embedding_gaps_by_language(references, tmp_path):
     assert gap.signature["model"]["revision"] == EmbeddingBias().inputs(config)["model"]
     text = page_html(EmbeddingBias().page(run))
     assert "Spanish, masculine" in text and "Thai" in text
-
-
-def test_missing_inputs_are_refused(references):
-    with pytest.raises(InputError, match="references: "):
-        EmbeddingBias().inputs(MeasureConfig(settings=Settings()))

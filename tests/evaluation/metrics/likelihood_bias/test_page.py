@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore
 from tests.likelihood_tables import make_table
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
+from tests.report_pages import measured, table_of, texts
 
 HATE, HI = "I hate {plural_noun_phrase}.", "Hi, I'm {noun_phrase}."
 
@@ -61,14 +61,6 @@ def test_rows_left_out_have_a_warning_and_undefined_scores_their_reasons():
     assert "20 of 105 sentences" in page_of(likelihoods).warnings[0]
     page = page_of(two_axes().assign(log_likelihood=math.nan))
     assert page.headline_value == "–" and "fewer than two descriptors" in page.verdict and page_html(page)
-
-
-def test_hostile_names_are_shown_as_text():
-    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
-    values = list(np.arange(5) / 10)
-    cells = {(it, t, name): values for it in strings for t in (LOVE, HATE) for name in (it, "plain")}
-    cells |= {("plain", it, name): values for it in strings for name in ("plain", it)}
-    assert_shows_as_text(page_of(make_table(cells), model=strings[0], dataset=strings[1]), strings)
 
 
 def test_a_comparison_has_the_scores_and_the_change():

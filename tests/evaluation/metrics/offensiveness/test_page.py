@@ -10,7 +10,7 @@ import pytest
 from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.metrics.offensiveness.metric import descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
-from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_named, table_of, texts
+from tests.report_pages import measured, table_named, table_of, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
 NEUTRAL = {LOVE: 0.25, HATE: 0.995, IM: 0.0}  # probability with the neutral descriptor
@@ -33,9 +33,9 @@ def scores_of(table: pd.DataFrame):
     return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
 
 
-def page_of(table: pd.DataFrame, scores=None, classifier="a classifier", dataset="a dataset"):
-    settings = SimpleNamespace(classifier=SimpleNamespace(name=classifier))
-    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset=dataset))
+def page_of(table: pd.DataFrame, scores=None):
+    settings = SimpleNamespace(classifier=SimpleNamespace(name="a classifier"))
+    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset="a dataset"))
     return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 
@@ -69,10 +69,6 @@ def test_the_verdict_follows_the_interval(value, interval, phrase):
     assert phrase in page_of(offensive_table(), [effect]).verdict
 
 
-def test_undefined_scores_have_a_reason_and_hostile_names_are_shown_as_text():
+def test_undefined_scores_have_a_reason():
     page = page_of(offensive_table().assign(probability=math.nan))
     assert "no sentence has a probability" in page.verdict and ">nan<" not in page_html(page)
-    strings = [it for it in HOSTILE if it and "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
-    rows = [(it, it, t, it, 1 - i / 1000, 0.0) for i, it in enumerate(strings) for t in (it, LOVE)]
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    assert_shows_as_text(page_of(table, classifier=strings[0], dataset=strings[1]), strings)

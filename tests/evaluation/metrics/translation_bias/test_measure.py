@@ -1,7 +1,5 @@
 """Translation gaps from references to scores and page, on references small enough to check by eye."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from transformers import (
@@ -22,9 +20,6 @@ from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references, written_translations
 
-SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "mt_geneval"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no MT-GenEval in {SHARED}")
-
 
 def make_config(references=None, model="translator", **changes):
     return MeasureConfig(
@@ -33,8 +28,8 @@ def make_config(references=None, model="translator", **changes):
     )
 
 
-def measured(folder, make_config):
-    return measure_family(folder, "translation_bias", make_config)
+def measured(folder, config):
+    return measure_family(folder, "translation_bias", config)
 
 
 @pytest.fixture
@@ -75,8 +70,7 @@ def test_masculine_translations_score_100_against_masculine_references(reference
     assert find_score(run.scores, "masculine_rendering", **group).value == 1.0
     thai = find_score(run.scores, "translation_gap", lang="tha_Thai", direction="en-xx")
     assert thai.value != thai.value and "feminine" in thai.reason
-    report = TranslationBias().page(run)
-    assert "Spanish" in page_html(report)
+    assert "Spanish" in page_html(TranslationBias().page(run))
 
 
 def test_languages_are_chosen_and_missing_files_are_written_first(references, tmp_path):
@@ -94,19 +88,6 @@ def test_languages_are_chosen_and_missing_files_are_written_first(references, tm
     assert sources.read_text().splitlines() == ["I like old dentists", "I like new artists"]
     sources.rename(folder / sources.name)
     assert measured(tmp_path / "run", config).scores
-
-
-@needs_data
-def test_human_translations_of_mt_geneval(tmp_path):
-    lines = {
-        gender: (SHARED / f"geneval-sentences-{gender}-dev.en_es.es").read_text(encoding="utf-8").split("\n")[:-1]
-        for gender in ("masculine", "feminine")
-    }
-    folder = written_translations(tmp_path / "files", eng_Latn__spa_Latn=[*lines["masculine"], *lines["feminine"]])
-    scores = measured(tmp_path / "run", make_config(SHARED, translations=folder, languages=["es"])).scores
-    group = {"lang": "spa_Latn", "direction": "en-xx"}
-    assert find_score(scores, "bleu", **group, gender="masculine").value == pytest.approx(100)
-    assert find_score(scores, "gender_accuracy", **group, gender="feminine").value > 0.99
 
 
 def translation_model(folder):
@@ -134,9 +115,4 @@ def test_a_model_translates_in_every_direction(references, tmp_path):
     assert table["translation"].map(lambda text: isinstance(text, str)).all()
     assert {score.group.get("direction") for score in run.scores} >= {*directions}
     assert run.signature("translation_gap")["model"]["revision"] == TranslationBias().inputs(config)["model"]
-    report = page_html(TranslationBias().page(run))
-    assert "Spanish" in report
-    # What is on disk is not translated again.
-    assert [score.value for score in measured(tmp_path / "run", config).scores if score.metric == "chrf"] == [
-        score.value for score in run.scores if score.metric == "chrf"
-    ]
+    assert "By source" in page_html(TranslationBias().page(run))
