@@ -130,7 +130,7 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
     [
         ("measure_responses", [FRAME.drop(columns="text")], NAMED, "frame: column 'text' is missing; the columns"),
         ("measure_responses", [FRAME.assign(response=5)], NAMED, "frame: column response, row 1 is 5; write text"),
-        ("measure_responses", [FRAME.assign(response="")], NAMED, "responses: all 4 of frame are empty"),
+        ("measure_responses", [FRAME.assign(response="")], NAMED, "responses: all 4 are empty"),
         ("measure_responses", [FRAME], {**NAMED, "model": ""}, "model: none is given"),
         ("load_style_classifier", [5], {}, "model: 5 is not a name; give"),
         ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),

@@ -30,10 +30,7 @@ def read_tasks(tasks: Sequence[str]) -> list[Any]:
     InputError if lm-evaluation-harness is not installed, or a file cannot be read.
     """
     if tasks and find_spec("lm_eval") is None:
-        raise InputError(
-            f"capabilities: {', '.join(tasks)}: lm-evaluation-harness is not installed; "
-            "run pip install 'evenhand[lm-eval]', or leave the setting out."
-        )
+        raise InputError("capabilities: lm-evaluation-harness is not installed; run pip install 'evenhand[lm-eval]'.")
     is_file = [task.endswith((".yaml", ".yml")) for task in tasks]
     return [read_yaml(Path(it), "capabilities") if file else it for it, file in zip(tasks, is_file, strict=True)]
 
@@ -57,14 +54,9 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     The model's system prompt precedes a document. A chat model reads system prompt and document in its chat template,
     or both in the user message if the template has no system message (the harness would drop the prompt). Other models
     read plain text. The control tag is not used. Metrics without a number for each document (a corpus' BLEU, a
-    perplexity), and metrics whose lower values are better, are skipped.
+    perplexity), and metrics whose lower values are better, are skipped. `tasks` are the return value of `load_tasks`.
 
-    Args:
-        tasks: the return value of `load_tasks`.
-
-    Returns:
-        A row for each task, metric, filter and document: task, metric (with the filter, if any), document (a hash),
-        value.
+    The columns are task, metric (with the filter, if any), document (a hash) and value.
     """
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
@@ -77,8 +69,8 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
         if is_chat and not supports_system_message(model.tokenizer):
             render = harness.apply_chat_template
-            harness.apply_chat_template = lambda chat, *args, **kwargs: render(
-                merge_system_message(chat), *args, **kwargs
+            harness.apply_chat_template = lambda chat, *rest, **named: render(
+                merge_system_message(chat), *rest, **named
             )
         results = simple_evaluate(
             harness,
@@ -102,7 +94,5 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         if results["higher_is_better"][task].get(name) and isinstance(sample[name], Real)
     ]
     for task in results["samples"].keys() - {row[TASK] for row in rows}:
-        raise InputError(
-            f"capabilities: {task} has no metric that is a mean over documents and better if higher; leave it out."
-        )
+        raise InputError(f"capabilities: {task} has no mean over documents that is better if higher; leave it out.")
     return pd.DataFrame(rows)

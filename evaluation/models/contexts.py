@@ -1,8 +1,7 @@
 """Contexts, the texts that a model reads before its response, and the conversion of responses to and from tokens.
 
 Chat templates are rendered with a fixed date and with reasoning turned off. Some models reason regardless (R1's
-distills, QwQ, Qwen3-Thinking, gpt-oss). The reasoning of these models is not part of the response. For responses that
-are scored or used in training, `close_reasoning` appends empty reasoning to the context.
+distills, QwQ, Qwen3-Thinking, gpt-oss); their reasoning is not part of the response.
 """
 
 import hashlib
@@ -43,9 +42,6 @@ def render_contexts(
       the user message if the template has no system message; prompt + tag is the user message. Reasoning is turned off
       if the template allows it (Qwen3), and the date is `today`.
     - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds the special tokens.
-
-    Encode contexts with `encode_contexts`. In training, a context is the `prompt` column and the response the
-    `completion`, to which TRL appends EOS.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
@@ -76,10 +72,7 @@ def _prefaces(dialogue_model: DialogueModel, personas: Sequence[str]) -> list[st
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
-    """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template.
-
-    They are part of a score's signature: scores of different formats are not comparable.
-    """
+    """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template."""
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
     example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
@@ -105,14 +98,10 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
         encoded = tokenize_texts(tokenizer, contexts)
         return [append_end(ids, tokenizer.eos_token_id) if ids else ids for ids in encoded]
     encoded = tokenize_texts(tokenizer, contexts, add_special_tokens=False)
-    if dialogue_model.kind == "dialogue" and adds_bos(tokenizer):
-        return [[tokenizer.bos_token_id, *ids] if ids else ids for ids in encoded]
+    bos = tokenizer.bos_token_id
+    if dialogue_model.kind == "dialogue" and bos is not None and tokenizer("a text")["input_ids"][0] == bos:
+        return [[bos, *ids] if ids else ids for ids in encoded]
     return encoded
-
-
-def adds_bos(tokenizer: Any) -> bool:
-    """Return whether the tokenizer adds the token BOS before a text."""
-    return tokenizer.bos_token_id is not None and tokenizer("a text")["input_ids"][0] == tokenizer.bos_token_id
 
 
 def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
@@ -164,10 +153,7 @@ def close_reasoning(contexts: Sequence[str]) -> list[str]:
 def decode_responses(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], generated: Sequence[Sequence[int]]
 ) -> list[str | None]:
-    """Return the text of each response without special tokens, outer white space and reasoning.
-
-    It is None if the model never ended its reasoning. `generated` are the token ids after each context.
-    """
+    """Return the text of each response without special tokens and outer white space; None if reasoning never ended."""
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
         pairs = zip(contexts, generated, strict=True)

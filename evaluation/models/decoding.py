@@ -1,7 +1,6 @@
 """Presets of decoding arguments for transformers' `generate`, and checks of arguments that override a preset."""
 
 from collections.abc import Mapping
-from itertools import chain
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -88,8 +87,7 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     One argument differs from `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the
     context" (Smith et al. 2022, A.4) for every kind of model.
 
-    Raises:
-        InputError: the preset or an argument is unknown, or a value has the wrong type or is out of range.
+    InputError if the preset or an argument is unknown, or a value has the wrong type or is out of range.
 
     >>> decoding("sample", temperature=0.7)["temperature"]
     0.7
@@ -100,9 +98,8 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
         raise unknown_name("decoding", name, _Arguments.model_fields)
     chosen = {**PRESETS[preset], **overrides}
     if not chosen["do_sample"]:  # `generate` logs a warning at every batch if it gets the preset's sampling arguments
-        chosen = {
-            name: chosen[name] for name in chosen if name in overrides or name not in ("temperature", "top_k", "top_p")
-        }
+        unused = {"temperature", "top_k", "top_p"} - overrides.keys()
+        chosen = {name: value for name, value in chosen.items() if name not in unused}
     try:
         checked = _Arguments(**chosen).model_dump(exclude_unset=True)
         GenerationConfig(**chosen)
@@ -117,15 +114,3 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
         raise InputError(f"decoding: min_new_tokens is {n_min}; it must be at most max_new_tokens, which is {n_max}.")
     # The library rejects an integer where it expects a float.
     return chosen | {name: value for name, value in checked.items() if isinstance(value, float)}
-
-
-def check_token_ids(decoding: Mapping[str, Any], vocabulary_size: int) -> None:
-    """Raise an InputError if an argument of `generate` contains a token id outside the model's vocabulary."""
-    lists = {name: decoding.get(name) or [] for name in ("suppress_tokens", "begin_suppress_tokens")}
-    lists["bad_words_ids"] = chain.from_iterable(decoding.get("bad_words_ids") or [])
-    lists["sequence_bias"] = chain.from_iterable(ids for ids, _ in decoding.get("sequence_bias") or [])
-    for name, ids in lists.items():
-        if unknown := [token for token in ids if not 0 <= token < vocabulary_size]:
-            raise InputError(
-                f"decoding: {name} has the token id {unknown[0]}; the model has 0 to {vocabulary_size - 1}."
-            )

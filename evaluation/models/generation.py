@@ -36,7 +36,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
-from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS, check_token_ids
+from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
@@ -80,7 +80,6 @@ def generate_responses(
     encoded = encode_contexts(dialogue_model, [context for context, _ in distinct])
     encoded = [context + opening for context, opening in zip(encoded, opened, strict=True)]
     check_input_lengths(dialogue_model, encoded, decoding["max_new_tokens"], "contexts")
-    check_token_ids(decoding, dialogue_model.model.config.get_text_config(decoder=True).vocab_size)
 
     samples = bool(decoding.get("do_sample"))
     keys = ((distinct[context], seed if samples else 0) for context, seed in zip(begun, seeds, strict=True))
@@ -130,15 +129,9 @@ def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, A
     needs probabilities and a one-hot row, and beam search needs a log-softmax.
     """
     beams = decoding.get("num_beams") or 1
-    copies = (
-        8
-        + 4 * (beams > 1 or bool(decoding.get("do_sample")))
-        + sum(
-            COPIES.get(name, 4)
-            for name, value in decoding.items()
-            if name not in ("do_sample", "max_new_tokens", "num_beams") and value not in (None, NEUTRAL.get(name))
-        )
-    )
+    plain = ("do_sample", "max_new_tokens", "num_beams")
+    used = [name for name, value in decoding.items() if name not in plain and value not in (None, NEUTRAL.get(name))]
+    copies = 8 + 4 * (beams > 1 or bool(decoding.get("do_sample"))) + sum(COPIES.get(name, 4) for name in used)
     cache = cache_bytes(model, length + decoding["max_new_tokens"])
     return int(SLACK * beams * (cache + logits_bytes(model, 1, copies) + activations_bytes(model, length)))
 
@@ -222,10 +215,7 @@ class RefuseNaN(LogitsProcessor):
 
 
 class ResponseNGramBlock(LogitsProcessor):
-    """Forbids tokens that would repeat an n-gram of the response, which begins at position `start`.
-
-    N-grams of the context may be repeated.
-    """
+    """Forbids tokens that would repeat an n-gram of the response, which begins at position `start`."""
 
     def __init__(self, size: int, start: int) -> None:
         self.block, self.start = NoRepeatNGramLogitsProcessor(size), start
@@ -265,9 +255,8 @@ def sample_rows(
 ) -> torch.Tensor:
     """Return sampled token ids as `generate` does, but with separate random numbers for each row.
 
-    `generate` calls this function as its `custom_generate`. Without it, the library samples from one random stream for
-    the whole batch, so that a response depends on the other rows. The argument `logits_processor` of `generate` cannot
-    change that, because temperature and the other warpers are applied later.
+    Without this `custom_generate`, the library samples from one random stream for the whole batch. The argument
+    `logits_processor` of `generate` cannot change that, because temperature and the other warpers are applied later.
     """
     generation_config.do_sample = False
     processors = LogitsProcessorList([*logits_processor, SampleRows(uniforms, input_ids.shape[1])])

@@ -37,30 +37,25 @@ class LoadedModel(Model):
         return self.engine
 
     def release(self) -> None:
-        """Free the memory of the model."""
         self.engine = None
         super().release()
 
     @cached_property
     def is_masked(self) -> bool:
-        """Whether the model's config is of a masked language model."""
         from evenhand.evaluation.models.loading import is_masked_lm
 
         return is_masked_lm(self.settings)
 
     def check(self) -> None:
-        """Raise InputError if the decoding cannot be used or the device does not exist."""
         from evenhand.evaluation.models.checkpoints import resolve_device
 
         super().check()
         resolve_device(self.settings.device)
 
     def inputs(self) -> dict[str, Any]:
-        """Return the revision of the model."""
         return {"model": model_revision(self.name, self.settings.revision, self.settings.base)}
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of the model with its revision."""
         settings = {name: value for name, value in as_settings(self.settings).items() if name not in SERVED_FIELDS}
         return {**settings, "revision": inputs["model"]}
 
@@ -107,7 +102,6 @@ class LoadedModel(Model):
         return json.loads(path.read_text(encoding="utf-8"))
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries model, format and decoding."""
         facts = processes.on_rank_zero(lambda: self._facts(run))
         model = {**self.entry(run.inputs), "dtype": facts["dtype"], "control_tag": self.tag}
         return {"model": model, "format": facts["format"], "decoding": dict(self.arguments)}
@@ -115,7 +109,6 @@ class LoadedModel(Model):
     def log_likelihood(
         self, prompts: pd.DataFrame, responses: Sequence[str], run: Store | None = None, name: str = "likelihoods"
     ) -> pd.DataFrame:
-        """Return log_likelihood, in nats, and tokens of each response to its prompt; see `Model.log_likelihood`."""
         from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 
         compute = partial(response_log_likelihoods, self.load())
@@ -125,17 +118,14 @@ class LoadedModel(Model):
     def score_sentences(
         self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
     ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Score sentences by `sentences.sentence_log_likelihoods`."""
         from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 
         return sentence_log_likelihoods(run, self.load(), sentences, context, end_of_sequence)
 
     def n_parameters(self) -> int:
-        """Return the number of the model's weights."""
         return self.load().model.num_parameters()
 
     def capability_rows(self, tasks: Sequence[Any]) -> pd.DataFrame:
-        """Return the results on tasks of lm-evaluation-harness."""
         from evenhand.evaluation.models.capabilities import capability_rows
 
         return capability_rows(self.load(), tasks)

@@ -17,7 +17,6 @@ from evenhand.evaluation.data.response_files import (
     read_responses,
     resolve_control_tag,
 )
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, display_name
@@ -48,7 +47,6 @@ class RecordedModel(Model):
 
     @property
     def note(self) -> str:
-        """Where the responses came from."""
         return (
             f"Responses come from a file ({display_name(str(self.path))}): its model is stated by the user and not "
             "verified. No model is loaded, so relevance and perplexity are unknown."
@@ -56,7 +54,6 @@ class RecordedModel(Model):
 
     @property
     def without_weights(self) -> str:
-        """Why the model's weights are not at hand."""
         return f"the responses of {self.name} came in a file: no model is available"
 
     @property
@@ -76,12 +73,7 @@ class RecordedModel(Model):
         return resolve_control_tag(self.columns, self._tag, self.path)
 
     def inputs(self) -> dict[str, Any]:
-        """Return the name of the model and the hash of the file.
-
-        Raises:
-            InputError: the file cannot be read, or its control tag is not the configured one.
-        """
-        _ = self.tag
+        _ = self.tag  # raises if the file cannot be read, or its control tag is not the configured one
         return {"model": self.name, "responses": sha256_of(self.path)}
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,14 +81,12 @@ class RecordedModel(Model):
         model = {name: getattr(self.settings, name) for name in ("name", "revision", "system_prompt")}
         return model | {"control_tag": self.tag, "sha256": inputs["responses"]}
 
-    def _own_rows(self) -> pd.DataFrame:
-        return prompts_from_responses(self.columns, self.path)
-
     def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """Return the prompts in the file, or, if it has ids, those that `sampled` returns."""
         if not self.has_prompts:
             return sampled()
-        return self._own_rows().drop(columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore")
+        return prompts_from_responses(self.columns, self.path).drop(
+            columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore"
+        )
 
     def respond(
         self,
@@ -105,29 +95,23 @@ class RecordedModel(Model):
         name: str = "responses",
         max_new_tokens: int | None = None,
     ) -> pd.DataFrame:
-        """Return the response to each prompt, by its id.
-
-        Raises:
-            InputError: the file does not have one response per prompt, or all are empty.
-        """
-        columns = self._own_rows().to_dict("list") if self.has_prompts else self.columns
+        """Return the response to each prompt, by its id; InputError if one is missing."""
+        columns = self.columns
+        if self.has_prompts:
+            columns = prompts_from_responses(columns, self.path).to_dict("list")
         responses = match_responses(columns, prompts[PROMPT_ID].tolist(), self.path)
-        if not any(response.strip() for response in responses):
-            raise InputError(f"responses: all {len(responses)} of {self.path} are empty.")
         given = dict(zip(map(str, columns[PROMPT_ID]), columns.get(LEFT_OUT, ()), strict=False))
         reasons = [
             reason if isinstance(reason := given.get(prompt_id), str) and not response.strip() else None
             for prompt_id, response in zip(prompts[PROMPT_ID], responses, strict=True)
         ]
         if counts := Counter(filter(None, reasons)):
-            listed = ", ".join(f"{reason} {n:,}" for reason, n in counts.most_common())
-            log.warning("responses: %s: left out: %s", self.path, listed)
+            log.warning("responses: %s: left out: %s", self.path, dict(counts))
             if run is not None:
                 run.facts["left_out"] = dict(counts)
         return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: reasons})
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries model, decoding and, if the prompts are in the file, dataset."""
         dataset = {"dataset": {"name": self.path.name}} if self.has_prompts else {}
         return {"model": self.entry(run.inputs), "decoding": dict(self.decoding.arguments), **dataset}
 

@@ -265,17 +265,11 @@ def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) 
     return tuple(str(names[index]) for index in range(len(names)))
 
 
-def labels_sha256(labels: Sequence[str]) -> str:
-    """Return the SHA-256 of a classifier's labels, which depends on their order."""
-    return sha256("\n".join(labels).encode()).hexdigest()
-
-
 def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:
     """Return the index of a label of a classifier; InputError, about the setting `field`, if it has no such label."""
     if label in labels:
         return labels.index(label)
-    listed = ", ".join(map(repr, labels))
-    raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {listed}.")
+    raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {', '.join(map(repr, labels))}.")
 
 
 def first_line(error: BaseException) -> str:

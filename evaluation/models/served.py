@@ -33,7 +33,6 @@ class ServedModel(Model):
 
     @property
     def note(self) -> str:
-        """Where the responses came from."""
         return (
             f"A server answered as {self.name}. Scores that need the model's weights (relevance, perplexity) are "
             "omitted. It is not verified that the server uses the seed of each request, so a second run may give other "
@@ -42,15 +41,10 @@ class ServedModel(Model):
 
     @property
     def without_weights(self) -> str:
-        """Why the model's weights are not at hand."""
         return f"a server answered as {self.name}: its weights are not available"
 
     def inputs(self) -> dict[str, Any]:
-        """Return the name of the model, after a check that the client is installed and the API supports the decoding.
-
-        Raises:
-            InputError: the client is not installed, or the API has no equivalent of a decoding argument.
-        """
+        """Return the name of the model, after a check of the client and of the decoding, which the API must have."""
         check_client()
         request_arguments(self.arguments)
         return {"model": self.name}
@@ -62,10 +56,7 @@ class ServedModel(Model):
         try:
             return {"model": self.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
         except InputError:
-            raise InputError(
-                f"model.tokenizer: {tokenizer.name!r} does not exist, and likelihoods are requested by token ids; "
-                "give the Hugging Face id or the folder of the served model's tokenizer."
-            ) from None
+            raise InputError(f"model.tokenizer: {tokenizer.name!r} does not exist; give that of the model.") from None
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
@@ -123,7 +114,6 @@ class ServedModel(Model):
     def score_sentences(
         self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
     ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Score sentences by `likelihood.served`, which needs the API of completions."""
         from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 
         return served_log_likelihoods(run, self.settings, sentences, context, end_of_sequence)

@@ -69,9 +69,8 @@ def build_requests(
     """Return the body of a request to the server for each prompt.
 
     System prompt and persona, each on a separate line, form the preface. A chat has the preface as system message and
-    prompt + tag as user message. A completion has preface and prompt + tag on separate lines; a token that ends the
-    prompt, such as EOS, must be part of the tag. Seeds are sent modulo 2³¹. `arguments` are the return value of
-    `request_arguments`.
+    prompt + tag as user message. A completion has preface and prompt + tag on separate lines. `arguments` are the
+    return value of `request_arguments`.
     """
     prefaces = ["\n".join(filter(None, (model.system_prompt, persona))) for persona in personas]
 
@@ -224,18 +223,16 @@ def _failure(model: ModelSettings, error: Exception) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)
     detail = body.get("detail") if isinstance(body, Mapping) else None  # FastAPI's field for the reason
-    reason = str(detail) if detail else first_line(error)
+    reason = str(detail or first_line(error))
     if status is not None and 300 <= status < 400:
         target = error.response.headers.get("location", "another address")
         reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
     elif status in (401, 403):
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
-        cause = "see its log" if status else "it is not running, or was stopped, perhaps for lack of memory"
-        cause = "it needs a smaller concurrency" if status == 429 else cause
         if isinstance(error, TimeoutError):
-            reason, cause = f"no complete answer in {REQUEST_SECONDS:g} seconds", "it is too slow"
-        reason = f"{reason}; {cause}. Answers so far are saved: run the command again when the server answers"
+            reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
+        reason = f"{reason}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:400]
     message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."
     is_final = status is not None and 400 <= status < 500 and status not in (401, 403, 408, 409, 429)

@@ -128,20 +128,14 @@ def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field
     return AutoModelForSequenceClassification
 
 
-def style_vectors(
-    classifier: Classifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
-) -> np.ndarray:
+def style_vectors(classifier: Classifier, texts: Sequence[str]) -> np.ndarray:
     """Return the probabilities of all styles for each text, float32 (n, S); each row sums to 1.
 
     The row of a blank text is NaN. Texts longer than the model's input are truncated, and the number of truncated texts
     is logged as a warning. A multi-label classifier (`problem_type` of its config) has an independent probability for
     each label; a style vector then contains the probabilities divided by their sum.
 
-    Args:
-        on_progress: called with the number of rows done since its last call.
-
-    Raises:
-        InputError: a text is not a string, or the classifier is not a result of `load_style_classifier`.
+    InputError if a text is not a string, or the classifier is not a result of `load_style_classifier`.
     """
     if not isinstance(classifier, Classifier):
         raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
@@ -149,7 +143,7 @@ def style_vectors(
     wrong = next(((row, text) for row, text in enumerate(texts) if not isinstance(text, str)), None)
     if wrong:
         raise InputError(f'texts: row {wrong[0]} is {format_value(wrong[1])}; give text, "" for none.')
-    return to_style_vectors(classifier, label_probabilities(classifier, texts, on_progress))
+    return to_style_vectors(classifier, label_probabilities(classifier, texts))
 
 
 def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:

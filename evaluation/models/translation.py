@@ -1,8 +1,7 @@
 """Translations of sentences by an encoder–decoder model: NLLB, M2M-100, mBART, Marian.
 
 The tokenizer adds a token of the source language to a text, and the translation has to begin with a token of the target
-language. Models differ in how the two languages are set. Load a model with
-`evenhand.evaluation.models.loading.load_dialogue_model(name, kind="encoder_decoder")`.
+language. Models differ in how the two languages are set.
 """
 
 import re
@@ -38,10 +37,9 @@ NLLB_CODES = {"cmn_Hans": "zho_Hans"}
 
 
 def language_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
-    """Return language code → token of a translation model's tokenizer; {} if the tokenizer has no language codes.
+    """Return language code → token of a tokenizer: "spa_Latn" (NLLB), "es" → "__es__" (M2M-100), "es_XX" (mBART).
 
-    Examples are "spa_Latn" (NLLB), "es" for "__es__" (M2M-100), "es_XX" (mBART) and "spa" for ">>spa<<" (Marian with
-    several target languages; Marian with a single pair has no codes).
+    A Marian model with several targets has "spa" → ">>spa<<", one with a single pair of languages has none.
     """
     if hasattr(tokenizer, "lang_code_to_token"):
         return dict(tokenizer.lang_code_to_token)
@@ -65,13 +63,9 @@ def translate(
     Equal texts are translated once. The order of the rows is fixed: the longest texts first. A translation has no
     special tokens and no outer white space; it may be "".
 
-    Args:
-        source, target: language codes of the tokenizer, or codes of `gendered_translations.find_language`, which are
-            converted to the tokenizer's form. A Marian model of a single pair of languages ignores both.
-        decoding: arguments of `generate`; by default `PAPER_DECODING`.
-
-    Raises:
-        InputError: the tokenizer does not have a language, or a text is blank or too long for the model.
+    `source` and `target` are language codes of the tokenizer or of `gendered_translations.find_language`. A Marian
+    model of a single pair of languages ignores both. InputError if the tokenizer does not have a language, or a text is
+    blank or too long.
     """
     distinct = list(dict.fromkeys(texts))
     if any(not text.strip() for text in distinct):

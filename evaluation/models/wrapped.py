@@ -40,21 +40,12 @@ class WrappedModel(Model):
         """Wrap the model."""
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
-        passed_on = (
-            "note",
-            "without_weights",
-            "can_be_asked",
-            "has_prompts",
-            "prompts",
-            "log_likelihood",
-            "n_parameters",
-        )
-        for name in (*passed_on, "capability_rows", "release"):
+        facts = ("note", "without_weights", "can_be_asked", "has_prompts")
+        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release"):
             setattr(self, name, getattr(model, name))
 
     @property
     def samples(self) -> bool:
-        """Whether two responses to one prompt may differ."""
         return self.model.samples
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
@@ -87,7 +78,6 @@ class OpenedModel(WrappedModel):
             )
 
     def inputs(self) -> dict[str, Any]:
-        """Return the fingerprints of the model."""
         self.check()
         return self.model.inputs()
 
@@ -114,7 +104,6 @@ class OpenedModel(WrappedModel):
         return responses.assign(**{CUT: responses[CUT].astype(bool)})
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the entry of the model, with the number of tokens of the opening."""
         return {**self.model.entry(inputs), "opening": self.tokens}
 
 
@@ -132,18 +121,13 @@ class ResampledModel(WrappedModel):
         if not self.can_be_asked:
             raise InputError("generation_bias.resampling: a file has no candidates; leave it out, or give a model.")
         if not self.samples:
-            raise InputError(
-                f"generation_bias.resampling: decoding {self.decoding.preset!r} gives {self.candidates} equal "
-                "candidates; give a decoding that samples."
-            )
+            raise InputError("generation_bias.resampling: the decoding gives equal candidates; let it sample.")
 
     def inputs(self) -> dict[str, Any]:
-        """Return the fingerprints of the model and of the exponents."""
         self.check()
         return {**self.model.inputs(), "exponents": sha256_of(self.exponents)}
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the entry of the model, with the number of candidates and the hash of the exponents."""
         resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
         return {**self.model.entry(inputs), "resampling": resampling}
 
@@ -163,7 +147,7 @@ class ResampledModel(WrappedModel):
         from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 
         classifier = load_style_classifier(self.classifier)
-        exponents = prompt_exponents(read_exponents(self.exponents), prompts, classifier.labels)
+        exponents = prompt_exponents(read_table(self.exponents), prompts, classifier.labels)
         counts = np.where(exponents.any(axis=1), self.candidates, 1)  # λ = 0 keeps the first candidate
         row, number = np.repeat(np.arange(len(prompts)), counts), np.concatenate(list(map(np.arange, counts)))
         if not run.has(CANDIDATES):
@@ -212,18 +196,16 @@ def draw_response(
         seed: seed of the draw; None: random.
 
     Raises:
-        InputError: fewer than two candidates, a candidate that is not text, a classifier that is not loaded, no table
-            of exponents, or exponents of other styles than the classifier's.
+        InputError: fewer than two candidates, a candidate that is not text, a classifier that is not loaded, or
+            exponents of other styles than the classifier's.
     """
     if isinstance(candidates, str) or len(candidates) < 2:
         raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
-    if not isinstance(exponents, pd.DataFrame):
-        raise InputError(f"exponents: {format_value(exponents)} is not a table; give pandas.read_parquet(FILE).")
     from evenhand.evaluation.models.styles import classify_responses
 
     vectors = classify_responses(classifier, candidates, [descriptor] * len(candidates))
     prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
-    exponent = prompt_exponents(check_exponents(exponents, "the table"), prompt, classifier.labels)[0]
+    exponent = prompt_exponents(exponents, prompt, classifier.labels)[0]
     scores = candidate_scores(vectors, exponent, len(candidates))
     return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
 
@@ -233,25 +215,15 @@ def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.n
     return k / (k - 1) * (vectors * exponents).sum(axis=1)
 
 
-def read_exponents(path: Path) -> pd.DataFrame:
-    """Return a table of exponents as `evenhand label` writes it: kind, unit and a column for each style."""
-    return check_exponents(read_table(path), str(path))
-
-
-def check_exponents(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the table; raise InputError, with its name, if it is not a table of exponents."""
-    if list(table.columns[:2]) != [KIND, UNIT]:
-        raise InputError(f"resampling.exponents: {name} is no table of exponents; give that of `evenhand label`.")
-    return table
-
-
 def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tuple[str, ...]) -> np.ndarray:
-    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ."""
+    """Return λ of each prompt, (n, S): of its descriptor, else of its axis, and 0 if neither has a λ.
+
+    `exponents` is a table of `evenhand label`: kind, unit and a column for each style.
+    """
+    if list(exponents.columns[:2]) != [KIND, UNIT]:
+        raise InputError("resampling.exponents: no table of exponents; give that of `evenhand label`.")
     if list(exponents.columns[2:]) != list(styles):
-        raise InputError(
-            "resampling.exponents: they are of other styles than the style classifier's; label responses by the same "
-            "classifier."
-        )
+        raise InputError("resampling.exponents: they are of other styles than the style classifier's.")
     table = exponents.set_index([KIND, UNIT])
     result, is_found = np.zeros((len(prompts), len(styles))), np.zeros(len(prompts), dtype=bool)
     for kind in (DESCRIPTOR, AXIS):
@@ -259,9 +231,7 @@ def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tup
         place = known.index.get_indexer(prompts[kind].astype(str))
         rows = np.flatnonzero((place >= 0) & ~is_found)
         result[rows], is_found[rows] = known.to_numpy()[place[rows]], True
-        log.info(
-            "resampling: %.0f %% of the prompts have the exponent of their %s", 100 * len(rows) / len(prompts), kind
-        )
+        log.info("resampling: %d of %d prompts have the exponent of their %s", len(rows), len(prompts), kind)
     return result
 
 

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
@@ -35,7 +36,6 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD, offensive_share
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.models.revisions import labels_sha256
 from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.settings import CheckpointSettings, as_settings
 from evenhand.evaluation.store import Store
@@ -122,4 +122,5 @@ def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[
     del facts["device"], facts["device_map"]  # runs on different devices can be compared
     if "judge" in facts:
         facts = judge_facts(classifier)
-    return facts | {"revision": revision, "labels_sha256": labels_sha256(classifier_styles(classifier))}
+    labels = "\n".join(classifier_styles(classifier))
+    return facts | {"revision": revision, "labels_sha256": sha256(labels.encode()).hexdigest()}

@@ -32,26 +32,13 @@ from evenhand.evaluation.models.loading import MaskedModel
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
     """Return the token ids of each sentence, special tokens included, and whether each token is a special token."""
-    encoded = masked_model.tokenizer(
-        list(sentences),
-        return_special_tokens_mask=True,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    )
+    encoded = masked_model.tokenizer(list(sentences), return_special_tokens_mask=True, verbose=False)
     ids = encoded["input_ids"]
     special = [[bool(flag) for flag in row] for row in encoded["special_tokens_mask"]]
     limit = max_input_length(masked_model.model)
     for index, (text, flags) in enumerate(zip(sentences, special, strict=True)):
-        if all(flags):
-            raise InputError(
-                f"sentences: number {index}, {text!r}, has no tokens for {masked_model.name}; leave it out."
-            )
-        if len(flags) > limit:
-            raise InputError(
-                f"sentences: number {index}, {text[:40]!r}…, has {len(flags)} tokens with the special ones; "
-                f"{masked_model.name} reads at most {limit:.0f}. Shorten it or leave it out."
-            )
+        if all(flags) or len(flags) > limit:
+            raise InputError(f"sentences: number {index}, {text[:40]!r}: {len(flags)} tokens; give 3 to {limit:.0f}.")
     return ids, special
 
 
@@ -59,8 +46,6 @@ def span_positions(
     masked_model: MaskedModel, sentences: Sequence[str], starts: Sequence[int], ends: Sequence[int]
 ) -> list[list[int]]:
     """Return, for each sentence, the positions of the tokens that overlap the characters start, …, end − 1."""
-    if not masked_model.tokenizer.is_fast:
-        raise InputError(f"model: the tokenizer of {masked_model.name} has no offsets; give one with a fast tokenizer.")
     offsets = masked_model.tokenizer(list(sentences), return_offsets_mapping=True)["offset_mapping"]
     positions = [
         [index for index, (begin, stop) in enumerate(spans) if begin < end and stop > max(start, begin)]
@@ -79,12 +64,7 @@ def masked_log_probabilities(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of log p(token | rest of its sentence) for the tokens at `positions`, each masked separately.
 
-    A row is one position of one sentence; rows are numbered in the order of `positions`. The longest sentences come
-    first.
-
-    Args:
-        sentences: token ids, special tokens included (`encode_sentences`), (n,) lists.
-        positions: the positions to mask in each sentence, (n,) lists.
+    A row is one position of one sentence, in the order of `positions`; `sentences` are token ids (`encode_sentences`).
 
     Yields:
         rows (r,); the natural log-probability of each row's token, float64 (r,) in (−∞, 0]; and whether the model ranks
@@ -116,11 +96,8 @@ def unmasked_log_probabilities(
     Kaneko and Bollegala (2021), "Unmasking the Mask", §3: AUL is the mean of log p(token | whole sentence) over the
     tokens of the sentence, without special tokens. AULA is the same mean of terms that are weighted by the attention
     that the token receives, averaged over layers, heads and querying positions. AULA is NaN for a model that does not
-    return attention between all pairs of tokens. Equal sentences are computed once.
-
-    Args:
-        sentences: token ids, special tokens included, (n,) lists.
-        special: whether each token is a special token and is not scored, (n,) lists.
+    return attention between all pairs of tokens. Equal sentences are computed once. Tokens that are `special` are not
+    scored.
 
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].

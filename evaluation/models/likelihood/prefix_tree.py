@@ -103,12 +103,8 @@ def node_log_probabilities(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield indices (r,) into `rows` and log p(token | previous tokens) of r tree nodes in nats, float64 (r,).
 
-    Args:
-        rows: the nodes to compute, ascending, (m,); None: all. Row k stands for node k + 1, because the root has no
-            previous token.
-
-    Raises:
-        InputError: A log-probability is NaN.
+    `rows` are the nodes to compute, ascending, (m,); None: all. Row k stands for node k + 1, because the root has no
+    previous token.
     """
     rows = np.arange(len(tree.child)) if rows is None else rows
     index = np.full(len(tree.child), -1)
@@ -124,10 +120,7 @@ def node_log_probabilities(
 
 
 def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
-    """Return a function from an inner node to the number of nodes, starting with this node, that fit in a sequence.
-
-    The sequence also has room for the path from the root to the first node.
-    """
+    """Return a function from an inner node to the number of nodes from it on that fit in a sequence after its path."""
     network = model.model
     limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
     node_bytes = logits_bytes(network, 1) + activations_bytes(network, limit) // limit
@@ -170,12 +163,7 @@ def _path_to_root(tree: PrefixTree, first: int) -> np.ndarray:
 
 
 def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
-    """Return Σ log p of each sequence's tokens from position `begin` on, (N,).
-
-    Args:
-        log_p: log p of all nodes except the root, (n − 1,).
-        begin: the first summed position, either one for all sequences or one for each sequence, (N,).
-    """
+    """Return Σ log p of each sequence's tokens from position `begin` on, (N,), from log p of the nodes but the root."""
     order = np.argsort(tree.depth, kind="stable")
     levels = np.split(order, np.flatnonzero(np.diff(tree.depth[order])) + 1)[1:]
     begin, sums = np.broadcast_to(begin, tree.leaf.shape), np.zeros(len(tree.leaf))

@@ -57,10 +57,9 @@ def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> EncodedSentences:
     """Return the token ids of sentences for a loaded model: `encode` with the model's tokenizer and input length."""
+    options = {"context": context, "end_of_sequence": end_of_sequence}
     limit = max_positions(model.model.config)
-    return encode(
-        model.tokenizer, sentences, name=model.name, max_tokens=limit, context=context, end_of_sequence=end_of_sequence
-    )
+    return encode(model.tokenizer, sentences, name=model.name, max_tokens=limit, **options)
 
 
 def encode(
@@ -85,23 +84,16 @@ def encode(
     end = [tokenizer.eos_token_id] if end_of_sequence else []
     begin = [1 + common_prefix_length(head, text) for text in texts]
     for sentence, text, n_unscored in zip(sentences, texts, begin, strict=True):
-        if 1 + len(text) == n_unscored:
-            raise InputError(f"sentences: {sentence!r} has no tokens for {name}; leave it out.")
-        if (n_tokens := 1 + len(text) + len(end)) > max_tokens:
-            raise InputError(
-                f"sentences: {sentence[:40]!r}… has {n_tokens} tokens with the context; {name} reads at most "
-                f"{max_tokens:.0f}. Shorten it or leave it out."
-            )
+        if 1 + len(text) == n_unscored or 1 + len(text) + len(end) > max_tokens:
+            n = f"{1 + len(text)} tokens with the context"
+            raise InputError(f"sentences: {sentence[:40]!r}: {n}; {name} reads {n_unscored + 1} to {max_tokens:.0f}.")
     return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
 
 
 def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield row indices, log-likelihoods in nats and numbers of scored tokens of each batch of sentences.
-
-    The longest sentences come first.
-    """
+    """Yield row indices, log-likelihoods in nats and numbers of scored tokens of sentences, the longest first."""
     lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
@@ -110,10 +102,7 @@ def sequence_log_likelihoods(
 
 
 def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
-    """Return whether the model's scores of sample sentences are the same in a prefix tree and one by one.
-
-    The largest allowed difference is MAX_PROBE_ERROR.
-    """
+    """Return whether scores of sample sentences in a prefix tree and one by one differ by MAX_PROBE_ERROR at most."""
     chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
     probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
     tree = prefix_tree(probes.ids)
@@ -163,9 +152,7 @@ def _score_given_context(
     run: Store, model: DialogueModel, sentences: Sequence[str], context: str
 ) -> tuple[np.ndarray, np.ndarray, str]:
     if not context:
-        raise InputError(
-            f"context: {model.name} is an encoder-decoder model and needs an input for its encoder; set a context."
-        )
+        raise InputError(f"context: {model.name} is an encoder-decoder model, which needs an input; set a context.")
 
     def compute(texts: Sequence[str]) -> Iterator[tuple[range, np.ndarray, np.ndarray]]:
         for start in range(0, len(texts), SENTENCES_PER_PART):
@@ -180,10 +167,7 @@ def _score_given_context(
 def masked_token_table(
     run: Store, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
 ) -> pd.DataFrame:
-    """Return log p of each token at `positions` of its sentence, masked alone, and whether the model ranks it first.
-
-    The columns are log_p and correct, the rows in the order of `masked_log_probabilities`, whose arguments these are.
-    """
+    """Return the results of `masked_log_probabilities`: log_p, and correct, whether the token ranks first."""
     ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
     masked = [[position] for masked in positions for position in masked]
     compute = partial(masked_log_probabilities, model)

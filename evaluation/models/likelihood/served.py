@@ -100,8 +100,7 @@ def _find_endpoint(model: ModelSettings, body: Body) -> str:
             refusals.append(f"{endpoint}: {error}")
         else:
             return endpoint
+    why = "; ".join(refusals)
     raise InputError(
-        f"model.server: {model.server} returns no log-probabilities of prompt tokens, neither by "
-        f"{' nor by '.join(ENDPOINTS)} ({'; '.join(refusals)}); use a server that does, such as vLLM or SGLang, or "
-        "load the model."
+        f"model.server: {model.server} returns no log-probabilities of prompts ({why}); use vLLM or SGLang."
     )

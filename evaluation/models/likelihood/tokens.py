@@ -57,8 +57,7 @@ def response_perplexity(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-likelihoods, float64 (n,), and numbers of tokens, int64 (n,), of `response_log_likelihoods`.
 
-    InputError if a context with its response is too long for the model. `on_progress` is called with the number of rows
-    done since its last call.
+    InputError if a row is too long for the model. `on_progress` is called with the number of rows done.
     """
     log_likelihood, n_tokens = np.zeros(len(contexts)), np.zeros(len(contexts), dtype=np.int64)
     for rows, sums, tokens in response_log_likelihoods(model, contexts, responses):
@@ -81,9 +80,7 @@ def conditional_log_likelihoods(
     and scores the tail. Each token is scored given all previous tokens. If all heads have a common prefix, such as a
     system prompt and the beginning of a chat template, each batch reads its common prefix once.
 
-    Args:
-        heads, tails: token ids of each row's context and of its scored text, (n,) lists.
-        order: the rows, sorted by descending length.
+    `order` are the rows, sorted by descending length.
     """
     network = dialogue_model.model
     unscored = min(map(len, heads), default=0) - 1 if dialogue_model.kind != "encoder_decoder" else 0
@@ -98,10 +95,7 @@ def conditional_log_likelihoods(
 
 
 def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0, shares_prefix: bool = False) -> int:
-    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits.
-
-    Keys and values are kept only if `shares_prefix`.
-    """
+    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits."""
     n_logits = length - (unscored if _keeps_last_logits(network) else 0)
     cache = cache_bytes(network, length) if shares_prefix else 0
     return logits_bytes(network, n_logits) + activations_bytes(network, length) + cache
