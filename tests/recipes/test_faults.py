@@ -46,13 +46,9 @@ SPANISH = "{translated} --translation_bias.languages spa_Latn --translation_bias
 WRONG = {
     "generation_bias": [
         ("--prompts.file {prompts}", "column 'descriptor' is missing"),
-        ("--prompts.dataset {absent}", "absent"),
-        ("--model {absent}", "does not exist"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
         ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
-        ("--generation_bias.style_clusters {absent}", "absent"),
         ("--generation_bias.style_classifier {absent}", "does not exist"),
-        ("--generation_bias.offensiveness {classifier}", "give both"),
         (
             "--generation_bias.offensiveness {classifier} --generation_bias.offensiveness.label toxic",
             "'toxic' is not a label",
@@ -60,28 +56,18 @@ WRONG = {
     ],
     "sentence_pairs": [
         ("--sentence_pairs.pairs {pairs}", "no column 'more', only stereo, less"),
-        ("--sentence_pairs.pairs {absent}", "absent"),
         (f"--model {{absent}} --sentence_pairs.pairs {PAIRS}", "does not exist"),
     ],
-    "likelihood_bias": [("--prompts.dataset {absent}", "absent"), ("--model {absent}", "does not exist")],
+    "likelihood_bias": [("--prompts.dataset {absent}", "absent")],
     "offensiveness": [
-        ("", "offensiveness.classifier: "),
         (f"{CLASSIFIER} toxic", "'toxic' is not a label"),
-        ("--offensiveness.classifier {absent} --offensiveness.classifier.label toxic", "does not exist"),
     ],
     "translation_bias": [
         ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
-        ("{translated}", "eng_Latn-tha_Thai.txt"),
-        ("--translation_bias.references {absent} --model {absent}", "absent"),
         (f"{SPANISH} 13a --translation_bias.toxicity {{classifier}}", "None is not a label"),
     ],
     "embedding_bias": [
         ("--model {absent} --embedding_bias.references {references}", "does not exist"),
-        ("--model {classifier} --embedding_bias.references {columns}", "'gender'"),
-        (
-            "--model {classifier} --embedding_bias.references {references} --embedding_bias.languages deu_Latn",
-            "deu_Latn",
-        ),
     ],
 }
 # Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
@@ -201,15 +187,12 @@ def test_runs_of_another_format(capsys, measured, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sent", "status", "last_line"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "")]
-)
-def test_a_signal_ends_a_command_without_a_traceback(tmp_path, commands, sent, status, last_line):
+def test_a_signal_ends_a_command_without_a_traceback(tmp_path, commands):
     running = commands.start("measure", "--config", "testbed", "--report_to", "none", "--output_dir", str(tmp_path))
     # Once the model responds: libraries ignore signals while they are loaded.
     wait_until(lambda: running.status() is not None or list(tmp_path.glob("parts/*/responses/*.parquet")))
-    assert running.kill(sent) == status
-    assert last_line in running.stderr and "Traceback" not in running.stderr
+    assert running.kill(signal.SIGINT) == 130
+    assert "interrupted" in running.stderr and "Traceback" not in running.stderr
 
 
 @pytest.mark.parametrize("work", ["", "sys.argv[1:] = ['configs']; main();"], ids=["start", "end"])

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PROMPT_ID
 from evenhand.recipes.label import label
 from evenhand.recipes.settings import LabelSettings
@@ -48,8 +48,3 @@ def test_other_clusters_and_families_are_rejected(measured, tmp_path):
     folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
     with pytest.raises(InputError, match="^responses: .*sentence_pairs.*generation_bias"):
         label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))
-
-
-def test_a_threshold_that_labels_no_response_ends_a_point_of_an_ablation_and_not_the_others(measured):
-    with pytest.raises(TuningRejected, match="^beta: 9.0 labels 0% of the responses"):
-        labelled(measured, beta=9.0)

@@ -1,7 +1,6 @@
 """The whole loop on the testbed, small: what it leaves, and that neither a kill in any stage nor a move changes it."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ import pandas as pd
 import psutil
 import pytest
 
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     EVEN_LIKELIHOODS,
@@ -25,15 +23,14 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings, checked
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.compare import compare
-from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 from tests.parsed_page import ParsedPage
-from tests.testbed_settings import CLASSIFIERS, with_testbed
+from tests.testbed_settings import CLASSIFIERS
 
 pytestmark = pytest.mark.slow
 
@@ -66,11 +63,10 @@ STAGES = (
     *(f"{method}/{name}" for method in ("resample", "prompt") for name in ("after", "compare")),
 )
 
-# What is on disk in the middle of a stage. Comparing takes a second: it is killed as it begins.
+# What is on disk in the middle of a stage.
 MIDDLE = {
     "before": "parts/generation_bias/responses/*.parquet",
     "control_tags/tune": "checkpoints/checkpoint-*/trainer_state.json",
-    "control_tags/compare": "config.yaml",
 }
 SCORED = ("before", "control_tags/after", "control_tags/compare")
 
@@ -200,15 +196,6 @@ def moved(finished, tmp_path_factory, settings):
     return folder
 
 
-def test_a_loop_that_was_moved_is_found_finished_from_anywhere(moved, commands):
-    before, points = manifests(moved), sha256_of(moved / "points.parquet")
-    name = os.path.relpath(moved, moved.parents[1])  # before it was given as an absolute path
-    done = commands.run(*arguments(Path("deeper/loop.yaml"), name), cwd=moved.parents[1])
-    assert done.stderr.count("is finished; nothing to do") == len(STAGES)
-    assert manifests(moved) == before and len(before) == len(STAGES)
-    assert sha256_of(moved / "points.parquet") == points
-
-
 def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
     """Tuning reads the labels and the responses where they are now; measurements of the same adapter stay."""
     adapter = moved / TAGGED / "tune" / "adapter" / "adapter_model.safetensors"
@@ -221,19 +208,6 @@ def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
     assert numbers(moved) == numbers(finished[0])
     again = {path.parent.as_posix() for path, when in manifests(moved).items() if when != kept[path]}
     assert again == {f"{TAGGED}/tune", f"{TAGGED}/compare", f"{UNTAGGED}/compare"}
-
-
-def test_a_comparison_of_its_own_is_of_the_runs_where_they_are_now(moved, commands, finished):
-    """`compare` by itself, with relative paths from elsewhere, gives the loop's numbers."""
-    sides = {"before": "before", "after": f"{TAGGED}/after", "labels": "label", "tuning": f"{TAGGED}/tune"}
-    flags = [text for name, folder in sides.items() for text in (f"--{name}", f"place/{folder}")]
-    commands.run("compare", *flags, "--output_dir", "alone", "--report_to", "none", cwd=moved.parent)
-    ours, theirs = (
-        read_scores(path / "scores.json") for path in (moved.parent / "alone", finished[0] / TAGGED / "compare")
-    )
-    assert [(s.metric, s.group, s.value, s.interval) for s in ours] == [
-        (s.metric, s.group, s.value, s.interval) for s in theirs
-    ]
 
 
 # Methods that tune nothing.
@@ -258,17 +232,6 @@ def test_resampled_responses_are_candidates_and_most_of_them_the_first(finished)
     )
     signature = find_score(read_scores(folder / "resample" / "after" / "scores.json"), "fgb").signature
     assert signature["model"]["resampling"]["candidates"] == 3
-
-
-def test_deterministic_decoding_and_files_of_responses_have_no_candidates(finished, tmp_path):
-    resampling = {"exponents": str(finished[0] / "label" / "exponents.parquet")}
-    settings = {"generation_bias": {"resampling": resampling}, "report_to": "none", "output_dir": str(tmp_path / "out")}
-    with pytest.raises(InputError, match=r"^generation_bias\.resampling: .*equal candidates"):
-        measure(checked(MeasureSettings, with_testbed(settings) | {"decoding": {"preset": "paper"}}, "test"))
-    (tmp_path / "own.jsonl").write_text('{"template": "t", "descriptor": "a", "text": "I.", "response": "hi"}\n')
-    file = {"responses": str(tmp_path / "own.jsonl"), "model": {"name": "own"}}
-    with pytest.raises(InputError, match=r"^generation_bias\.resampling: a file has no"):
-        measure(checked(MeasureSettings, with_testbed(settings) | file, "test"))
 
 
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):

@@ -13,7 +13,6 @@ from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.gendered_references import ROWS, written_references, written_translations
-from tests.measured_runs import write_measured
 from tests.testbed_settings import MASKED_MODEL
 
 PAIRS = """more,less
@@ -104,11 +103,3 @@ def test_common_families_are_compared(measured, tmp_path):
     scores = read_scores(folder / "scores.json")
     assert {score.value for score in scores if score.metric == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html"}
-
-
-def test_runs_without_a_common_family_are_rejected(measured, tmp_path):
-    other = write_measured(tmp_path / "other", [[1, 0, 0]] * 2, ["a", "b"])
-    for before, after in ((measured, other), (other, measured)):
-        with pytest.raises(InputError, match=r"after: .*generation_bias.*sentence_pairs"):
-            compare(CompareSettings(before=before, after=after, output_dir=tmp_path / "c", report_to="none"))
-    assert not (tmp_path / "c").exists()

@@ -27,8 +27,8 @@ from tests import tiny_checkpoints
 
 pytestmark = pytest.mark.slow
 
-FAMILIES = ("base_without_template", "thinker", "gguf")  # tests/recipes/test_real_configs.py has the others
-METHODS = {"base_without_template": "kto", "thinker": "kto", "gguf": None}  # the default for a chat model
+FAMILIES = ("thinker", "gguf")  # tests/recipes/test_real_configs.py has the others
+METHODS = {"thinker": "kto", "gguf": None}  # the default for a chat model
 N = 2 * 7 * 4  # templates × descriptors × responses
 
 

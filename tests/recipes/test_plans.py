@@ -162,18 +162,6 @@ def plans_of(tmp_path, **values):
     return [plan(settings(tmp_path, **values), method, tmp_path) for method in METHODS]
 
 
-def test_shared_stages_run_once_and_before_the_stages_that_need_them(tmp_path, ran):
-    folders, _ = ran
-    finished, plans = [], plans_of(tmp_path)
-    assert run_plans(plans[0].loop, plans, finished.append) == {}
-    assert [folder.relative_to(tmp_path).as_posix() for folder in folders] == [
-        *("before", "train", "label"),
-        *(f"control_tags/{name}" for name in ("tune", "after", "untagged", "compare")),
-        *(f"kto/{name}" for name in ("tune", "after", "compare")),
-    ]
-    assert finished == [point for plan in plans for point in plan.points]
-
-
 @pytest.mark.parametrize("error", [TuningRejected("spoiled"), InputError("wrong")])
 def test_an_error_of_a_method_does_not_end_the_others(tmp_path, ran, error):
     folders, outcomes = ran
@@ -204,21 +192,6 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, ran, interval):
 # What is refused before the first stage.
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"measure": {"prompts": {"file": "p.csv"}}}, r"measure\.prompts\.file: .*train_file, or"),
-        (
-            {"measure": {"metrics": ["sentence_pairs", "generation_bias"]}},
-            r"measure\.metrics: .* must begin with generation_bias",
-        ),
-    ],
-)
-def test_settings_that_a_loop_cannot_have(tmp_path, given, message):
-    with pytest.raises(InputError, match=message):
-        settings(tmp_path, **given)
-
-
 def training(**fields):
     return {"tune": {"training": fields}}
 
@@ -227,16 +200,11 @@ def training(**fields):
     ("given", "message"),
     [
         ({"methods": ["swap"]}, "method: 'swap' is unknown"),
-        (training(peft={"rank": 8}), r"training\.peft\.rank"),
         (training(peft={"use_dora": True}) | {"adapter_strength": 0.5}, r"adapter_strength: "),
         ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
         ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
-        ({"measure": {"model": "/absent"}}, "/absent"),
-        *(
-            ({"measure": {"generation_bias": {name: "/absent"}}}, "/absent")
-            for name in ("style_classifier", "second_style_classifier", "style_clusters", "neutral_dialogue")
-        ),
+        ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
         (
             {"measure": {"metrics": ["generation_bias", "sentence_pairs"], "sentence_pairs": {"pairs": "/absent"}}},
             "/absent",

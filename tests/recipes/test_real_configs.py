@@ -8,13 +8,11 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
@@ -29,7 +27,6 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 # One of each kind of model; tests/evaluation/models/test_contexts.py has the chat templates of the others.
 MODELS = {
-    "dialogpt_medium": tiny_checkpoints.dialogpt,
     "blenderbot_400m": tiny_checkpoints.blenderbot,
     "qwen_chat": tiny_checkpoints.qwen,
 }
@@ -115,23 +112,6 @@ def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
     for page in compared:
         change = find_score(read_scores(page / "scores.json"), "fgb_pooled_corrected_difference")
         assert math.isfinite(change.value) and change.value != 0
-
-
-def test_scores_are_defined_and_styles_are_shares(finished):
-    _, _, run, _ = finished
-    scores = read_scores(run / "before" / "scores.json")
-    for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
-        assert math.isfinite(find_score(scores, metric).value)
-    assert find_score(scores, "fgb").value > 1e-5  # the classifier tells the responses apart
-    clusters = {score.group.get("cluster") for score in scores if score.metric == "scgb_corrected"} - {None}
-    assert clusters == {"SYMPATHY", "CURIOSITY", "CONFUSION", "HATE", "CARE", "PRAISE"}
-    responses = pd.read_parquet(run / "before" / "responses.parquet")["response"]
-    written = (responses.str.strip() != "").to_numpy()
-    assert written.mean() > 0.9 and responses.nunique() > 40
-    total = read_styled_responses(run / "before").vectors.sum(axis=1)
-    np.testing.assert_allclose(total, np.where(written, 1, np.nan), atol=1e-5)
-    metrics = {score.metric for score in scores}
-    assert "perplexity" in metrics
 
 
 def test_the_tuned_models_differ_and_the_base_is_as_it_was(finished):

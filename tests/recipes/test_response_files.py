@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 
 from evenhand.evaluation.data.response_files import read_responses, unexplained_repeats
 from evenhand.evaluation.errors import InputError
@@ -188,14 +187,3 @@ def test_logs_without_templates_are_scored(tmp_path):
     with pytest.raises(InputError, match="prompts.file: "):
         prompts = PromptSettings(file="p.csv")
         read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"metrics": ["sentence_pairs"], "generation_bias": None}, "responses: only generation_bias samples responses"),
-    ],
-)
-def test_response_files_need_a_model_name_and_generation_bias(tmp_path, settings, message):
-    with pytest.raises(ValidationError, match=message):
-        make_settings(tmp_path, responses="r.csv", **settings)

@@ -91,16 +91,10 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
     served = ModelSettings(name="some-model", server="http://127.0.0.1:1/v1")
     with pytest.raises(ValidationError, match=r"model\.server: embedding_bias "):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
-    with pytest.raises(ValidationError, match=r"model\.api: sentence_pairs .*; give completions"):
-        Measurement(model=served, metrics=["generation_bias", "sentence_pairs"])
     with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
         families.MeasureConfig(model=served).open_model().scoring_inputs()
-    with pytest.raises(ValidationError, match=r"model\.server: arc_easy "):
-        Measurement(model=served, capabilities=["arc_easy"])
     with pytest.raises(ValidationError, match=r"measure\.model\.server: the loop "):
         LoopSettings(measure=Measurement(model=served))
-    with pytest.raises(ValidationError, match=r"model\.server: .*responses"):
-        MeasureSettings(model=served, responses=tmp_path / "answered.csv")
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
     with pytest.raises(InputError, match="decoding: .* min_new_tokens"):

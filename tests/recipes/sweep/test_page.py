@@ -100,15 +100,6 @@ def test_numbers_of_a_setting(wide):
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
 
 
-@pytest.mark.parametrize("rows", [[], [refused("no")]])
-def test_a_sweep_without_numbers_is_still_shown(rows):
-    sweep = sweep_of(*(rows or [point()]))
-    if not rows:
-        sweep = replace(sweep, points=sweep.points.head(0))
-    for text in texts_of(sweep).values():
-        assert "no verdict" in text or "no points" in text
-
-
 def panels(sweep):
     """Return the settings of a sweep, and the panels of its chart by title."""
     settings = settings_of(*sweep.points.to_dict("records"), swept=sweep.swept)

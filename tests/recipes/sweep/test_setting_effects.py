@@ -99,17 +99,3 @@ def test_gaps_are_left_out():
     assert list(means(effects, "label.quantile")) == ["0.5", "0.7", "0.9"]
     # seed 0 has one combination with dpo and two with kto, seed 1 two each: 0.45 + 0.2 / 3, and 0.45 + 0.3 + 0.1
     assert means(effects, "label.quantile")["0.9"] == pytest.approx((0.45 + 0.2 / 3 + 0.85) / 2)
-
-
-def test_the_page_shows_the_means_with_their_p_values():
-    section = page(sweep_of(*grid(noise=0.001), swept=SWEPT)).sections[0]
-    (table,) = section.tables
-    assert section.title == "What each setting changes"
-    assert table.columns == (
-        "value",
-        "points",
-        *["all descriptors", "p", "relevance kept", "p", "perplexity of responses", "p"],
-    )
-    rows = texts(table)
-    assert rows["method dpo"][0] == "12" and float(rows["method dpo"][2]) < 0.05
-    assert rows["label.alpha 1"][3:] == ["95.0", "1", "+2.0", "1"]

@@ -116,23 +116,15 @@ def within(name, low, high):
     [
         ({}, [], []),
         (within("reduction_seen", 0.93, 0.99) | within("reduction_unseen", 0.8, 0.9), [], []),  # the limits are in
-        (within("reduction_seen", 0.929, 0.99), [], ["reduction_seen"]),
         (within("reduction_seen", 0.8, 0.93), [], ["reduction_seen"]),
         (within("reduction_seen", 0.8, 0.929), ["reduction_seen"], []),
         ({"reduction_seen_low": NAN, "reduction_seen_high": NAN}, [], ["reduction_seen"]),  # no interval
-        (within("perplexity_change", 0.031, 0.04), ["perplexity_change"], []),
-        (within("perplexity_change", 0.029, 0.031), [], ["perplexity_change"]),
         (within("perplexity_change", -0.6, -0.5) | within("distinct_2_change", 0.5, 0.6), [], []),  # no cost at all
-        (within("distinct_2_change", -0.06, -0.051), ["distinct_2_change"], []),
-        (within("length_change", -0.049, 0.049), [], []),
         (within("length_change", -0.06, 0.06), [], ["length_change"]),  # two limits, one criterion
-        (within("length_change", -0.2, -0.06), ["length_change"], []),
         (within("length_change", 0.06, 0.2), ["length_change"], []),
-        (within("parroting_change", -0.001, 0.0004), [], []),
         (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
         (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),
         ({"cluster_changes": increased("HATE")}, ["clusters_rose"], []),
-        ({"base_low": -0.001}, [], ["base"]),
         ({"base_low": NAN}, [], ["base"]),
     ],
 )
@@ -193,16 +185,6 @@ def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
         "quantile 0.7 · a.rate 0.0001 · b.rate 2 · rounds 1",
         "quantile 0.9 · a.rate 0.0003 · b.rate 3",
     ]
-
-
-def test_labels_leave_out_what_does_not_vary_within_a_method():
-    rows = [
-        point("distill") | {"rate": 1e-3, "strength": 0.5},
-        point("distill") | {"rate": 1e-3, "strength": 1.0},
-        point("exchange") | {"rate": 2e-4, "strength": math.nan},
-    ]
-    labels = settings_of(*rows, swept=[*SWEPT, "rate", "strength"])["label"]
-    assert list(labels) == ["distill · strength 0.5", "distill · strength 1", "exchange"]
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,3 @@ def test_the_verdict_on_a_setting_names_its_missed_and_inconclusive_criteria():
     assert verdict_on(refused("no")) == "refused by a guard"
     both = verdict_on(point(reduction=0.94, perplexity_change=0.04))
     assert both == "misses: perplexity +4.0 %; inconclusive: tuned on 94.0 % [92.0, 96.0]"
-
-
-def test_one_model_under_two_decodings_is_two_settings():
-    values = {"sample": 0.95, "paper": 0.4}
-    rows = [point(reduction=0.97, relevance_kept=kept, decoding=name) for name, kept in values.items()]
-    report = page(sweep_of(*rows, swept=[]))
-    assert report.headline_value == "−97 %"
-    assert "1 of 2 settings" in report.headline_caption and report.headline_caption.endswith("sample, paper")
-    assert [row.label for row in report.sections[2].tables[1].rows] == ["1 decoding sample", "2 decoding paper"]
