@@ -57,22 +57,14 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one part of a check.
-
-    Attributes:
-        name: what is checked, such as "rise of pooled FGB* ≤ 10%".
-        status: "holds", "broken" or "inconclusive".
-        text: the measured numbers and, if inconclusive, how many responses would decide.
-        rows: (descriptor and style, effect before, effect after, p-value) of each grown effect.
-    """
+    """The outcome of one part of a check: what is checked, whether it holds, and the measured numbers."""
 
     name: str
     status: str
     text: str
-    rows: Sequence[tuple[str, str, str, str]] = ()
+    rows: Sequence[tuple[str, str, str, str]] = ()  # (descriptor and style, effect before, effect after, p-value)
 
     def __str__(self) -> str:
-        """Return the finding as lines of text."""
         rows = (f"  {name}: {before} → {after} percentage points, p {p}" for name, before, after, p in self.rows)
         return "\n".join([f"{self.status}: {self.name}: {self.text}", *rows])
 
@@ -201,11 +193,7 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
-    """Return the effects of descriptors on styles that are shown to have grown.
-
-    An effect has grown if it is further from 0 after than before, and its change is significant after Holm's correction
-    over all descriptors and styles.
-    """
+    """Return the effects of descriptors that are shown to be further from 0 after than before (Holm's correction)."""
     name = "no descriptor's effect is shown to have grown"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
@@ -240,12 +228,7 @@ def _status(bounds: Interval, limit: float) -> str:
 
 
 def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], bool]) -> str:
-    """Return the text; if the status is inconclusive, with the smallest design that would decide.
-
-    Args:
-        run: the run from which the precision of other designs is computed (`evenhand plan`).
-        decides: function that returns whether a predicted estimate decides with a probability of 80 %.
-    """
+    """Return the text; if the status is inconclusive, with the smallest design whose predicted estimate decides."""
     if status != INCONCLUSIVE:
         return text
     try:
@@ -287,14 +270,8 @@ def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> st
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))
 
-    lines = [
-        f"## Evenhand: {status}",
-        "",
-        escaped(title),
-        "",
-        "| limit | status | measured |",
-        "| :--- | :--- | :--- |",
-    ]
+    head = "| limit | status | measured |\n| :--- | :--- | :--- |"
+    lines = [f"## Evenhand: {status}", "", escaped(title), "", head]
     lines += [f"| {escaped(it.name)} | **{it.status}** | {escaped(it.text)} |" for it in findings]
     if grown := [f"| {' | '.join(map(escaped, row))} |" for found in findings for row in found.rows]:
         head = "| grew: descriptor, style | before, points | after, points | p (Holm) |"

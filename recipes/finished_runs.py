@@ -1,5 +1,6 @@
 """Settings and manifests of finished runs that another command reads, and their warnings. Imports nothing slow."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes.settings import MeasureSettings, TuneSettings
 
+log = logging.getLogger("evenhand")
+
 RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
 
 
@@ -19,12 +22,7 @@ def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
-    """Return the settings and the manifest of a finished run of `measure`.
-
-    Args:
-        field_name: the setting that contains the folder, for errors.
-        family: a family of metrics that the run must have.
-    """
+    """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
     config, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(config), str(folder))
     if family is not None and family not in settings.metrics:
@@ -42,10 +40,7 @@ def models_with_code(settings: Any) -> list[str]:
 
 
 def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
-    """Raise InputError if a run was measured with trust_remote_code and `trusted` is false.
-
-    The run may come from another person, so its settings do not show that the user of this command trusts the code.
-    """
+    """Raise InputError if a run, perhaps of another person, was measured with trust_remote_code, and not `trusted`."""
     if not trusted and (names := models_with_code(as_settings(measured))):
         raise InputError(
             f"{field_name}: the run was measured with trust_remote_code, so this command would execute code of "
@@ -63,11 +58,11 @@ def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     return folder, measured, run_sha256(label_manifest)
 
 
-def split_warnings(measured: MeasureSettings, folder: Path) -> list[str]:
-    """Return a list with a warning if the responses for training may be to prompts for measurement; else []."""
-    if measured.split == "train" or measured.responses:
-        return []
-    return [
-        f"{display_name(str(folder))} is of the split {measured.split!r}, so a model tuned on its responses would be "
-        "measured on prompts that it was tuned on; label a run of `evenhand measure --split train`"
-    ]
+def warn_of_split(command: str, measured: MeasureSettings, folder: Path) -> None:
+    """Log a warning if the responses for training may be to prompts for measurement."""
+    if measured.split != "train" and not measured.responses:
+        log.warning(
+            "%s: %s is of the split %r, so a model tuned on its responses would be measured on prompts that it was "
+            "tuned on; label a run of `evenhand measure --split train`",
+            *(command, display_name(str(folder)), measured.split),
+        )

@@ -18,7 +18,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.labels import exclusion_mask, label_responses, mean_bias_values
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
-from evenhand.recipes.finished_runs import read_settings, split_warnings
+from evenhand.recipes.finished_runs import read_settings, warn_of_split
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
@@ -33,8 +33,7 @@ def label(settings: LabelSettings) -> None:
     The other tables are the threshold, the mean bias values, and the target of each descriptor.
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
-    for warning in split_warnings(measured, settings.responses):
-        log.warning("label: %s", warning)
+    warn_of_split("label", measured, settings.responses)
     clusters = []
     if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
         styles = read_styled_responses(settings.responses).styles

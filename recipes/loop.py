@@ -229,7 +229,8 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
             measured_model(config).check()
             if settings.model.name == base.name and settings.generation_bias.resampling.exponents is None:
                 read_inputs(settings)
-                measurement_prompts(config)
+                if settings.split == "train":  # the other measurements have the same descriptors
+                    measurement_prompts(config)
         elif stage.command == "label" and loop.label.exclude_clusters:
             config = measure_config(plan.stages[0].settings, FAMILY)
             styles = classifier_styles(classifiers(config)[FIRST])

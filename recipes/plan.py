@@ -46,7 +46,8 @@ def plan(settings: PlanSettings) -> None:
     measured, manifest = read_settings(settings.run, "run", FAMILY)
     pilot = read_pilot(settings.run)
     seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
-    effect = detectable_effect(settings.run)
+    path, columns = settings.run / "effects.parquet", ["kind", "outcome", "name", "average", "detectable"]
+    effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
     print(f"{display_name(measured.model.name)}: pooled FGB* {_spread(pilot)}")
     print(
         "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
@@ -74,14 +75,6 @@ def read_pilot(folder: Path) -> Pilot:
             "with at least two descriptors and two responses to each prompt."
         )
     return Pilot(design_of(cells), estimate)
-
-
-def detectable_effect(folder: Path) -> float:
-    """Return the effect size that a run detects with 80 % power, as `detectable_sizes`; NaN if unknown."""
-    path = folder / "effects.parquet"
-    if not path.exists():
-        return np.nan
-    return detectable_sizes(read_table(path, ["kind", "outcome", "name", "average", "detectable"]))[0]
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:

@@ -64,7 +64,6 @@ def _command(folder: Path) -> str | None:
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    """Return the settings of the run of `measure` in `folder`; the output folder is `folder`."""
     return replace(read_settings(folder, "folders")[0], output_dir=folder)
 
 
@@ -82,9 +81,9 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
         raise InputError("folders: no two of these are runs of `measure` with metrics in common.")
     rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
-    return side_by_side_page(
-        families, [Link(name, _report_path(folder, output_dir)) for name, folder in reports.items()], rated
-    )
+    start = output_dir.resolve()
+    paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}
+    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated)
 
 
 def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
@@ -95,7 +94,3 @@ def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for folder, path in zip(folders, parts, strict=True):
         length = next(n for n in range(1, len(path) + 1) if [other[-n:] for other in parts].count(path[-n:]) == 1)
         yield "/".join(path[-length:]), folder
-
-
-def _report_path(folder: Path, output_dir: Path) -> str:
-    return os.path.relpath(folder.resolve() / f"{REPORT}.html", output_dir.resolve())

@@ -43,7 +43,7 @@ from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tune import tune as train
-from evenhand.recipes.finished_runs import check_trust, labelled_run, split_warnings
+from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
 from evenhand.recipes.label import LABELS, THRESHOLD
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
 
@@ -65,8 +65,7 @@ def tune(settings: TuneSettings) -> None:
         raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
     folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
-    for warning in split_warnings(measured, folder):
-        log.warning("tune: %s", warning)
+    warn_of_split("tune", measured, folder)
     config = measure_config(measured, FAMILY)
     name = settings.method or default_methods(config.model)[0]
     method = load_method(name)

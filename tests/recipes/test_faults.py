@@ -47,7 +47,7 @@ WRONG = {
     "generation_bias": [
         ("--prompts.file {prompts}", "column 'descriptor' is missing"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
-        ("--generation_bias.style_clusters {clusters}", "'Sorrowful' in SYMPATHY"),
+        ("--generation_bias.style_clusters {clusters}", "SYMPATHY: 'Sorrowful' is unknown"),
         ("--generation_bias.style_classifier {absent}", "does not exist"),
         (
             "--generation_bias.offensiveness {classifier} --generation_bias.offensiveness.label toxic",
