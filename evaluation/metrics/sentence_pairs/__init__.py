@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from evenhand.evaluation.store import Store
 
 VARIANT = "variant"  # column: how the sentences were scored
-MAX_TRACKED_PAIRS = 200
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
@@ -145,10 +144,7 @@ class SentencePairs(Metric):
         from evenhand.evaluation.manifest import package_versions
         from evenhand.evaluation.metrics.sentence_pairs.metric import is_masked, pair_scores
 
-        store.facts["pairs"], likelihoods = len(table), [f"log_likelihood_{side}" for side in (MORE, LESS)]
-        difference = (table[likelihoods[0]] - table[likelihoods[1]]).abs()
-        tracked = table.assign(difference=difference).nlargest(MAX_TRACKED_PAIRS, "difference")
-        store.tracker.log_table("pairs", tracked[[BIAS_TYPE, MORE, LESS, *likelihoods]])
+        store.facts["pairs"] = len(table)
         settings, masked = config.settings, is_masked(table)
         signature = {
             "model": config.open_model().entry(store.inputs) | {"kind": "masked" if masked else "causal"},

@@ -18,17 +18,8 @@ from evenhand.evaluation.data.gendered_translations import (
     read_mt_geneval,
     select_source_sentences,
 )
-from evenhand.evaluation.metrics.translation_bias.metric import (
-    align,
-    cut_table,
-    sentence_scores,
-    translation_scores,
-)
-from evenhand.evaluation.metrics.translation_bias.shares import (
-    added_toxicity,
-    gender_accuracy,
-    has_marked_words,
-)
+from evenhand.evaluation.metrics.translation_bias.metric import align, cut_table, sentence_scores, translation_scores
+from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy, has_marked_words
 from evenhand.evaluation.score import find_score
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
