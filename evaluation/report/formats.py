@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Literal
 
 from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import BiasScore
@@ -28,7 +27,6 @@ class Format:
         factor: converts a score from natural units to the reported unit.
         decimals: number of decimals of a reported number; tables add decimals for narrow intervals.
         ideal: the value of an unbiased model in natural units; None if only comparisons are meaningful.
-        stereotype_side: the side of the ideal on which a model prefers stereotypes: −1 below, 1 above, 0 neither.
         signed: whether positive values have a plus sign.
     """
 
@@ -39,7 +37,6 @@ class Format:
     factor: float = 1.0
     decimals: int = 2
     ideal: float | None = None
-    stereotype_side: Literal[-1, 0, 1] = 0
     signed: bool = False
 
     @property

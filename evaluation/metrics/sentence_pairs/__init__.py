@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
+STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
-_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50, "stereotype_side": 1}
+_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
 
 
 @strict_dataclass
@@ -66,7 +67,7 @@ class SentencePairs(Metric):
             "S_JSD",
             "Distance from predicting a shared word in the more stereotypical sentence minus in the other; mean over "
             "words and pairs, −1 to 1.",
-            **{"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "stereotype_side": -1},
+            **{"unit": UNIT, "factor": PER_UNIT, "ideal": 0},
         ),
         Format(
             "cps",
@@ -232,7 +233,7 @@ class SentencePairs(Metric):
 
 def stereotype_direction(score: BiasScore | None) -> int:
     """Return 1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
-    return significant_direction(score) * format_of(score).stereotype_side if score else 0
+    return significant_direction(score) * STEREOTYPE_SIDES.get(score.metric, 0) if score else 0
 
 
 def _pairs_path(config: MeasureConfig) -> Path:
