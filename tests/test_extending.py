@@ -1,6 +1,5 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
-import ast
 import os
 import re
 import subprocess
@@ -11,14 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.evaluation import metrics as families
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.score import read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
-from evenhand.recipes.settings import FAMILY
 from tests.mitigation.trainers.test_preference import tiny_base
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,15 +86,3 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
-
-
-def test_recipes_name_the_default_family_once_and_no_other():
-    named, imported = [], set()
-    for file in sorted(RECIPES.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and node.value in families.names():
-                named.append((file.relative_to(RECIPES).as_posix(), node.value))
-            elif isinstance(node, ast.ImportFrom):
-                imported |= set(node.module.split("."))
-    assert named == [("settings.py", FAMILY)]
-    assert imported & {*families.names()} == {FAMILY}

@@ -129,16 +129,9 @@ NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
     ("name", "arguments", "options", "message"),
     [
         ("measure_responses", [FRAME.drop(columns="text")], NAMED, "frame: column 'text' is missing; the columns"),
-        ("measure_responses", [FRAME.assign(response=5)], NAMED, "frame: column response, row 1 is 5; write text"),
-        ("measure_responses", [FRAME.assign(response="")], NAMED, "responses: all 4 are empty"),
-        ("measure_responses", [FRAME], {**NAMED, "model": ""}, "model: none is given"),
-        ("load_style_classifier", [5], {}, "model: 5 is not a name; give"),
         ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),
-        ("StyledResponses", [FRAME, np.eye(2), "sr"], {}, r"vectors: \(2, 2\); 4 rows"),
         ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
         ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
-        ("effects_figure", [FRAME], {}, "effects: columns 'kind', .* are missing"),
-        ("label_responses", [FRAME, ["x"], VECTORS], {}, "responses: 1 and 4 vectors for 4 prompts; give"),
     ],
 )
 def test_bad_input_is_an_error_with_field_value_and_fix(name, arguments, options, message):

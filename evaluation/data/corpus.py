@@ -20,7 +20,6 @@ from evenhand.evaluation.progress import progress
 
 FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-PROGRESS_INTERVAL = 1000  # examples
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ def count_phrases_in_corpus(
                 examples = load_dataset(_format(files[0]), data_files=names, split="train", streaming=True)
             else:
                 examples = load_dataset(source, subset, split=split, streaming=True)
-            counts = count_phrases(_texts(islice(examples, limit), text_column), phrases, advance)
-        except (OSError, ValueError, TypeError, KeyError, DatasetsError) as error:  # datasets wraps the reader's error
+            counts = count_phrases(_texts(islice(examples, limit), text_column, advance), phrases)
+        except (OSError, ValueError, TypeError, KeyError, RuntimeError, DatasetsError) as error:
             message = " ".join(str(error.__cause__ or error).split())[:300]
             raise InputError(
                 f"corpus: {source} cannot be read ({message}); give a {', '.join(FORMATS)} file or a dataset's name."
@@ -72,16 +71,16 @@ def count_phrases_in_corpus(
     return counts
 
 
-def _texts(examples: Iterable[Mapping[str, Any]], column: str) -> Iterator[str | None]:
+def _texts(
+    examples: Iterable[Mapping[str, Any]], column: str, advance: Callable[[int], object]
+) -> Iterator[str | None]:
     """Yield the text of each example, None for an example without text."""
-    try:
-        for number, example in enumerate(examples, start=1):
-            if column not in example or not isinstance(example[column], str | None):
-                columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in example.items())
-                raise ValueError(f"example {number} has no text in corpus.text_column {column!r}, only {columns}")
-            yield example[column]
-    except StopIteration:  # datasets raises it for an empty JSON file
-        return
+    for number, example in enumerate(examples, start=1):
+        if column not in example or not isinstance(example[column], str | None):
+            columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in example.items())
+            raise ValueError(f"example {number} has no text in corpus.text_column {column!r}, only {columns}")
+        yield example[column]
+        advance(1)
 
 
 def find_corpus_files(source: str) -> list[Path]:
@@ -91,17 +90,15 @@ def find_corpus_files(source: str) -> list[Path]:
         InputError: the file does not exist, or the folder has files of several formats or no file of a known format.
     """
     path = Path(source)
-    files = sorted(file for file in path.rglob("*") if _format(file)) if path.is_dir() else [path]
-    if not path.is_dir() and not _format(path):
-        if path.exists():
-            raise InputError(f"corpus: {source} is none of {', '.join(FORMATS)}, or compressed; convert it.")
+    if not path.exists() and not _format(path):
         return []
-    if not files or not files[0].exists():
-        problem = "has no file of a known format" if path.is_dir() else "does not exist"
-        raise InputError(f"corpus: {source} {problem}; give a {', '.join(FORMATS)} file, or a folder of them.")
-    formats = {_format(file) for file in files}
-    if len(formats) > 1:
-        raise InputError(f"corpus: {source} has files of several formats ({', '.join(sorted(formats))}); give one.")
+    files = sorted(file for file in path.rglob("*") if _format(file)) if path.is_dir() else [path]
+    formats = {_format(file) for file in files if file.exists()}
+    if len(formats) != 1 or None in formats:
+        raise InputError(
+            f"corpus: {source} does not exist or has not one known format; give a {', '.join(FORMATS)} file, possibly "
+            "compressed, or a folder of files of one format."
+        )
     return files
 
 
@@ -109,9 +106,7 @@ def _format(path: Path) -> str | None:
     return FORMATS.get((path.with_suffix("") if path.suffix in COMPRESSED else path).suffix)
 
 
-def count_phrases(
-    texts: Iterable[str | None], phrases: Sequence[str], advance: Callable[[int], None] | None = None
-) -> PhraseCounts:
+def count_phrases(texts: Iterable[str | None], phrases: Sequence[str]) -> PhraseCounts:
     """Return how often each phrase is used in the texts.
 
     A usage is the whole phrase between word boundaries, in any case and with any white space. Of overlapping phrases,
@@ -122,22 +117,16 @@ def count_phrases(
     PhraseCounts(counts={'Deaf': 2, 'hard of hearing': 0}, n_examples=1, n_left_out=1)
     """
     normalized = {phrase: _normalize(phrase) for phrase in phrases}
-    if not all(normalized.values()):
-        raise ValueError("a phrase is empty")
     longest_first = "|".join(map(re.escape, sorted({*normalized.values()}, key=len, reverse=True)))
     pattern = re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")
     counts: Counter[str] = Counter()
     n = n_left_out = 0
-    for index, text in enumerate(texts, start=1):
+    for text in texts:
         if text is None:
             n_left_out += 1
         else:
             n += 1
             counts.update(pattern.findall(_normalize(text)))
-        if advance and not index % PROGRESS_INTERVAL:
-            advance(PROGRESS_INTERVAL)
-    if advance:
-        advance((n + n_left_out) % PROGRESS_INTERVAL)
     return PhraseCounts({phrase: counts[key] for phrase, key in normalized.items()}, n, n_left_out)
 
 

@@ -17,15 +17,10 @@ def fetch_pinned_file(url: str, sha256: str, cache_path: str, fix: str) -> Path:
         InputError: the download fails, its SHA-256 differs, or the cache folder cannot be written.
     """
     import pooch  # here because the import takes half a second
-    from requests import RequestException
 
     pooch.get_logger().setLevel(logging.WARNING)
     path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evenhand" / cache_path
     try:
         return Path(pooch.retrieve(url, f"sha256:{sha256}", fname=path.name, path=path.parent))
-    except RequestException as error:
-        raise InputError(f"{url} cannot be downloaded ({error}); {fix}") from None
-    except ValueError as error:
-        raise InputError(f"{url} differs from the pinned content ({error}); {fix}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error}); set XDG_CACHE_HOME to a writable folder.") from None
+    except (OSError, ValueError) as error:  # no connection, another content, an unwritable folder
+        raise InputError(f"{url} cannot be saved as {path} ({error}); {fix}") from None

@@ -55,20 +55,21 @@ class Language:
 ENGLISH_LANGUAGE = Language("eng_Latn", "English", "en")
 
 
-def load_languages() -> list[Language]:
-    """Return the 50 languages of MultilingualHolisticBias (Costa-jussà et al. 2023, Table 4), without English."""
-    with LANGUAGES.open(encoding="utf-8", newline="") as file:
-        return [Language(*row) for row in list(csv.reader(file))[1:]]
-
-
 @cache
+def _languages() -> dict[str, Language]:
+    """Return English and the 50 languages of Costa-jussà et al. 2023, Table 4, by both of their codes."""
+    with LANGUAGES.open(encoding="utf-8", newline="") as file:
+        languages = [ENGLISH_LANGUAGE, *(Language(*row) for row in list(csv.reader(file))[1:])]
+    return {code: it for it in languages for code in (it.code, it.short) if code}
+
+
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code (at most 40 characters) if it is unknown."""
-    return {it.code: it.name for it in (*load_languages(), ENGLISH_LANGUAGE)}.get(code, code[:40])
+    return _languages()[code].name if code in _languages() else code[:40]
 
 
 def find_language(code: str, field: str = "lang") -> Language:
-    """Return the language with a FLORES or two-letter code: English or one of the 50 languages of `load_languages`.
+    """Return English, or one of the 50 languages of MultilingualHolisticBias, by its FLORES or two-letter code.
 
     Raises:
         InputError: the code is unknown; the message names the setting `field`.
@@ -76,10 +77,9 @@ def find_language(code: str, field: str = "lang") -> Language:
     >>> find_language("es").code
     'spa_Latn'
     """
-    by_code = {name: it for it in (ENGLISH_LANGUAGE, *load_languages()) for name in (it.code, it.short) if name}
-    if code not in by_code:
-        raise unknown_name(field, code, by_code)
-    return by_code[code]
+    if code not in _languages():
+        raise unknown_name(field, code, _languages())
+    return _languages()[code]
 
 
 def read_references(path: Path) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     """
     language = find_language(lang)
     texts = {
-        (gender, code): read_lines(folder / f"geneval-sentences-{gender}-{split}.en_{language.short}.{code}")
+        (gender, code): _read_lines(folder / f"geneval-sentences-{gender}-{split}.en_{language.short}.{code}")
         for gender in (MASCULINE, FEMININE)
         for code in ("en", language.short)
     }
@@ -240,25 +240,12 @@ def _check_path(path: Path | None) -> Path:
     return path.expanduser()
 
 
-@dataclass(frozen=True)
-class ComparableSets:
-    """Masculine and feminine references of the same sentences.
-
-    Attributes:
-        table: `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
-        languages: lang, the numbers of `sentences`, of those with a `masculine` and a `feminine` reference, of those
-            with a neutral or generic reference instead (`replaced_masculine`, `replaced_feminine`) and of those without
-            any (`missing`), and `left_out`, the reason why the language is not in `table`, or None.
-    """
-
-    table: pd.DataFrame
-    languages: pd.DataFrame
-
-
 def build_comparable_sets(
     references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
-) -> ComparableSets:
-    """Return masculine and feminine references of the same sentences (Costa-jussà et al. 2023, §4.1).
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return masculine and feminine references of the same sentences, and a table of the languages.
+
+    Source: Costa-jussà et al. 2023, §4.1.
 
     A missing masculine or feminine reference is replaced by the neutral reference of the sentence, else by the generic
     reference. Languages are left out if fewer than `min_masculine_references` sentences have a masculine reference.
@@ -266,6 +253,12 @@ def build_comparable_sets(
     Args:
         references: the columns of `read_references`.
         min_masculine_references: 100 in the paper; with 0, no language is left out.
+
+    Returns:
+        The references: `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
+        The languages: lang, the numbers of `sentences`, of those with a `masculine` and a `feminine` reference, of
+        those with a neutral or generic reference instead (`replaced_masculine`, `replaced_feminine`) and of those
+        without any (`missing`), and `left_out`, the reason why the language has no references, or None.
 
     Raises:
         InputError: all languages are left out.
@@ -291,7 +284,7 @@ def build_comparable_sets(
             f"references ({counts or 'the table is empty'}); add references, or lower it."
         )
     languages = pd.DataFrame(rows).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
-    return ComparableSets(pd.concat(parts, ignore_index=True), languages)
+    return pd.concat(parts, ignore_index=True), languages
 
 
 def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
@@ -301,7 +294,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
     language, and English sentences with two versions (MT-GenEval), are translated once for each gender.
 
     Args:
-        table: `ComparableSets.table`.
+        table: the references of `build_comparable_sets`.
         source, target: FLORES codes; one of them can be "eng_Latn".
 
     Returns:
@@ -337,12 +330,8 @@ def select_language(table: pd.DataFrame, lang: str) -> pd.DataFrame:
     return rows
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file in UTF-8, split only at line feeds.
-
-    Raises:
-        InputError: the file cannot be read or is not UTF-8.
-    """
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file in UTF-8, split only at line feeds."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
@@ -356,7 +345,7 @@ def read_translations(path: Path, expected: int) -> list[str]:
     Raises:
         InputError: the file cannot be read, or its number of lines is not `expected`.
     """
-    lines = read_lines(path)
+    lines = _read_lines(path)
     if len(lines) != expected:
         raise InputError(f"{path} has {len(lines)} lines for {expected} sentences; write one translation per line.")
     return [line.strip() for line in lines]

@@ -6,8 +6,8 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 """
 
 import json
-from collections.abc import Collection, Iterator
-from dataclasses import astuple, replace
+from collections.abc import Iterator
+from dataclasses import astuple
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
@@ -135,12 +135,20 @@ class Standalone:
 class Taxonomy:
     """An edition of HolisticBias, read from four files; `sha256` is the files' hash, which is part of signatures."""
 
-    name: str
     descriptors: tuple[Descriptor, ...]
     nouns: tuple[Noun, ...]
     templates: tuple[Template, ...]
     standalone: tuple[Standalone, ...]
     sha256: str
+
+
+_Entries = list[str | dict[str, Any]]
+_FORMATS = (
+    dict[str, dict[str, _Entries]],
+    dict[str, list[tuple[str, str]]],
+    dict[str, dict[str, Any]],
+    dict[str, _Entries],
+)
 
 
 def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
@@ -151,14 +159,33 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     Raises:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
-    if source == "paper":
-        return _read_folder(PAPER_EDITION, "paper")
-    if source in FILE_SHA256:
-        return _read_folder(_download(str(source)), str(source))
-    if Path(source).is_dir():
-        return _read_folder(Path(source), str(source))
-    names = ", ".join(("paper", *FILE_SHA256))
-    raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
+    folder = PAPER_EDITION if source == "paper" else _download(str(source)) if source in FILE_SHA256 else Path(source)
+    if not folder.is_dir():
+        names = ", ".join(("paper", *FILE_SHA256))
+        raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
+    paths = [folder / file for file in FILES]
+    axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
+    rows = (
+        [
+            {"axis": axis, "bucket": bucket} | _as_mapping(entry, "descriptor")
+            for axis, buckets in axes.items()
+            for bucket, entries in buckets.items()
+            for entry in entries
+        ],
+        [
+            {"gender": gender, "singular": one, "plural": many}
+            for gender, pairs in genders.items()
+            for one, many in pairs
+        ],
+        [{"text": text} | options for text, options in templates.items()],
+        [{"axis": axis} | _as_mapping(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
+    )
+    kinds = (Descriptor, Noun, Template, Standalone)
+    parts = [checked(tuple[kind, ...], its, str(path)) for kind, its, path in zip(kinds, rows, paths, strict=True)]
+    for entry in parts[0]:
+        if entry.gender not in (None, *genders):
+            raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
+    return Taxonomy(*parts, sha256_of(*paths))
 
 
 def _download(version: str) -> Path:
@@ -168,21 +195,6 @@ def _download(version: str) -> Path:
         for file, sha256 in zip(FILES, FILE_SHA256[version], strict=True)
     ]
     return paths[0].parent
-
-
-def representative_taxonomy(taxonomy: Taxonomy, selected: Collection[str | None]) -> tuple[Taxonomy, dict[str, int]]:
-    """Return a taxonomy with one template of each kind, and {template: number of templates of its kind}.
-
-    Templates of one kind have the same noun phrases, so one template shows which descriptors a selection leaves. If the
-    columns `selected` are not all columns of noun phrases, the taxonomy is unchanged.
-    """
-    if {*selected} - {None, *PHRASE_COLUMNS}:
-        return taxonomy, {template.text: 1 for template in taxonomy.templates}
-    kinds: dict[tuple[bool, bool], list[Template]] = {}
-    for template in taxonomy.templates:
-        kinds.setdefault((template.must_be_noun, template.first_turn_only), []).append(template)
-    first = tuple(templates[0] for templates in kinds.values())
-    return replace(taxonomy, templates=first), {same[0].text: len(same) for same in kinds.values()}
 
 
 def generate_prompts(taxonomy: Taxonomy) -> pd.DataFrame:
@@ -242,41 +254,6 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-_Entries = list[str | dict[str, Any]]
-_FORMATS = (
-    dict[str, dict[str, _Entries]],
-    dict[str, list[tuple[str, str]]],
-    dict[str, dict[str, Any]],
-    dict[str, _Entries],
-)
-
-
-def _read_folder(folder: Path, name: str) -> Taxonomy:
-    paths = [folder / file for file in FILES]
-    axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
-    rows = (
-        [
-            {"axis": axis, "bucket": bucket} | _as_mapping(entry, "descriptor")
-            for axis, buckets in axes.items()
-            for bucket, entries in buckets.items()
-            for entry in entries
-        ],
-        [
-            {"gender": gender, "singular": one, "plural": many}
-            for gender, pairs in genders.items()
-            for one, many in pairs
-        ],
-        [{"text": text} | options for text, options in templates.items()],
-        [{"axis": axis} | _as_mapping(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
-    )
-    kinds = (Descriptor, Noun, Template, Standalone)
-    parts = [checked(tuple[kind, ...], its, str(path)) for kind, its, path in zip(kinds, rows, paths, strict=True)]
-    for entry in parts[0]:
-        if entry.gender not in (None, *genders):
-            raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
-    return Taxonomy(name, *parts, sha256_of(*paths))
-
-
 def _as_mapping(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
     return {name: entry} if isinstance(entry, str) else entry
 
@@ -291,6 +268,4 @@ def _read_json(path: Path, kind: Any) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=check_unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it.") from None
-    if not content and path.name != FILES[3]:  # standalone phrases are optional
-        raise InputError(f"{path} is empty; write at least one entry.")
     return checked(kind, content, str(path))

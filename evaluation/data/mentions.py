@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from evenhand.evaluation.data.holistic_bias import NONE
-from evenhand.evaluation.errors import InputError, format_value
 
 NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write one underscore more or less. Possessive quantifiers (++)
@@ -36,17 +35,11 @@ def clean_response(response: str, descriptor: str) -> str:
     without its article, and with blanks, hyphens or nothing between its words; "who is" also matches "who are". An
     article before a mention becomes "a", because "an" would depend on the descriptor.
 
-    Raises:
-        InputError: the response or the descriptor is not text.
-
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
     >>> clean_response("An elderly woman!", "elderly")
     'A left-handed woman!'
     """
-    for name, value in (("response", response), ("descriptor", descriptor)):
-        if not isinstance(value, str):
-            raise InputError(f'{name}: {format_value(value)} is not text; give text, "" for none.')
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
     return replace_mentions(response, descriptor, NEUTRAL_DESCRIPTOR)
 

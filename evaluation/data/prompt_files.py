@@ -1,6 +1,7 @@
 """Readers of files of prompts and of files of personas."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,7 +67,18 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
     columns = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
     check_texts(columns, path)
-    return build_prompts(_repeat_rows(columns, per_cell, path), path)
+    n = len(columns[TEXT])
+    times = columns.pop(REPEATS, [per_cell] * n)
+    for row, value in enumerate(times, start=1):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
+    check_row_count(sum(times), f"{path}: {REPEATS}, else per_cell {per_cell:,},")
+    rows = np.repeat(np.arange(n), times).tolist()
+    repeated = {name: [values[row] for row in rows] for name, values in columns.items()}
+    if ids := repeated.get(PROMPT_ID):
+        counts = pd.Series(ids).groupby(ids).cumcount()
+        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
+    return build_prompts(repeated, path)
 
 
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
@@ -81,10 +93,8 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text.")
-    first: dict[str, int] = {}
-    for row, prompt_id in enumerate(columns.get(PROMPT_ID, ()), start=1):
-        if (first_row := first.setdefault(prompt_id, row)) != row:
-            raise InputError(f"{path}: prompt_id, row {row} is {prompt_id!r} as in row {first_row}; change one.")
+    if repeated := [it for it, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]:
+        raise InputError(f"{path}: prompt_id {repeated[0]!r} occurs twice; change one.")
 
 
 def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
@@ -105,21 +115,6 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
         return with_id_columns(table.to_pandas(), ids, personas)
     except pa.ArrowException as error:
         raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
-
-
-def _repeat_rows(columns: Mapping[str, list], per_cell: int, path: Path) -> dict[str, list]:
-    n = len(columns[TEXT])
-    times = columns.get(REPEATS, [per_cell] * n)
-    for row, value in enumerate(times, start=1):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
-    check_row_count(sum(times), f"{path}: {REPEATS}, else per_cell {per_cell:,},")
-    rows = np.repeat(np.arange(n), times).tolist()
-    repeated = {name: [values[row] for row in rows] for name, values in columns.items() if name != REPEATS}
-    if ids := repeated.get(PROMPT_ID):
-        counts = pd.Series(ids).groupby(ids).cumcount()
-        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
-    return repeated
 
 
 def read_rows(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:

@@ -10,7 +10,8 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ import pandas as pd
 from evenhand.evaluation.data.holistic_bias import (
     NONE,
     PHRASE_COLUMNS,
+    Template,
     generate_prompts,
     load_taxonomy,
-    representative_taxonomy,
 )
 from evenhand.evaluation.data.strata import allocate, sample_strata, stable_hash
 from evenhand.evaluation.data.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
@@ -89,19 +90,19 @@ def sample_cells(
             spaces.
 
     Raises:
-        InputError: per_cell or descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
+        InputError: descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
             text is not its template filled with its noun phrase.
     """
-    if per_cell < 1:
-        raise InputError(f"per_cell is {per_cell}; give at least 1.")
     table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
-    rows, persona_draws, flags, cells = [], [], [], list(_group_cells(table))
+    columns = [TEMPLATE, AXIS, DESCRIPTOR]
+    cells = table[[*columns, TEXT]].drop_duplicates().sort_values([*columns, TEXT]).groupby(columns).groups
+    rows, persona_draws, flags = [], [], []
     check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
-    for cell, sentences in cells:
+    for cell, sentences in cells.items():
         generator = np.random.default_rng(stable_hash(seed, *cell))
-        rows.append(generator.choice(sentences, per_cell))
+        rows.append(generator.choice(sentences.to_numpy(), per_cell))
         # Sampled even if unused, so that these options do not change which sentences are sampled.
         persona_draws.append(generator.random(per_cell))
         flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
@@ -131,10 +132,8 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     in neither set; a row of train whose text is also in measure is left out.
 
     Raises:
-        InputError: `by` is no column, a value is missing, `fraction` is not between 0 and 1, or a set would be empty.
+        InputError: `by` is no column, a value is missing, or a set would be empty.
     """
-    if not 0 < fraction < 1:
-        raise InputError(f"split: fraction is {fraction}; give the fraction for training, above 0 and below 1.")
     require_columns(list(prompts), [by], f"split by {by}")
     if missing := int(prompts[by].isna().sum()):
         raise InputError(f"split by {by}: {missing} rows have no value; give each row one.")
@@ -142,14 +141,12 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     stratum = SPLIT_STRATA.get(by)
     strata = _strata(table, by, stratum if stratum in table else None)
     total = sum(map(len, strata.values()))
-    if total < 2:
-        raise InputError(f"split by {by}: the prompts have {total} {by}(s), and 2 are needed; split by another column.")
-    n = min(max(round(fraction * total), 1), total - 1)
+    n = max(min(max(round(fraction * total), 1), total - 1), 0)
     in_train = table[by].isin(sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}"))
     measure = table[~in_train]
     train = table[in_train & ~table[TEXT].isin(measure[TEXT])]
     if not len(train):
-        raise InputError(f"split by {by}: each text for training is also in measure; split by another column.")
+        raise InputError(f"split by {by}: {total} value(s) leave no text for training; split by another column.")
     return train.reset_index(drop=True), measure.reset_index(drop=True)
 
 
@@ -165,12 +162,8 @@ def unseen_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> n
     With `by` "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
 
     Raises:
-        InputError: `by` is unknown, `fraction` is not between 0 and 1, or fewer than 2 values would be seen or unseen.
+        InputError: fewer than 2 values would be seen or unseen.
     """
-    if by not in UNSEEN_STRATA:
-        raise unknown_name("unseen_by", by, UNSEEN_STRATA)
-    if not 0 < fraction < 1:
-        raise InputError(f"unseen_fraction is {fraction}; give a fraction above 0 and below 1.")
     require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
@@ -227,14 +220,6 @@ def check_row_count(rows: int, setting: str) -> None:
         raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
 
-def _group_cells(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-    """Yield each cell, (template, axis, descriptor), and the row indices of its distinct sentences, in sorted order."""
-    columns = [TEMPLATE, AXIS, DESCRIPTOR]
-    sentences = table[[*columns, TEXT]].drop_duplicates().sort_values([*columns, TEXT])
-    for cell, rows in sentences.groupby(columns).groups.items():
-        yield cell, rows.to_numpy()
-
-
 def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.DataFrame:
     """Return the prompts of n random descriptors, or all prompts if n is None.
 
@@ -284,7 +269,8 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     taxonomy = load_taxonomy(prompts.dataset)
     # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
     filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
-    selected = select_prompts(generate_prompts(representative_taxonomy(taxonomy, filters)[0]), **filters)
+    phrases = generate_prompts(replace(taxonomy, templates=(Template("{noun_phrase}."),)))
+    selected = select_prompts(phrases, **filters)
     sample_descriptors(selected, prompts.descriptors, seed=0)
     return taxonomy.sha256
 

@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_logs import log_reader
+from evenhand.evaluation.data.response_logs import read_log
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
@@ -28,36 +27,32 @@ PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
-MAX_IDS_SHOWN = 3  # number of ids that an error message lists for each problem
-WRITERS: Mapping[str, Callable[[pd.DataFrame, Path], Any]] = {
-    ".parquet": lambda rows, path: rows.to_parquet(path, index=False),
-    ".csv": lambda rows, path: rows.to_csv(path, index=False),
-}
 
 
 def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
     """Write a table of prompts with one row for each response to collect, Parquet or CSV by the suffix.
 
-    The columns are prompt_id; repeat, the number of the row among the rows
-    with the same message, from 1; prompt, the complete user message with persona and control tag; system, the system
-    message or ""; the other columns of the prompts; and control_tag.
+    The columns are prompt_id; repeat, the number of the row among the rows with the same message, from 1; prompt, the
+    complete user message with persona and control tag; system, the system message or ""; the other columns of the
+    prompts; and control_tag.
 
     Raises:
         InputError: the file exists, has another suffix, or cannot be written.
     """
-    if path.suffix not in WRITERS:
-        raise InputError(
-            f"write_prompts: {path}: {path.suffix!r} is no format for prompts; give a {', '.join(WRITERS)} or {BATCH} "
-            "file."
-        )
+    if path.suffix not in (".parquet", ".csv"):
+        raise InputError(f"write_prompts: {path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
     _check_new(path)
     personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
     first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
-    rows = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
+    rest = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
+    rows = pd.DataFrame(first_columns).join(rest)
     with atomic_write(path) as temporary:
-        WRITERS[path.suffix](pd.DataFrame(first_columns).join(rows), temporary)
+        if path.suffix == ".csv":
+            rows.to_csv(temporary, index=False)
+        else:
+            rows.to_parquet(temporary, index=False)
 
 
 def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, Any]], url: str) -> None:
@@ -95,7 +90,7 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     Raises:
         InputError: the file cannot be read, columns are missing, or a response is not text.
     """
-    columns = (log_reader(path) or partial(read_rows, content="responses"))(path, descriptor_column=descriptor_column)
+    columns = read_log(path, descriptor_column) or read_rows(path, "responses", descriptor_column)
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)
     require_columns(
@@ -164,21 +159,16 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
     Raises:
         InputError: some prompts have no row or several rows, or some ids are unknown; the message contains the counts.
     """
-    counts, known = Counter(map(str, columns[PROMPT_ID])), set(prompt_ids)
+    counts, wanted = Counter(map(str, columns[PROMPT_ID])), {*prompt_ids}
     wrong_ids = {
-        "without a row": [prompt_id for prompt_id in prompt_ids if prompt_id not in counts],
-        "with several rows": [prompt_id for prompt_id, count in counts.items() if count > 1],
-        "unknown": [prompt_id for prompt_id in counts if prompt_id not in known],
+        "without a row": wanted - counts.keys(),
+        "with several rows": {prompt_id for prompt_id, count in counts.items() if count > 1},
+        "unknown": counts.keys() - wanted,
     }
-    problems = [
-        f"{len(ids):,} {problem} ({', '.join(ids[:MAX_IDS_SHOWN])}{', …' * (len(ids) > MAX_IDS_SHOWN)})"
-        for problem, ids in wrong_ids.items()
-        if ids
-    ]
-    if problems:
+    if problems := [f"{len(ids):,} {problem} ({min(ids)} …)" for problem, ids in wrong_ids.items() if ids]:
         raise InputError(
             f"responses: {path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
-            f"{'; '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
+            f"{', '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
             "(prompts, seed, split) of the run that wrote the prompts."
         )
     responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))

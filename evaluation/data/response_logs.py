@@ -9,8 +9,7 @@ reason why a response is empty, or None. Sources of the formats:
 - inspect_ai: inspect.aisi.org.uk/eval-logs.html, read by its function `read_eval_log`; tried with version 0.3.285.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,40 +20,30 @@ from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, stri
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
-Reader = Callable[[Path, str | None], dict[str, list]]
 REFUSAL, NO_CONTENT = "refusal", "no content"  # reasons why a response is left out
 MAX_REASON = 60  # characters
 INSPECT_SUFFIXES = (".eval", ".json")
 
 
-def log_reader(path: Path) -> Reader | None:
-    """Return the reader of a log of another tool, by the suffix and the keys of the first line; None for other files.
+def read_log(path: Path, descriptor_column: str | None = None) -> dict[str, list] | None:
+    """Return the columns of a log of another tool, known by the suffix and the keys of its lines; None for other files.
 
-    A reader is a function of the path and of the setting `prompts.descriptor_column`; it raises InputError if the file
-    cannot be read, or does not have the tool's format.
+    Raises:
+        InputError: the file does not have the tool's format.
     """
     if path.suffix in INSPECT_SUFFIXES:
-        return _read_inspect
+        return _read_inspect(path, descriptor_column)
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = json.loads(next(filter(str.strip, file))) if path.suffix == ".jsonl" else None
-    except (OSError, ValueError, RecursionError, StopIteration):  # the reader of tables reports the error
+        lines = read_json_lines(path, replace_surrogates=True) if path.suffix == ".jsonl" else []
+    except (OSError, ValueError):  # the reader of tables reports the error
         return None
-    keys = first.keys() if isinstance(first, dict) else set()
-    if keys >= {"custom_id", "response"}:
-        return lambda path, descriptor_column: _read_lines(path, "OpenAI Batch output", _batch_rows)
-    if keys >= {"doc", "resps"}:
-        return lambda path, descriptor_column: _read_lines(path, "samples of lm-evaluation-harness", _harness_rows)
-    return None
-
-
-def _read_lines(
-    path: Path, content: str, parse: Callable[[Sequence[dict[str, Any]]], Iterator[dict[str, Any]]]
-) -> dict[str, list]:
+    keys = lines[0].keys() if lines else set()
+    parsers = {_batch_rows: {"custom_id", "response"}, _harness_rows: {"doc", "resps"}}
+    parse = next((parse for parse, needed in parsers.items() if keys >= needed), None)
     try:
-        return columns_of(list(parse(read_json_lines(path, replace_surrogates=True))))
-    except (OSError, ValueError) as error:
-        raise InputError(f"responses: {path} cannot be read as {content}: {error}.") from None
+        return columns_of(list(parse(lines))) if parse else None
+    except ValueError as error:
+        raise InputError(f"responses: {path} cannot be read as a log: {error}.") from None
 
 
 def _batch_rows(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -72,10 +61,10 @@ def _batch_answer(line: Mapping[str, Any], where: str) -> tuple[str | None, str 
     answer, error = line.get("response") or {}, line.get("error")
     status = answer.get("status_code", 200) if isinstance(answer, dict) else None
     if status is not None and status != 200:
-        return None, _reason(f"status {status}")
+        return None, escape_hidden(f"status {status}")[:MAX_REASON]
     if error or not answer:
         code = error.get("code") if isinstance(error, dict) else error
-        return None, _reason(f"error {code}" if code else "no response")
+        return None, escape_hidden(f"error {code}" if code else "no response")[:MAX_REASON]
     try:
         (choice,) = answer["body"]["choices"]
         message = choice["message"] if "message" in choice else {"content": choice["text"]}
@@ -152,7 +141,3 @@ def _inspect_row(sample: Any, descriptor_column: str | None) -> dict[str, Any]:
         response = ""
     reason = None if response.strip() else stop if stop != "stop" else NO_CONTENT
     return {TEXT: text, **sample.metadata, **key, RESPONSE: response, LEFT_OUT: reason}
-
-
-def _reason(text: str) -> str:
-    return escape_hidden(text)[:MAX_REASON]

@@ -5,7 +5,6 @@ pronouns (Steinborn et al. 2022, §3.1, github.com/VSteinborn/s_jsd-multilingual
 CC-BY-SA-4.0; or a user's CSV or JSONL file.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,25 +84,23 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     content = read_columns(path, "sentence pairs")
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
-    # Only empty fields are missing: "None" and "null" can be sentences.
-    pairs = {
-        name: [None if it == "" else it for it in content[names[name]]] if name in names else [None] * n
-        for name in COLUMNS
-    }
-    for text in (*pairs[MORE], *pairs[LESS]):
-        if text is not None and not (isinstance(text, str) and text.strip()):
-            raise InputError(f"{path}: {text!r} is no sentence; write one, or leave it out.")
-    for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
-        pairs[name] = ["" if value is None else str(value) for value in pairs[name]]
+    pairs = pd.DataFrame({name: content[names[name]] if name in names else [""] * n for name in COLUMNS}, dtype=object)
     if PAIR_ID not in names:
-        pairs[PAIR_ID] = [str(row) for row in range(1, n + 1)]
-    if repeated := [name for name, count in Counter(pairs[PAIR_ID]).items() if count > 1]:
-        raise InputError(f"{path}: {names[PAIR_ID]} {repeated[0]!r} occurs twice; change one.")
-    is_missing = [more is None or less is None for more, less in zip(pairs[MORE], pairs[LESS], strict=True)]
-    if all(is_missing):
+        pairs[PAIR_ID] = range(1, n + 1)
+    # Only empty fields are missing: "None" and "null" can be sentences.
+    for name in (MORE, LESS):
+        pairs[name] = pd.Series([None if text == "" else text for text in pairs[name]], dtype=object)
+        for text in pairs[name]:
+            if text is not None and not (isinstance(text, str) and text.strip()):
+                raise InputError(f"{path}: {text!r} is no sentence; write one, or leave it out.")
+    for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
+        pairs[name] = pd.Series(["" if value is None else str(value) for value in pairs[name]], dtype=object)
+    if pairs[PAIR_ID].duplicated().any():
+        raise InputError(f"{path}: {names[PAIR_ID]} {pairs[PAIR_ID].mode()[0]!r} occurs twice; change one.")
+    missing = pairs[[MORE, LESS]].isna().any(axis=1)
+    if missing.all():
         raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
-    pairs[LEFT_OUT] = [MISSING_SENTENCE if missing else None for missing in is_missing]
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in pairs.items()})
+    return pairs.assign(**{LEFT_OUT: pd.Series([MISSING_SENTENCE if it else None for it in missing], dtype=object)})
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -113,13 +110,10 @@ def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
-    if unknown := sorted({*columns} - {*COLUMNS}):
-        raise unknown_name("columns", unknown[0], COLUMNS)
-    default = {name: name for name in (MORE, LESS)}
+    default = {MORE: MORE, LESS: LESS}
     known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
     names = {name: column for name, column in known.items() if column in present} | dict(columns)
-    missing = [columns.get(name, name) for name in (MORE, LESS, *columns) if names.get(name) not in present]
-    if missing:
+    if missing := [names.get(name, name) for name in (MORE, LESS, *columns) if names.get(name) not in present]:
         raise InputError(
             f"{path} has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "
             "--sentence_pairs.columns '{more: …, less: …}'."

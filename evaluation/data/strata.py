@@ -42,12 +42,10 @@ def stratified_rows(strata: Sequence[str], ids: Sequence[str], n: int, seed: int
         ids: the id of each row; ids are distinct.
         n: the size of the sample; all rows are returned if there are at most n.
     """
-    rows: dict[str, dict[str, int]] = {}
-    for index, (stratum, name) in enumerate(zip(strata, ids, strict=True)):
-        rows.setdefault(stratum, {})[name] = index
-    sizes = {stratum: len(rows[stratum]) for stratum in sorted(rows)}
-    minimum = dict.fromkeys(sizes, int(n >= len(sizes)))
-    counts = allocate(sizes, n, minimum, sizes)
-    by_stratum = {stratum: list(rows[stratum]) for stratum in sizes}
-    index_of = {name: index for of_stratum in rows.values() for name, index in of_stratum.items()}
-    return np.sort([index_of[name] for name in sample_strata(by_stratum, counts, seed, "limit")])
+    values: dict[str, list[str]] = {}
+    for stratum, name in zip(strata, ids, strict=True):
+        values.setdefault(stratum, []).append(name)
+    sizes = {stratum: len(values[stratum]) for stratum in sorted(values)}
+    counts = allocate(sizes, n, dict.fromkeys(sizes, int(n >= len(sizes))), sizes)
+    sampled = {*sample_strata(values, counts, seed, "limit")}
+    return np.array([index for index, name in enumerate(ids) if name in sampled])

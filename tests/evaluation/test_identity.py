@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
@@ -18,10 +17,9 @@ from evenhand.evaluation.settings import (
     StyleClassifierSettings,
     identity_of,
 )
-from evenhand.evaluation.store import stage
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, RateSettings
+from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 from tests.measured_runs import write_measured
 
 SERVED = ModelSettings(name="bot", server="http://one:1/v1")
@@ -32,20 +30,13 @@ JUDGED = StyleClassifierSettings(name="judge", judge=JudgeSettings(server="http:
     ("group", "field", "value", "differs"),
     [
         (ModelSettings(), "device", "cpu", False),
-        (ModelSettings(), "device_map", "auto", False),
         (ModelSettings(), "dtype", "bfloat16", True),
         (ModelSettings(), "name", "another/path", False),  # the fingerprint of its files counts
         (SERVED, "server", "http://two:1/v1", True),
-        (SERVED, "concurrency", 2, False),
-        (SERVED, "api", "completions", True),
         (JUDGED.judge, "server", "http://two:1/v1", True),
-        (JUDGED.judge, "cache", Path("another.sqlite"), False),
-        (DecodingSettings(), "batch_size", 2, False),
         (DecodingSettings(), "arguments", {"temperature": 0.5}, True),
         (LabelSettings(), "quantile", 0.5, True),
-        (LabelSettings(), "responses", Path("moved"), False),
         (MeasureSettings(), "output_dir", Path("elsewhere"), False),
-        (RateSettings(), "port", 1, False),
     ],
 )
 def test_a_field_says_whether_it_counts(group, field, value, differs):
@@ -111,21 +102,3 @@ def test_a_run_that_reads_another_is_of_its_tables(tmp_path):
     label(labels[0])  # finished
     with pytest.raises(InputError, match="inputs.responses was"):
         label(labels[1])
-
-
-def test_a_folder_without_measurements_takes_corrected_settings(tmp_path):
-    settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
-
-    def fail(quantile, *, in_folder=""):
-        with pytest.raises(InputError, match="^model"), stage("label", replace(settings, quantile=quantile)) as run:
-            run.table("prompts", lambda: pd.DataFrame({"quantile": [quantile]}))
-            assert run.read("prompts")["quantile"].item() == quantile
-            if in_folder:
-                (run.folder / in_folder).mkdir()
-                (run.folder / in_folder / "0.parquet").write_text("measured")
-            raise InputError("model: its adapter cannot be loaded")
-
-    fail(0.5)
-    fail(0.6, in_folder="parts")
-    with pytest.raises(InputError, match=r"quantile was 0.6, now 0.7"), stage("label", replace(settings, quantile=0.7)):
-        pass

@@ -120,15 +120,6 @@ def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path)
         pass
 
 
-def test_folders_that_are_locked_or_unwritable_raise(tmp_path, settings):
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(InputError, match="output_dir"):
-        run_once(LabelSettings(output_dir=tmp_path / "file" / "run", report_to="none"))
-    with stage("label", settings), pytest.raises(InputError, match=rf"process {os.getpid()} on \S+"):
-        run_once(settings)
-    assert not run_once(settings)  # finished meanwhile
-
-
 def test_a_killed_process_releases_the_lock(settings):
     program = """
 import sys, time

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
@@ -47,7 +47,7 @@ class Settings:
         "sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
         identity=CONTENT,
     )
-    columns: dict[str, str] = option(
+    columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = option(
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
     perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")

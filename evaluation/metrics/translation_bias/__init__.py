@@ -135,7 +135,7 @@ class TranslationBias(Metric):
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
-        tables = metric.make_source_tables(_references(settings).table, settings.directions)
+        tables = metric.make_source_tables(_references(settings)[0], settings.directions)
         if settings.translations is not None:
             fingerprints["model"] = config.model.name
             fingerprints["translations"] = metric.hash_translations(settings.translations.expanduser(), tables)
@@ -146,10 +146,10 @@ class TranslationBias(Metric):
         return fingerprints
 
     def collect(self, store: "Store", config: MeasureConfig) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        sets = _references(config.settings)
-        store.ensure("languages", lambda: sets.languages)
-        compute = partial(_translations, store, config, sets.table)
-        return sets.table, store.table("translations", compute, on_all_ranks=True)
+        references, languages = _references(config.settings)
+        store.ensure("languages", lambda: languages)
+        compute = partial(_translations, store, config, references)
+        return references, store.table("translations", compute, on_all_ranks=True)
 
     def score(
         self, store: "Store", config: MeasureConfig, collected: "tuple[pd.DataFrame, pd.DataFrame]"

@@ -102,15 +102,15 @@ def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
         ("4", "spa_Latn", "masculine", "m4"),  # no replacement for the feminine reference
         ("1", "fin_Latn", "generic", "g1"),
     )
-    sets = build_comparable_sets(references, min_masculine_references=1)
-    by_gender = sets.table.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
+    sets, languages = build_comparable_sets(references, min_masculine_references=1)
+    by_gender = sets.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
     assert by_gender["reference"].to_dict("index") == {
         "1": {"feminine": "f1", "masculine": "m1"},
         "2": {"feminine": "n2", "masculine": "m2"},
         "3": {"feminine": "g3", "masculine": "g3"},
     }
     assert by_gender["taken_from"]["feminine"].tolist() == ["feminine", "neutral", "generic"]
-    finnish, spanish = sets.languages.to_dict("records")
+    finnish, spanish = languages.to_dict("records")
     assert spanish == {
         "lang": "spa_Latn",
         "sentences": 4,
@@ -122,12 +122,12 @@ def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
         "left_out": None,
     }
     assert finnish["left_out"]
-    assert set(sets.table["lang"]) == {"spa_Latn"}
+    assert set(sets["lang"]) == {"spa_Latn"}
 
 
 def test_a_language_needs_100_masculine_references():
     rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
-    assert build_comparable_sets(make_table(*rows)).languages["left_out"].tolist() == [None]
+    assert build_comparable_sets(make_table(*rows))[1]["left_out"].tolist() == [None]
     with pytest.raises(InputError, match="spa_Latn 99"):
         build_comparable_sets(make_table(*rows[2:]))
 
@@ -142,7 +142,7 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         ("1", "cat_Latn", "feminine", "cf1"),
     )
     references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
-    table = build_comparable_sets(references, min_masculine_references=0).table
+    table = build_comparable_sets(references, min_masculine_references=0)[0]
     english = select_source_sentences(table, source="eng_Latn", target="spa_Latn")
     assert sorted(zip(english["text"], english["gender"], strict=True)) == [
         ("English 1", ""),

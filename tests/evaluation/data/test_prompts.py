@@ -49,7 +49,7 @@ STANDALONE = (
 
 def taxonomy(**changes):
     parts = {"descriptors": DESCRIPTORS, "nouns": NOUNS, "templates": TEMPLATES, "standalone": STANDALONE} | changes
-    return Taxonomy("small", sha256="0", **parts)
+    return Taxonomy(sha256="0", **parts)
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_pa
     columns = {"prompt_id": ["p0", "p0", "x"], "response": ["", "", ""]}
     with pytest.raises(InputError) as error:
         match_responses(columns, ids, tmp_path / "r.csv")
-    counts = ("6 prompts", "5 without a row (p1, p2, p3, …)", "1 with several rows (p0)", "1 unknown (x)")
+    counts = ("6 prompts", "5 without a row (p1 …)", "1 with several rows (p0 …)", "1 unknown (x …)")
     assert all(count in str(error.value) for count in counts)
 
 

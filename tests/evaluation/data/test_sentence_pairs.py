@@ -9,7 +9,6 @@ from evenhand.evaluation.data.sentence_pairs import (
     CROWS_PAIRS_SHA256,
     MISSING_SENTENCE,
     S_JSD_SHA256,
-    perturb,
     read_pairs,
 )
 from evenhand.evaluation.files import sha256_of
@@ -68,8 +67,3 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
     pairs = read_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
-
-
-def test_perturbation_removes_the_last_character_of_both_sentences(tmp_path):
-    pairs = perturb(read_pairs(write(tmp_path, "more,less\nHe ran.,She ran!\n,She\n")))
-    assert pairs[["more", "less"]].values.tolist() == [["He ran", "She ran"], [None, "Sh"]]

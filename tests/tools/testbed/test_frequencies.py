@@ -93,16 +93,6 @@ def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
     assert fewer.value == pytest.approx(find_score(true, "likelihood_bias").value, abs=0.005)
 
 
-def test_chance_finds_one_pair_in_twenty_where_nothing_is_planted(sentences):
-    one = of_templates(sentences, SELF)
-    kinds = {level: frequencies.truth(rows) for level, rows in one.groupby(one["axis"].map(frequencies.levels()))}
-    raw, corrected = ({level: find_score(true, metric).value for level, true in kinds.items()} for metric in METRICS)
-    assert raw["none"] == pytest.approx(0.05, abs=0.01)
-    assert corrected["none"] <= 0.01
-    assert raw["strong"] > 0.6 > raw["weak"] > 0.3
-    assert corrected["strong"] > 0.6 > corrected["weak"] > 0.2
-
-
 def test_expected_tokens_by_hand(tokenizer):
     texts = ["I love moms who are deaf.", "I love Deaf moms.", "I love Deaf dads.", "I love Deaf people."]
     tree, mass = language_tree(tokenizer, texts, np.array([0.4, 0.3, 0.2, 0.1]))

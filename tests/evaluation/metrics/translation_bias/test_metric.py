@@ -37,7 +37,7 @@ def references(lang, *sentences):
         rows.append(facts | {"gender": "masculine", "reference": masculine})
         other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
         rows.append(facts | other)
-    return build_comparable_sets(pd.DataFrame(rows), min_masculine_references=0).table
+    return build_comparable_sets(pd.DataFrame(rows), min_masculine_references=0)[0]
 
 
 def aligned(table, texts, source="eng_Latn", target="spa_Latn"):
@@ -138,7 +138,7 @@ def test_each_resample_is_an_exact_corpus_score():
 @needs_mt_geneval
 def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(tmp_path):
     references = read_mt_geneval(SHARED / "mt_geneval", "es")
-    table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400]).table
+    table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400])[0]
     # One English text for both, as if it had no gender: then both references are taken too.
     table["english"] = table.groupby("sentence_id")["english"].transform("first")
     sources = select_source_sentences(table, **EN_ES)
@@ -179,7 +179,7 @@ def _run_sacrebleu(hypotheses, *references):
 
 @needs_mt_geneval
 def test_accuracy_on_mt_geneval_without_annotation_is_the_published_one():
-    table = build_comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es")).table
+    table = build_comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es"))[0]
     sources = select_source_sentences(table, **EN_ES)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
     # Every other translation is of the wrong gender, for both genders.
