@@ -52,7 +52,7 @@ def port():
 
 def enter(browser, link, name="Anna"):
     browser.driver.get(link)
-    browser.driver.switch_to.active_element.send_keys(name, Keys.ENTER)
+    browser.driver.find_element(By.ID, "rater").send_keys(name, Keys.ENTER)
     wait(browser, lambda: progress(browser))
 
 
