@@ -13,8 +13,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.measure import classifier_signature
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
@@ -56,9 +55,10 @@ def judge(settings: AgreementSettings) -> None:
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
         for name, classifier in classifiers.items():
-            with run.step(name), progress(len(texts), name, "texts") as advance:
-                found = style_vectors(load_style_classifier(classifier, name), texts, advance)
-                vectors[name] = found[:, [classifier_styles(classifier).index(style) for style in styles]]
+            with run.step(name):
+                loaded = load_style_classifier(classifier, name)
+                found = to_style_vectors(loaded, classify_rows(run, name, loaded, texts)[0])
+                vectors[name] = found[:, [loaded.labels.index(style) for style in styles]]
         signature = {"texts": inputs["texts"], "seed": settings.seed, "packages": package_versions()}
         for name, classifier in classifiers.items():
             signature[name] = classifier_signature(classifier, inputs[name])
