@@ -70,6 +70,7 @@ class Tracker:
     def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
         """Log the matplotlib figure that `draw` returns as an image (W&B only)."""
         if self.wandb_run:
+            import matplotlib.pyplot  # noqa: F401 (W&B looks for it, and would fail)
             import wandb
 
             self.wandb_run.log({name: wandb.Image(draw())})

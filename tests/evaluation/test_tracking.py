@@ -1,11 +1,14 @@
 """What a stage logs, to a run that notes it; a real offline W&B run; TensorBoard."""
 
 import json
+import sys
 from types import SimpleNamespace
 
+import matplotlib
 import pandas as pd
 import pytest
 import wandb
+from matplotlib.figure import Figure
 
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tracking import Tracker, start_tracking
@@ -38,6 +41,8 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     (folder / "report.html").write_text("<p>A report.</p>")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "fairness")
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)  # no command imports it
+    monkeypatch.delattr(matplotlib, "pyplot", raising=False)
     init = wandb.init
     monkeypatch.setattr(wandb, "init", lambda **fields: started.append(init(**fields)) or started[-1])
     monkeypatch.setattr(wandb.Run, "log_artifact", lambda run, artifact: kept.append(artifact))
@@ -46,6 +51,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
         with start_tracking("label", LabelSettings(**fields, log_artifacts=keeps)) as tracker:
             tracker.log_table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
             tracker.log_report([folder / "report.html"])
+            tracker.log_figure("map", lambda: Figure(figsize=(1, 1)))
             tracker.log_artifact("adapter", "model", folder / "adapter")
     first, second = started
     assert first.offline and first.id == second.id
@@ -55,6 +61,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     assert adapter.name == "kto-label-adapter" and list(adapter.manifest.entries) == ["adapter/weights.txt"]
     table = next((folder / "wandb").rglob("samples*.json"))
     assert json.loads(table.read_text())["data"] == [["I'm a dad.", "<b>hostile</b>"]]
+    assert next((folder / "wandb").rglob("map*.png")).stat().st_size > 100
     assert next((folder / "wandb").rglob("report*.html")).read_text() == "<p>A report.</p>"
 
 
