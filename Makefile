@@ -7,8 +7,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-
 
 .PHONY: loop real test quick lint docs testbed benchmarks
 
+# Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
+PROCESSES := 2
 loop: $(VENV)/ready
-	$(BIN)/evenhand loop --config loop
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
 # The loop on a real chat model, in 56 minutes on two cores. GOEMOTIONS is a folder with train.tsv, dev.tsv and
 # test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.
