@@ -73,8 +73,11 @@ def wait(browser, condition):
     waiting.until(lambda _: condition())
 
 
-def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port, scheme):
     folder = tmp_path / "rate"
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     with served(commands, runs, folder, port) as (running, link):
         browser.driver.get(link)
         assert browser.serious() == []
