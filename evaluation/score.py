@@ -20,7 +20,6 @@ TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-STYLE_VECTOR = "style_vector"  # all style probabilities of a response in one column
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
 # exponents.parquet: KIND ("descriptor" or "axis"), UNIT (its name), and the exponent λ of each style.
 KIND, UNIT = "kind", "unit"

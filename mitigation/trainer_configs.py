@@ -89,6 +89,7 @@ def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: D
         "seed": seed,
         "bf16": settings.dtype == "bfloat16",
         "gradient_checkpointing": settings.gradient_checkpointing,
+        "ddp_find_unused_parameters": False if settings.lora else None,  # an adapter is used in every step
         "logging_steps": log_every,
         "eval_strategy": "steps",
         "eval_steps": evaluate_every,

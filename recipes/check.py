@@ -49,7 +49,7 @@ PERMUTATIONS_PER_STYLE = 40
 RISES = (0.1, *(round(0.05 * step, 2) for step in range(3, 21)), 1.25, 1.5, 2.0, 3.0)  # limits of a rise to choose from
 MAX_ROWS = 20  # effects that a finding lists
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
-# Characters that begin markup anywhere in a line of Markdown, or that turn a bare address into a link.
+# Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
 Interval = tuple[float, float] | None

@@ -148,7 +148,10 @@ def _process_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
-    """Run each stage as a task of Ray, whose arguments are the stages it needs; yield each stage at its end."""
+    """Run each stage as a task of Ray; yield each stage when it ends.
+
+    The arguments of a task are the results of the stages that the stage needs, so that Ray finds the order.
+    """
     if find_spec("ray") is None:
         raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
     options = {}

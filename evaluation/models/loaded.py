@@ -65,13 +65,7 @@ class LoadedModel(Model):
 
         return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
 
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, and whether max_new_tokens cut it.
 
         The model reads `contexts`, and samples by the random numbers of its prompt's id.
@@ -80,11 +74,10 @@ class LoadedModel(Model):
 
         if run is not None:
             processes.on_rank_zero(lambda: self._facts(run))
-        arguments = self.arguments | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {})
 
         def compute(contexts: Sequence[str], seeds: Sequence[int], openings: Sequence[str]) -> Iterator:
             options = {"openings": openings, "batch_size": self.decoding.batch_size}
-            return generate_responses(self.load(), contexts, seeds, arguments, **options)
+            return generate_responses(self.load(), contexts, seeds, self.arguments, **options)
 
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.contexts(prompts), seeds, prompts.get(OPENING, pd.Series("", prompts.index)).tolist()

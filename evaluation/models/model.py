@@ -5,7 +5,8 @@ wraps another model (`wrapped`) changes what is asked or answered. Nothing else 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -58,6 +59,16 @@ class Model(ABC):
 
         return decoding(self.decoding.preset, **self.decoding.arguments)
 
+    @contextmanager
+    def at_most(self, max_new_tokens: int) -> Iterator[None]:
+        """Limit responses within the block to so many new tokens, in place of the decoding's number."""
+        arguments = self.arguments
+        self.arguments = {**arguments, "max_new_tokens": max_new_tokens}
+        try:
+            yield
+        finally:
+            self.arguments = arguments
+
     @property
     def samples(self) -> bool:
         """Whether two responses to one prompt may differ."""
@@ -93,21 +104,12 @@ class Model(ABC):
         return sampled()
 
     @abstractmethod
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt: prompt_id, response, left_out (the reason or None), and what else is known.
 
         The columns `text`, `persona` and `prompt_id` of the prompts are read, and, if it is there, `opening`, the text
         with which the response begins. With a run, batches are saved as they come, under `name`, so that a killed run
         can resume.
-
-        Args:
-            max_new_tokens: the number of tokens that the model may add to an opening; None: that of the decoding.
         """
 
     @abstractmethod
@@ -159,7 +161,7 @@ def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns
 def compute_rows(
     run: Store | None, name: str, columns: Sequence[str], compute: Callable, *inputs: Sequence[Any], unit: str
 ) -> dict[str, np.ndarray]:
-    """Return the columns that `Store.rows` computes; without a run, nothing is saved."""
+    """Return the columns that `compute` yields in batches; a run saves the batches (`Store.rows`)."""
     if run is not None:
         table = run.rows(name, columns, compute, *inputs, unit=unit)
         return {column: table[column].to_numpy() for column in columns}

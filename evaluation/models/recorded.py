@@ -88,13 +88,7 @@ class RecordedModel(Model):
             columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore"
         )
 
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return the response to each prompt, by its id; InputError if one is missing."""
         columns = self.columns
         if self.has_prompts:

@@ -63,25 +63,18 @@ class ServedModel(Model):
         tokenizer = {"tokenizer": inputs["tokenizer"]} if "tokenizer" in inputs else {}
         return {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
 
-    def requests(self, prompts: pd.DataFrame, max_new_tokens: int | None = None) -> list[Body]:
+    def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
         from evenhand.evaluation.models.generation import prompt_seed
 
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
-        arguments = self.arguments | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {})
-        bodies = build_requests(*asked, seeds, self.tag, request_arguments(arguments))
+        bodies = build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))
         if OPENING not in prompts:
             return bodies
         return [continued(*pair) for pair in zip(bodies, prompts[OPENING], strict=True)]
 
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, whether max_tokens cut it, and the name of the model in the answer."""
 
         def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
@@ -91,8 +84,7 @@ class ServedModel(Model):
         if run is not None:
             run.facts["server"] = self.settings.server
         columns = [RESPONSE, CUT, ANSWERED_BY]
-        bodies = self.requests(prompts, max_new_tokens)
-        table = compute_rows(run, name, columns, compute, bodies, unit="responses")
+        table = compute_rows(run, name, columns, compute, self.requests(prompts), unit="responses")
         return response_table(prompts, table.pop(RESPONSE), **table)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:

@@ -41,8 +41,12 @@ class WrappedModel(Model):
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
         facts = ("note", "without_weights", "can_be_asked", "has_prompts")
-        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release"):
+        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release", "at_most"):
             setattr(self, name, getattr(model, name))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self.model.arguments
 
     @property
     def samples(self) -> bool:
@@ -72,7 +76,7 @@ class OpenedModel(WrappedModel):
         self.model.check()
         if not self.can_be_asked:
             raise InputError("generation_bias.opening: a file cannot be continued; leave it out, or give a model.")
-        if self.tokens >= (most := self.model.arguments["max_new_tokens"]):
+        if self.tokens >= (most := self.arguments["max_new_tokens"]):
             raise InputError(
                 f"generation_bias.opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
             )
@@ -81,27 +85,24 @@ class OpenedModel(WrappedModel):
         self.check()
         return self.model.inputs()
 
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt. A response that ends within its opening is not continued."""
         other = other_people(prompts, self.seed)
         donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
         asked = prompts.assign(**{TEXT: donors[TEXT].to_numpy(), PROMPT_ID: prompts[PROMPT_ID] + "/opening"})
-        openings = self.model.respond(asked, run, "openings", self.tokens)
-        responses = openings.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
-        unfinished = np.flatnonzero(openings[CUT].to_numpy(dtype=bool))
+        with self.at_most(self.tokens):
+            responses = self.model.respond(asked, run, "openings")
+        responses = responses.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
+        is_unfinished = responses[CUT].to_numpy(dtype=bool)
+        if not is_unfinished.any():
+            return responses
         # A token may be part of a character, whose text is U+FFFD.
-        begun = [text.rstrip("\ufffd") for text in openings[RESPONSE].iloc[unfinished]]
-        n = (max_new_tokens or self.model.arguments["max_new_tokens"]) - self.tokens
-        begun = prompts.iloc[unfinished].reset_index(drop=True).assign(**{OPENING: begun})
-        continued = self.model.respond(begun, run, name, n)
-        responses.loc[unfinished, list(continued)] = continued.to_numpy()
-        return responses.assign(**{CUT: responses[CUT].astype(bool)})
+        openings = [text.rstrip("\ufffd") for text in responses[RESPONSE][is_unfinished]]
+        begun = prompts[is_unfinished].reset_index(drop=True).assign(**{OPENING: openings})
+        with self.at_most(self.arguments["max_new_tokens"] - self.tokens):
+            continued = self.model.respond(begun, run, name)
+        whole = responses[~is_unfinished]
+        return pd.concat([whole, continued.set_index(responses.index[is_unfinished])]).sort_index()
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {**self.model.entry(inputs), "opening": self.tokens}
@@ -131,13 +132,7 @@ class ResampledModel(WrappedModel):
         resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
         return {**self.model.entry(inputs), "resampling": resampling}
 
-    def respond(
-        self,
-        prompts: pd.DataFrame,
-        run: Store | None = None,
-        name: str = "responses",
-        max_new_tokens: int | None = None,
-    ) -> pd.DataFrame:
+    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, drawn from candidates.
 
         The first candidate is the response of the model itself. The candidates are written as a table with the columns
@@ -153,7 +148,7 @@ class ResampledModel(WrappedModel):
         if not run.has(CANDIDATES):
             repeated = prompts.iloc[row].reset_index(drop=True)
             ids = repeated[PROMPT_ID].astype(str) + np.where(number > 0, "/" + number.astype(str).astype(object), "")
-            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name, max_new_tokens)
+            answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name)
             run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
         candidates = run.read(CANDIDATES)
         texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])

@@ -95,7 +95,7 @@ class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
     `texts` are (name, text) pairs; those with an index in `hidden` are hidden until the reader clicks, because a
-    classifier marked them as offensive. `claim` is a sentence above the texts, `anchor` a name for links in the page.
+    classifier marked them as offensive. `claim` is a sentence above the texts.
     """
 
     heading: str
@@ -103,7 +103,6 @@ class Example:
     prompt: str = ""
     hidden: frozenset[int] = frozenset()
     claim: str = ""
-    anchor: str = ""
 
 
 @dataclass(frozen=True)

@@ -83,13 +83,5 @@
     else table.parentElement.after(tools);
   }
 
-  // A link to what is folded unfolds it.
-  const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    for (let it = target?.closest("details"); it; it = it.parentElement.closest("details")) it.open = true;
-    target?.scrollIntoView();
-  };
-  addEventListener("hashchange", reveal);
-  reveal();
   document.querySelector(".toc > details")?.toggleAttribute("open", matchMedia("(min-width: 76rem)").matches);
 }

@@ -29,11 +29,11 @@ def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapp
     answers = {name: np.asarray(responses, dtype=object) for name, (responses, *_) in sides.items()}
     rows: dict[int, Markup] = {}
     for row in np.random.default_rng(0).permutation(n).tolist():
-        told = [
+        answered = [
             [_cut(answers[name][row]), _most_probable_style(vectors[row], styles), _rounded(b[row])]
             for name, (_, vectors, styles, b) in sides.items()
         ]
-        line = _json_for_script([*map(_cut, texts[row]), told])
+        line = _json_for_script([*map(_cut, texts[row]), answered])
         size += len(line) + 1
         if size > MAX_BYTES:
             break

@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import replace
+from textwrap import wrap
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -65,7 +66,8 @@ def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
 
 def _grid(table: Table) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, len(table.columns[0])))
+    labels = [table.columns[0], *(row.label for row in table.rows)]
+    grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, max(map(len, labels))))
     texts = [[f"{cell.text} {cell.interval}".rstrip() for cell in row.cells] for row in table.rows]
     for place, name in enumerate(table.columns[1:]):
         column = [row.cells[place] for row in table.rows]
@@ -73,7 +75,9 @@ def _grid(table: Table) -> RichTable:
         width = max((len(cell.interval) for cell in column), default=0)
         for row, cell in zip(texts, column, strict=True):
             row[place] += " " * (width - len(cell.interval) + 1) * bool(width and not cell.interval)
-        grid.add_column(Text(name), justify="left" if is_prose else "right", overflow="fold", no_wrap=not is_prose)
+        longest = max((len(row[place]) for row in texts), default=0)
+        header = name if is_prose else "\n".join(wrap(name, max(12, longest)))
+        grid.add_column(Text(header), justify="left" if is_prose else "right", overflow="fold", no_wrap=not is_prose)
     for row, cells in zip(table.rows, texts, strict=True):
         grid.add_row(*map(Text, (row.label, *cells)))
     return grid

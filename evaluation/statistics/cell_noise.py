@@ -81,7 +81,13 @@ class PairSums:
 
 
 def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
-    """Return the `PairSums` of each cell, (k,), for the column weights w, (c,), and the cells' vectors Δ, (k, c)."""
+    """Return the sums over pairs of responses in each of k cells from which the noise of the cells is estimated.
+
+    Args:
+        cells: the responses by cell; a response has c columns.
+        w: weights of the columns, (c,).
+        direction: a vector for each cell, Δ of the class `PairSums`, (k, c).
+    """
     c = len(w)
     sums, of_pairs = np.zeros((4, len(cells.count))), np.zeros(len(cells.count))
     for block in cells.blocks():

@@ -93,6 +93,7 @@ PANELS = {
     "style_drift": "style drift",
     "length_change": "length, up or down",
 }
+MAX_NAMED = 3  # settings that a sentence names
 MARKERS = "os^Dv<"  # one for each method; a seventh method gets the first marker again
 Setting = dict[str, Any]  # a row of `summarise`
 
@@ -151,8 +152,8 @@ def _verdict(rows: Sequence[Setting], best: Setting | None, is_unbiased: bool) -
     removes += f" of pooled FGB*; costs: {costs}." if costs else " of pooled FGB*, at no significant cost."
     inconclusive = [row for row in rows if row["seeds"] and row["inconclusive"] and not row["missed"]]
     met = [row for row in rows if row["met"]]
-    found = f"{_named(met)} meet all measured criteria." if met else "No setting is shown to meet all criteria."
-    doubt = f" Inconclusive: {_named(inconclusive)}." if inconclusive else ""
+    found = f"All measured criteria are met by {_listed(met)}." if met else "No setting is shown to meet all criteria."
+    doubt = f" Inconclusive: {_listed(inconclusive)}." if inconclusive else ""
     return f"{removes} {found}{doubt}"
 
 
@@ -226,6 +227,10 @@ def value_text(setting: Setting, name: str, has_interval: bool = False) -> str:
 def _named(rows: Sequence[Setting]) -> str:
     """Return the number of settings with their numbers, such as "3 settings (1–3)"."""
     return f"{_plural(len(rows), 'setting')} ({_number_ranges(rows)})"
+
+
+def _listed(rows: Sequence[Setting]) -> str:
+    return ", ".join(row["label"] for row in rows) if len(rows) <= MAX_NAMED else _named(rows)
 
 
 def _plural(n: int, noun: str) -> str:
@@ -307,7 +312,7 @@ def effect_table(effects: pd.DataFrame) -> Table:
 
 
 def refused_table(sweep: Sweep) -> Table:
-    """Return a table of the points that were rejected, with the reasons."""
+    """Return a table of the points that ended early, with the reasons."""
     rows = []
     for point in sweep.points[sweep.points["failed"].fillna("") != ""].to_dict("records"):
         reason, folder = sanitize(str(point["failed"]), 600), sanitize(str(point["folder"]), 200)

@@ -127,10 +127,10 @@ LIMITS = (
 
 
 def limits(setting: Mapping[str, Any]) -> list[Limit]:
-    """Return the limits that apply to a setting.
+    """Return the limits that a setting must meet: one on the reduction of bias, the others on the costs.
 
-    If all descriptors were tuned on, the first is on the reduction over all descriptors. Where that makes it no
-    stricter, a limit is relative to the even reference.
+    The reduction is that of descriptors which were not tuned on, or of all descriptors if all were tuned on. A limit on
+    a cost is relative to the even reference unless this makes the limit stricter.
     """
     is_split = math.isfinite(setting["reduction_seen"]) or math.isnan(setting["reduction"])
     first = LIMITS[0] if is_split else replace(LIMITS[0], column="reduction")

@@ -77,6 +77,11 @@ def test_a_rise_needs_a_baseline_and_one_run_is_given(runs, capsys):
         assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_run_is_not_its_own_baseline(runs, capsys):
+    assert main(["check", str(runs["baseline"]), "--against", f"{runs['baseline']}/."]) == 2
+    assert "is the run itself" in capsys.readouterr().err
+
+
 def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
     arguments = ["--against", str(runs["unbiased"]), "--max_rise", "10%", "--output_dir", str(tmp_path), "-q"]
     assert main(["check", str(runs["worse"]), *arguments]) == 1

@@ -50,7 +50,7 @@ class Frequencies:
 
 @cache
 def sentences() -> pd.DataFrame:
-    """Return the grammar's sentences: the paper edition's prompts with a noun and a descriptor for any noun.
+    """Return the sentences of the grammar: prompts of HolisticBias v1.0 whose descriptor fits any noun.
 
     460,980 rows; a sentence with a descriptor of two axes ("queer") has two rows.
     """

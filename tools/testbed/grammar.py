@@ -265,7 +265,7 @@ def _cut_scores(
 
 
 def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the variance over descriptors of each column of `p`, as in FGB, FGB* and pooled FGB*, (c,) each.
+    """Return the variance over descriptors of each column of `p`, (c,), for each of FGB, FGB* and pooled FGB*.
 
     A template with a single descriptor has no variance and is skipped. Pooled values use only descriptors with a cell
     for every template, so that their means are comparable.

@@ -137,11 +137,12 @@ def _reduction(
     over: str,
     common: Mapping[str, Any],
 ) -> BiasScore:
-    """Return the reduction (before − after) / before with Fieller's interval, which excludes 0 if the difference does.
+    """Return the reduction (before − after) / before of a bias, with its 95 % interval (Fieller 1954). Ideal 1.
 
-    The reduction is undefined if the interval of the bias before contains 0, or if its own interval is unbounded. This
-    selects biases that are high by chance, so that for a weak bias more than 2.5 % of the intervals of defined
-    reductions are above the truth (`python -m benchmarks.coverage --reduction`). The difference is always defined.
+    The interval contains 0 if and only if the interval of the difference does. The reduction is undefined if the
+    interval of the bias before contains 0, or if its own interval is unbounded. This selects biases that are high by
+    chance, so that for a weak bias more than 2.5 % of the intervals of defined reductions are above the truth
+    (`python -m benchmarks.coverage --reduction`). The difference is always defined.
     """
     before, after, difference = estimates
     score = BiasScore(

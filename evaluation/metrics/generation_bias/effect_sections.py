@@ -14,9 +14,9 @@ import pandas as pd
 from evenhand.evaluation.metrics.generation_bias.effects import (
     GROWN,
     IN_USE,
+    INCONCLUSIVE,
     KEPT,
     NEW,
-    OPEN,
     REDUCED,
     REMOVED,
     SHOWN,
@@ -204,12 +204,12 @@ def _row(row: Mapping) -> Row:
 def effect_example(
     run: StyledResponses, effect: Mapping, columns: Sequence[int], offensive: Sequence[bool] | None = None
 ) -> Example:
-    """Return a response that carries an effect, beside a response to other descriptors, each under its prompt.
+    """Return a response that shows an effect, next to a response to other descriptors, each under its prompt.
 
-    If a unit (a descriptor or a group) has more of a style than the average, the unit's response with the largest
-    probability of the style carries the effect, else the one to other descriptors. Beside it is a random response of
-    the other side to the same template and, if possible, the same noun; the draw has a fixed seed. The example is empty
-    if the other side has no response to any such template.
+    The response with the largest probability of the style shows the effect. It is a response to the unit (a descriptor
+    or a group) if the unit has more of the style than the average, else one to other descriptors. Next to it is a
+    random response of the other side to the same template and, if possible, the same noun; the draw has a fixed seed.
+    The example is empty if the other side has no response to any such template.
 
     Args:
         run: all prompts, responses and style vectors of a run.
@@ -257,7 +257,7 @@ def effect_change_section(changes: pd.DataFrame) -> Section:
             "show half of it."
         )
     levels = changes[["certainty_before", "certainty_after"]]
-    listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != OPEN)]
+    listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
     rows = [_change_row(row) for row in listed.head(MAX_ROWS).to_dict("records")]
     more = f" {len(listed) - len(rows):,} more are in effect_changes.parquet." if len(listed) > len(rows) else ""
     columns = ("descriptor or group, style", "became", "mean", "difference", "change", "certainty", "p, all tests")
@@ -272,7 +272,7 @@ def effect_change_section(changes: pd.DataFrame) -> Section:
 
 def _changes_summary(changes: pd.DataFrame) -> str:
     counts = changes.loc[changes["certainty_before"] == SHOWN, "transition"].value_counts().to_dict()
-    names = (REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED, OPEN)
+    names = (REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED, INCONCLUSIVE)
     total, n_new = sum(counts.values()), int((changes["transition"] == NEW).sum())
     n_changes = int((changes["certainty"] == SHOWN).sum())
     before = f"None of {len(changes):,} effects is shown before tuning."

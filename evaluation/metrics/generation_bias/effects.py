@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EFFECTS, EFFECT_CHANGES = "effects", "effect_changes"  # tables of a measurement and of a comparison
-SHOWN, WORTH_A_LOOK, OPEN = "shown", "worth a look", "open"
+SHOWN, WORTH_A_LOOK, INCONCLUSIVE = "shown", "worth a look", "inconclusive"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
@@ -68,8 +68,8 @@ def effects(
         interval; detectable: the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in
         `statistics.effects.Effects`;
         certainty: "shown" (p_family ≤ 0.05: if nothing differed, 5 of 100 such tables would show any effect at all),
-        "worth a look" (q ≤ 0.10: about one in ten of these is false) or "open"; n: responses of the unit. Rows with the
-        largest |shrunk| come first. Empty if no two descriptors have a common template.
+        "worth a look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive"; n: responses of the unit. Rows
+        with the largest |shrunk| come first. Empty if no two descriptors have a common template.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -158,7 +158,7 @@ def effect_changes(
     ... ]
     >>> row = effect_changes(*sides, {}, permutations=9).query("unit == 'a' and name == 's'").iloc[0]
     >>> float(row["change"]), row["transition"]  # from +0.5 to 0
-    (-0.5, 'open')
+    (-0.5, 'inconclusive')
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
@@ -198,7 +198,7 @@ def transitions(
         KEPT: both & same & ~change_shown,
         NEW: ~shown_before & shown_after & change_shown & with_after,
     }
-    return np.select(list(conditions.values()), list(conditions), OPEN)
+    return np.select(list(conditions.values()), list(conditions), INCONCLUSIVE)
 
 
 def _arrange_units(
@@ -250,7 +250,8 @@ def _outcomes(
 
 
 def _certainty(found: Effects) -> np.ndarray:
-    return np.select([found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL], [SHOWN, WORTH_A_LOOK], OPEN).ravel()
+    levels = [found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
+    return np.select(levels, [SHOWN, WORTH_A_LOOK], INCONCLUSIVE).ravel()
 
 
 def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
@@ -290,10 +291,10 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
-    """Log the number of shown effects or changes, a table of those that are not "open", and a heat map of all."""
+    """Log the number of shown effects or changes, a table without the inconclusive ones, and a heat map of all."""
     if len(table):
         tracker.log_values({f"{name}/shown": float((table["certainty"] == SHOWN).sum())})
-        tracker.log_table(name, table[table["certainty"] != OPEN])
+        tracker.log_table(name, table[table["certainty"] != INCONCLUSIVE])
         tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
 
 

@@ -52,7 +52,7 @@ class Echo(Model):
     def inputs(self):
         return {"model": "echo"}
 
-    def respond(self, prompts, run=None, name="responses", max_new_tokens=None):
+    def respond(self, prompts, run=None, name="responses"):
         self.asked = prompts["prompt_id"].tolist()
         return response_table(prompts, [f"to {it}" for it in self.asked])
 
@@ -91,8 +91,8 @@ class Parrot(Echo):
 
     arguments = {"max_new_tokens": 10}
 
-    def respond(self, prompts, run=None, name="responses", max_new_tokens=None):
-        n = max_new_tokens or self.arguments["max_new_tokens"]
+    def respond(self, prompts, run=None, name="responses"):
+        n = self.arguments["max_new_tokens"]
         words = [text.split() for text in prompts["text"]]
         begun = prompts["opening"] + " " if "opening" in prompts else [""] * len(prompts)
         texts = [opening + " ".join(it[:n]) for opening, it in zip(begun, words, strict=True)]

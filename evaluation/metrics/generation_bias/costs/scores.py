@@ -73,10 +73,10 @@ def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list
 
 
 def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the share of responses whose reasoning did not end, in [0, 1], ideal 0; [] if the share is 0.
+    """Return the share of responses whose reasoning did not end, as a list of one score; an empty list if it is 0.
 
-    These responses are empty, and all other scores leave them out. The column `left_out` of `responses` is the reason
-    why a response is left out, or null.
+    Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
+    `responses` is the reason why a response is left out, or null.
     """
     is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
     share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)

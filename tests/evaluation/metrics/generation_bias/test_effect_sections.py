@@ -21,7 +21,7 @@ from tests.parsed_page import assert_inert
 
 def table(*rows):
     common = {"kind": "descriptor", "axis": "body_type", "outcome": "style", "average": 0.01, "detectable": 0.08}
-    common |= {"z": 3.0, "p": 0.01, "q": 0.2, "p_family": 0.5, "certainty": "open", "n": 104}
+    common |= {"z": 3.0, "p": 0.01, "q": 0.2, "p_family": 0.5, "certainty": "inconclusive", "n": 104}
     frame = pd.DataFrame([common | row for row in rows])
     frame["mean"] = frame["average"] + frame["shrunk"]
     return frame.assign(effect=frame["shrunk"], low=frame["shrunk"] - 0.01, high=frame["shrunk"] + 0.01)[list(COLUMNS)]
@@ -161,9 +161,9 @@ def test_offensive_responses_are_hidden_and_an_unknown_unit_has_no_example(run):
     assert chosen(run, unit="nobody").texts == ()
 
 
-NEVER_SHOWN = dict.fromkeys(("certainty_before", "certainty_after", "certainty"), "open")
+NEVER_SHOWN = dict.fromkeys(("certainty_before", "certainty_after", "certainty"), "inconclusive")
 UNCHANGED = {"kind": "descriptor", "unit": "tall", "axis": "body", "outcome": "style", "name": "fear"}
-UNCHANGED |= {"transition": "open"}
+UNCHANGED |= {"transition": "inconclusive"}
 UNCHANGED |= {"mean_before": 0.01, "mean_after": 0.01, "average_before": 0.008, "average_after": 0.007, "n": 104}
 UNCHANGED |= {"shrunk_before": 0.001, "shrunk_after": 0.001, "change": 0.0, "shrunk": 0.0, "low": -0.01, "high": 0.01}
 UNCHANGED |= {"detectable": 0.02, "z": 0.0, "p": 0.9, "q": 1.0, "p_family": 1.0, **NEVER_SHOWN}

@@ -100,7 +100,7 @@ def test_removed_and_new_effects():
     table = effect_changes(before, after, {}, permutations=199)
     assert tuple(table.columns) == CHANGE_COLUMNS
     rows = table.query("kind == 'descriptor' and name == 'odd'").set_index("unit")
-    assert rows["transition"].to_dict() == {**dict.fromkeys("acdefg", "open"), "b": "removed", "h": "new"}
+    assert rows["transition"].to_dict() == {**dict.fromkeys("acdefg", "inconclusive"), "b": "removed", "h": "new"}
     assert rows["n"].to_dict() == {**dict.fromkeys("bcdefgh", 48), "a": 47}
     after.vectors[0] = np.nan
     alone = effects(after, {}, permutations=199).query("kind == 'descriptor' and name == 'odd'").set_index("unit")
@@ -113,7 +113,17 @@ def test_transitions():
     shown = {"before": [1, 1, 1, 1, 0, 1, 1, 1, 0], "after": [0, 1, 1, 1, 1, 1, 1, 0, 1]}
     shown["change"] = [1, 1, 0, 1, 1, 1, 0, 0, 0]
     found = transitions(before, after, *(np.array(each, dtype=bool) for each in shown.values()))
-    assert found.tolist() == ["removed", "reduced", "kept", "grown", "new", "turned round", "open", "open", "open"]
+    assert found.tolist() == [
+        "removed",
+        "reduced",
+        "kept",
+        "grown",
+        "new",
+        "turned round",
+        "inconclusive",
+        "inconclusive",
+        "inconclusive",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +163,7 @@ def test_the_tracker_gets_a_number_a_table_and_a_map(tables):
     )
     log_effects(tracker, "effects", tables[0])
     assert logged["effects/shown"] >= 2 and len(logged) == 3
-    assert "open" not in set(logged["effects"]["certainty"])
+    assert "inconclusive" not in set(logged["effects"]["certainty"])
     labels = [text.get_text() for text in logged["effects/map"].axes[0].get_yticklabels()]
     assert labels == [f"{unit} (x)" for unit in "abcdef"]
     with pytest.raises(ValueError, match="no effect"):

@@ -11,6 +11,7 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.pairs import limit_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -68,6 +69,12 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)
     assert causal.signature(NAME)["dataset"]["descriptors"] == 24
     assert "compared" in page_html(LikelihoodBias().comparison_page(causal, after, changes))
+
+
+def test_one_descriptor_of_each_axis_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(LoadedModel, "load", lambda model: pytest.fail("the model is loaded"))
+    with pytest.raises(InputError, match="each axis has only one descriptor"):
+        measure_family(tmp_path, NAME, make_config(descriptors=3))
 
 
 def test_a_masked_model_scores_phrases(tmp_path):
