@@ -13,7 +13,7 @@ FORBIDDEN = {"evaluation": {"mitigation", "recipes"}, "mitigation": {"recipes"}}
 FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in PACKAGES}
 EVERY = [file for files in FILES.values() for file in files]
 MOST_LINES = 400
-HEAVY = {"torch", "transformers", "pandas", "numpy", "scipy", "datasets", "peft", "trl", "matplotlib", "wandb"}
+HEAVY = {"torch", "transformers", "datasets", "peft", "trl", "matplotlib", "wandb"}
 
 
 def imported(source: str, module: str) -> set[str]:

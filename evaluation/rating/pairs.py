@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
+from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.tables import read_table
 

@@ -33,7 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
 )
-from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD, offensive_share
+from evenhand.evaluation.metrics.offensiveness import THRESHOLD, offensive_share
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore

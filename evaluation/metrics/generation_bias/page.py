@@ -41,7 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     plain_verdict,
 )
 from evenhand.evaluation.metrics.generation_bias.warnings import warnings
-from evenhand.evaluation.metrics.offensiveness.metric import THRESHOLD
+from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import UNIT, before_after, p_value, percent, sanitize, span, undefined
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import FEMININE, GENDER, LANG, MASCULINE
-from evenhand.evaluation.metrics.offensiveness.metric import is_offensive
+from evenhand.evaluation.metrics.offensiveness import is_offensive
 from evenhand.evaluation.metrics.translation_bias.metric import REFERENCE_GENDERS, TRANSLATION, VERSION
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.scores import share_score

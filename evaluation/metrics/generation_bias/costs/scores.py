@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
 )
 from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.metrics.offensiveness.metric import offensiveness_changes
+from evenhand.evaluation.metrics.offensiveness import offensiveness_changes
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
 from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score

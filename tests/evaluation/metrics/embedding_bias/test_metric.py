@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.metrics.embedding_bias.metric import add_cosines, embedding_scores, pair_with_references
+from evenhand.evaluation.metrics.embedding_bias import add_cosines, embedding_scores, pair_with_references
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 

@@ -4,8 +4,12 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias
-from evenhand.evaluation.metrics.embedding_bias.metric import add_cosines, embedding_scores, pair_with_references
+from evenhand.evaluation.metrics.embedding_bias import (
+    EmbeddingBias,
+    add_cosines,
+    embedding_scores,
+    pair_with_references,
+)
 from evenhand.evaluation.report.html import page_html
 from tests.report_pages import assert_shows_as_text, measured
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.offensiveness.metric import (
+from evenhand.evaluation.metrics.offensiveness import (
     descriptor_effect,
     is_offensive,
     make_neutral_texts,

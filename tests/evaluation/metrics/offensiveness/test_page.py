@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.offensiveness import Offensiveness
-from evenhand.evaluation.metrics.offensiveness.metric import descriptor_effect, offensive_share
+from evenhand.evaluation.metrics.offensiveness import Offensiveness, descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
 from tests.report_pages import measured, table_named, table_of, texts
 

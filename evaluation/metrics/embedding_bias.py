@@ -1,0 +1,304 @@
+"""Embedding bias: how much nearer an English sentence is to its masculine than to its feminine translation.
+
+Costa-jussà et al. 2023 (MultilingualHolisticBias), §5, compute the cosines of an English sentence's
+vector with the vectors of its masculine and its feminine translation, and compare both cosines by a paired t-test over
+sentences. As in the papers, a missing reference is not replaced.
+
+In the papers the English sentence has no gender. In MT-GenEval the English sentence has a gender ("her success", "his
+success"), so each sentence has two English versions. If each version were compared only with the reference of its
+gender, the gap would also contain the difference between the two English texts. Therefore each version is compared with
+both references. The gap of one version contains both a preference for one gender and the agreement of gender between
+the languages, which is not bias. In the mean over both versions, equally strong agreements cancel.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from evenhand.evaluation.data.gendered_translations import (
+    ENGLISH,
+    FEMININE,
+    GENDER,
+    GENDERS,
+    LANG,
+    MASCULINE,
+    REFERENCE,
+    SENTENCE_ID,
+    language_name,
+    load_references,
+    references_sha256,
+)
+from evenhand.evaluation.manifest import package_versions
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.report.tables import LEVEL, value_text
+from evenhand.evaluation.score import BiasScore, display_name
+from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.statistics.hypothesis_tests import holm
+from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
+from evenhand.evaluation.store import Store
+
+VERSION = 1
+COSINE = "cosine"
+ENGLISH_GENDER, AMBIGUOUS = "english_gender", "ambiguous"
+ROUNDING = 1e-12  # cosines that differ by less are equal; a smaller spread is a rounding error of float64
+TOO_FEW = "fewer than two sentences have a masculine and a feminine reference with a cosine"
+_GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
+
+
+@strict_dataclass
+class Settings:
+    """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
+
+    references: AnyPath | None = option(
+        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
+    )
+    split: str = option("dev", "which split of MT-GenEval or MMHB")
+    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
+
+
+class EmbeddingBias(Metric):
+    """Scores of a sentence encoder."""
+
+    Settings = Settings
+    FORMATS = (
+        Format(
+            "embedding_gap",
+            "gap",
+            "Cosine of the English sentence and its masculine translation minus the cosine with its feminine one.",
+            **_GAP,
+        ),
+        Format("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages.", **_GAP),
+        Format("embedding_gap_one_sided", "gap", "The gap with the one-sided test of Costa-jussà et al., §5.", **_GAP),
+        Format(
+            "embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3
+        ),
+    )
+    TITLE, COUNTED = "Embeddings and gender", "sentences"
+    NOTES = (
+        "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
+        "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
+    )
+    LIMITS = (
+        "An encoder that was trained on English only measures how much a translation looks like English, not what it "
+        "means.",
+        "A nearer embedding does no harm by itself. It matters if translations are searched or compared by embeddings.",
+        "Translations are masculine or feminine. Other genders are not measured. Do not compare cosines between "
+        "encoders or between languages.",
+    )
+
+    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+        """Return fingerprints of the references and of the sentence encoder."""
+        settings, model = config.settings, config.model
+        load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
+        revision = model_revision(model.name, model.revision, model.base)
+        return {"references": references_sha256(settings.references), "model": revision}
+
+    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+        return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
+
+    def _cosines(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+        from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
+
+        settings = config.settings
+        pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
+        texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
+        encoder = load_sentence_encoder(config.model)
+        _, is_truncated = encode_texts(encoder, texts)
+
+        def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+            return ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts))
+
+        vectors = store.rows("vectors", ["vector"], compute, texts, unit="texts")["vector"]
+        truncated = {text for text, flag in zip(texts, is_truncated, strict=True) if flag}
+        table = add_cosines(pairs, texts, np.stack(vectors.to_numpy()))
+        return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
+
+    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+        store.facts["references"], settings = len(table), config.settings
+        references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
+        signature = {
+            "model": config.open_model().entry(store.inputs) | {"texts_truncated": int(table["truncated"].sum())},
+            "references": references,
+            "languages": settings.languages,
+            "packages": package_versions(),
+        }
+        return embedding_scores(table, signature=signature)
+
+    def subtitle(self, run: FamilyRun) -> str:
+        return f"{run.model_name} · {display_name(run.config.settings.references)}"
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return in how many languages English is nearer to the translations of one gender, and the mean gap."""
+        gaps = [it for it in run.scores if it.metric == "embedding_gap_holm" and list(it.group) == [LANG]]
+        defined = [gap for gap in gaps if math.isfinite(gap.value)]
+        if not defined:
+            return f"No verdict: the gap is {value_text(next(iter(gaps), None))}."
+        significant = [gap.value for gap in defined if (gap.p_value or 0) < LEVEL]
+        n_masculine, n_feminine = (sum(side * gap > 0 for gap in significant) for side in (1, -1))
+        mean = sum(gap.value for gap in defined) / len(defined)
+        return (
+            f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
+            f"languages, and to the feminine translation in {n_feminine}, with Holm’s correction for the number of "
+            f"languages. The mean gap is {format_of('embedding_gap').full_text(mean)}; ideal 0."
+        )
+
+    def label(self, score: BiasScore) -> str:
+        english = score.group.get(ENGLISH_GENDER)
+        parts = (language_name(score.group[LANG]), score.group.get(GENDER), english and f"{english} English")
+        return ", ".join(filter(None, parts))
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return tables of the scores, and the distributions of the cosines (Costa-jussà et al. 2023, Figure 8)."""
+        from evenhand.evaluation.report.figures import box_figure, svg
+
+        cosines = run.table("cosines").groupby(["lang", "gender"])["cosine"]
+        values = {f"{language_name(lang)}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
+        chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
+        return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
+
+
+def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
+    """Return all pairs of an English version of a sentence and a reference of the same sentence.
+
+    Args:
+        references: sentence_id, lang, english, gender and reference, a row per reference
+            (`evenhand.evaluation.data.gendered_translations`).
+
+    Returns:
+        The same columns and english_gender: "ambiguous" if the sentence has one English version, else the gender of
+        the references of this version.
+    """
+    key = [LANG, SENTENCE_ID]
+    versions = references[[*key, ENGLISH, GENDER]].drop_duplicates([*key, ENGLISH])
+    versions = versions.rename(columns={GENDER: ENGLISH_GENDER})
+    has_one_version = ~versions.duplicated(key, keep=False)
+    versions[ENGLISH_GENDER] = versions[ENGLISH_GENDER].mask(has_one_version, AMBIGUOUS)
+    return versions.merge(references[[*key, GENDER, REFERENCE]], on=key)
+
+
+def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) -> pd.DataFrame:
+    """Return the pairs with a column cosine, in [−1, 1], of the two texts; NaN if a vector is zero or not finite.
+
+    Args:
+        pairs: the result of `pair_with_references`.
+        texts: (n,) distinct texts, which include every English sentence and every reference.
+        vectors: the embeddings of these texts, (n, h).
+    """
+    rows = {text: row for row, text in enumerate(texts)}
+    vectors = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, norms, out=np.full(vectors.shape, np.nan), where=norms > 0)
+    english, reference = (pairs[side].map(rows).to_numpy() for side in (ENGLISH, REFERENCE))
+    return pairs.assign(cosine=np.clip(np.einsum("rh,rh->r", unit[english], unit[reference]), -1.0, 1.0))
+
+
+def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
+    """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
+
+    - embedding_gap (Costa-jussà et al. 2023, §5): the mean over sentences of cos(english, masculine) − cos(english,
+      feminine). Range [−2, 2], ideal 0; above 0, the masculine translation is nearer. If a sentence has several
+      references of one gender or several English versions, their cosines are averaged first. 95 % interval and
+      two-sided p-value: paired t-test.
+    - embedding_gap_one_sided: the value of embedding_gap with the paper's one-sided test (alternative: the masculine
+      translation is nearer) and the one-sided 95 % interval.
+    - embedding_gap_holm: the value of embedding_gap with the two-sided p-value after Holm's correction over the
+      languages that have a p-value, without an interval.
+    - embedding_similarity: the mean cosine of English with the references of one gender. Range [−1, 1], no ideal; 95 %
+      interval by Student's t.
+
+    If all differences are equal, there is neither a p-value nor an interval.
+
+    Groups: {lang}; {lang, gender} for the similarity. If some English sentences have a gender, all scores also have
+    groups with english_gender, for only the "masculine", "feminine" or "ambiguous" English versions (see the docstring
+    of the module). n counts sentences; n_left_out counts the group's sentences that lack a reference or have a cosine
+    that is NaN.
+
+    A gap is NaN, with a reason, if fewer than two sentences have both references, as for Thai in the paper.
+
+    Args:
+        table: the result of `add_cosines`.
+        signature: the settings behind the vectors: the encoder, its revision, the number of truncated texts.
+    """
+    common = dict(signature or {}) | {"version": VERSION, "test": "paired t-test over sentences"}
+    gaps, similarities = [], []
+    for group, cosines in _cuts(table):
+        gaps.append(_gap(group, cosines, common))
+        similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
+    return [*(score for pair in gaps for score in pair), *_correct([two_sided for two_sided, _ in gaps]), *similarities]
+
+
+def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    for lang, part in table.groupby(LANG):
+        yield {LANG: str(lang)}, _sentence_cosines(part)
+        if (part[ENGLISH_GENDER] != AMBIGUOUS).any():
+            for version, rows in part.groupby(ENGLISH_GENDER):
+                yield {LANG: str(lang), ENGLISH_GENDER: str(version)}, _sentence_cosines(rows)
+
+
+def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean cosine of each sentence with its references of each gender, as a table sentences × genders.
+
+    If any cosine of a sentence is NaN, its mean cosines are NaN for all genders.
+    """
+    cosines = rows.pivot_table(COSINE, SENTENCE_ID, GENDER, "mean", dropna=False)
+    cosines.loc[rows.loc[~np.isfinite(rows[COSINE]), SENTENCE_ID].unique()] = np.nan
+    return cosines
+
+
+def _gap(group: dict[str, str], cosines: pd.DataFrame, signature: dict[str, Any]) -> tuple[BiasScore, BiasScore]:
+    both = cosines.reindex(columns=[MASCULINE, FEMININE])
+    differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
+    n, value, reason = len(differences), math.nan, TOO_FEW
+    if n > 1:
+        value, reason = float(differences.mean()), None
+    elif missing := [gender for gender in (MASCULINE, FEMININE) if gender not in cosines]:
+        reason = f"no sentence has a {' or a '.join(missing)} reference"
+    scores = []
+    for metric, alternative in (("embedding_gap", "two-sided"), ("embedding_gap_one_sided", "greater")):
+        tested = _t_test(differences, (-2.0, 2.0), alternative)
+        common = {"group": group, "reason": reason, "signature": signature | {"alternative": alternative}}
+        scores.append(BiasScore(metric, value, 0.0, (-2.0, 2.0), n, *tested, len(cosines) - n, **common))
+    return scores[0], scores[1]
+
+
+def _t_test(
+    values: np.ndarray, bounds: Interval, alternative: str = "two-sided"
+) -> tuple[Interval | None, float | None]:
+    """Return the 95 % interval of the mean, cut at the bounds, and the p-value against 0; None if no value differs."""
+    if len(values) < 2 or np.ptp(values) <= ROUNDING:
+        return None, None
+    test = stats.ttest_1samp(values, 0.0, alternative=alternative)
+    low, high = test.confidence_interval(CONFIDENCE)
+    return (max(bounds[0], float(low)), min(bounds[1], float(high))), float(test.pvalue)
+
+
+def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
+    scores = []
+    for version in dict.fromkeys(score.group.get(ENGLISH_GENDER) for score in gaps):
+        family = [score for score in gaps if score.group.get(ENGLISH_GENDER) == version]
+        tested = [score.p_value for score in family if score.p_value is not None]
+        adjusted = map(float, holm(tested))
+        for score in family:
+            p_value = None if score.p_value is None else next(adjusted)
+            signature = score.signature | {"correction": f"Holm, over {len(tested)} languages"}
+            changes = {"interval": None, "p_value": p_value, "signature": signature}
+            scores.append(replace(score, metric="embedding_gap_holm", **changes))
+    return scores
+
+
+def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: dict[str, Any]) -> BiasScore:
+    values = cosines.dropna().to_numpy(dtype=np.float64)
+    interval, _ = _t_test(values, (-1.0, 1.0))
+    reason = None if len(values) else f"no sentence has a {gender} reference with a cosine"
+    common = {"n_left_out": len(cosines) - len(values), "group": group | {GENDER: gender}, "signature": signature}
+    value = float(values.mean()) if len(values) else math.nan
+    return BiasScore("embedding_similarity", value, None, (-1.0, 1.0), len(values), interval, reason=reason, **common)
