@@ -31,8 +31,7 @@ def read_tasks(tasks: Sequence[str]) -> list[Any]:
     """
     if tasks and find_spec("lm_eval") is None:
         raise InputError("capabilities: lm-evaluation-harness is not installed; run pip install 'evenhand[lm-eval]'.")
-    is_file = [task.endswith((".yaml", ".yml")) for task in tasks]
-    return [read_yaml(Path(it), "capabilities") if file else it for it, file in zip(tasks, is_file, strict=True)]
+    return [read_yaml(Path(it), "capabilities") if it.endswith((".yaml", ".yml")) else it for it in tasks]
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
@@ -42,9 +41,8 @@ def load_tasks(tasks: Sequence[str]) -> list[Any]:
         from lm_eval.tasks import TaskManager
 
         known = TaskManager().all_tasks
-        for name in names:
-            if name not in known:
-                raise unknown_name("capabilities", name, known)
+        for name in set(names).difference(known):
+            raise unknown_name("capabilities", name, known)
     return read
 
 

@@ -1,19 +1,12 @@
-"""Chat templates: a check in a process with limits, arguments for rendering, system messages and reasoning.
+"""Chat templates: a check, arguments for rendering, system messages and reasoning. Does not import torch."""
 
-A chat template is an untrusted program, and Jinja's sandbox limits neither time nor memory. Does not import torch.
-"""
-
-import multiprocessing
 import re
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from multiprocessing.connection import Connection
 from typing import Any
 
 import jinja2
-import psutil
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
@@ -22,8 +15,6 @@ from evenhand.evaluation.models.revisions import first_line
 # run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory for one message
-PROBE = "What do you think?"
 UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 
 
@@ -68,46 +59,35 @@ def strip_reasoning(text: str, is_cut: bool) -> str | None:
 
 
 def check_chat_template(name: str, tokenizer: Any) -> None:
-    """Check the chat template of the model `name` by rendering it in a process with limits.
-
-    Raises:
-        InputError: the template fails, takes too much time or memory, renders the same chat differently, or drops the
-            user message.
-    """
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_render_limited, args=(tokenizer, sender))
-    process.start()
-    sender.close()
+    """Raise InputError if the model's chat template fails, renders a chat differently each time, or drops the user."""
+    chat = [{"role": "user", "content": "What do you think?"}]
+    arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
     try:
-        reason = receiver.recv()
-    except EOFError:
-        reason = f"it takes more than {MAX_SECONDS} seconds, or more memory than {MAX_BYTES >> 30} GiB"
-    process.join()
+        texts = {tokenizer.apply_chat_template(chat, **arguments) for _ in range(3)}
+    except Exception as error:  # a template can raise any error
+        reason = first_line(error)
+    else:
+        varies = "it gives another text each time (a clock or a random choice)"
+        reason = varies if len(texts) > 1 else "" if chat[0]["content"] in texts.pop() else "it drops the user message"
     if reason:
         raise InputError(f"model: the chat template of {name} is broken: {reason}; give another model or template.")
 
 
-def _render_limited(tokenizer: Any, sender: Connection) -> None:
-    """Render the chat template in this process, and send the reason why it cannot be used, or "", to `sender`."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MAX_BYTES,) * 2)
-    chat = [{"role": "user", "content": PROBE}]
-    arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
-    try:
-        texts = {tokenizer.apply_chat_template(chat, **arguments) for _ in range(3)}
-    except Exception as error:  # an untrusted program can raise any error
-        sender.send(first_line(error))
-    else:
-        varies = "it gives another text each time (a clock or a random choice)"
-        sender.send(varies if len(texts) > 1 else "" if PROBE in texts.pop() else "it drops the user message")
+def build_chat(prompt: str, *preface: str | None) -> list[dict[str, str]]:
+    """Return a chat with a user message, after a system message of the preface's lines if they are not all empty.
+
+    >>> build_chat("Hello!", None, "I like tea.")
+    [{'role': 'system', 'content': 'I like tea.'}, {'role': 'user', 'content': 'Hello!'}]
+    """
+    system = "\n".join(filter(None, preface))
+    return [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": prompt}]
 
 
 def supports_system_message(tokenizer: Any) -> bool:
     """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
-    probe = [{"role": "system", "content": "a preface"}, {"role": "user", "content": "a prompt"}]
+    chat, arguments = build_chat("a prompt", "a preface"), template_arguments(tokenizer)
     try:
-        return "a preface" in tokenizer.apply_chat_template(probe, tokenize=False, **template_arguments(tokenizer))
+        return "a preface" in tokenizer.apply_chat_template(chat, tokenize=False, **arguments)
     except jinja2.TemplateError:
         return False
 
@@ -118,10 +98,10 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
     >>> merge_system_message([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}])
     [{'role': 'user', 'content': 'Be brief.\\nHello!'}]
     """
-    first, *rest = chat
-    if first["role"] != "system":
+    if chat[0]["role"] != "system":
         return list(chat)
-    return [{**rest[0], "content": f"{first['content']}\n{rest[0]['content']}"}, *rest[1:]]
+    system, user, *rest = chat
+    return [{**user, "content": f"{system['content']}\n{user['content']}"}, *rest]
 
 
 def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (
     REASONING_FORMATS,
     TEMPLATE_DATE,
+    build_chat,
     merge_system_message,
     supports_system_message,
     template_arguments,
 )
-from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.loading import DialogueModel, turn_end
 
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
@@ -50,8 +51,8 @@ def render_contexts(
         return tokenizer.apply_chat_template(chats, **arguments) if chats else []
     end = tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
     return [
-        f"{preface}\n{prompt}{tag}{end}" if preface else f"{prompt}{tag}{end}"
-        for prompt, preface in zip(prompts, _prefaces(dialogue_model, personas), strict=True)
+        "\n".join(filter(None, (dialogue_model.system_prompt, persona, f"{prompt}{tag}{end}")))
+        for prompt, persona in zip(prompts, personas, strict=True)
     ]
 
 
@@ -59,16 +60,12 @@ def chat_messages(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[list[dict[str, str]]]:
     """Return the messages (role and content) that `render_contexts` renders by the template of a chat model."""
-    chats = []
-    for prompt, preface in zip(prompts, _prefaces(dialogue_model, personas), strict=True):
-        system = [{"role": "system", "content": preface}] if preface else []
-        chats.append([*system, {"role": "user", "content": prompt + tag}])
+    chats = [
+        build_chat(f"{prompt}{tag}", dialogue_model.system_prompt, persona)
+        for prompt, persona in zip(prompts, personas, strict=True)
+    ]
     supported = supports_system_message(dialogue_model.tokenizer)
     return chats if supported else [merge_system_message(chat) for chat in chats]
-
-
-def _prefaces(dialogue_model: DialogueModel, personas: Sequence[str]) -> list[str]:
-    return ["\n".join(filter(None, (dialogue_model.system_prompt, persona))) for persona in personas]
 
 
 def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
@@ -128,14 +125,9 @@ def end_of_response(dialogue_model: DialogueModel) -> int:
     EOS and the end of a turn differ for Gemma ("<end_of_turn>") and Phi-3 ("<|end|>"), whose generation configs contain
     both tokens.
     """
-    tokenizer = dialogue_model.tokenizer
-    if dialogue_model.kind != "chat" or not tokenizer.chat_template:
-        return tokenizer.eos_token_id
-    chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
-    rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")[2]
     stops = np.atleast_1d(dialogue_model.model.generation_config.eos_token_id)
-    ends = (token for token in tokenizer(rest, add_special_tokens=False)["input_ids"] if token in stops)
-    return next(ends, tokenizer.eos_token_id)
+    tokens = turn_end(dialogue_model.tokenizer) if dialogue_model.kind == "chat" else []
+    return next((token for token in tokens if token in stops), dialogue_model.tokenizer.eos_token_id)
 
 
 def close_reasoning(contexts: Sequence[str]) -> list[str]:

@@ -36,14 +36,14 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
-from evenhand.evaluation.models.decoding import ROW_ARGUMENTS, SCORE_ARGUMENTS
+from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
 SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
 # Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
 # at most 4. Measured with a vocabulary of 49,152 tokens.
-COPIES = {"top_p": 17, "typical_p": 38, "eta_cutoff": 16, "epsilon_cutoff": 8, "repetition_penalty": 8}
+COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
 BLOCK = 256  # tokens that are summed together; about the square root of a large vocabulary
 
 
@@ -76,18 +76,23 @@ def generate_responses(
     """
     begun = list(zip(contexts, [""] * len(contexts) if openings is None else openings, strict=True))
     distinct = {context: index for index, context in enumerate(dict.fromkeys(begun))}
-    opened = [_opening_ids(dialogue_model, opening) for _, opening in distinct]
+    if any(opening for _, opening in distinct) and dialogue_model.kind == "encoder_decoder":
+        raise InputError(f"opening: {dialogue_model.name} is an encoder-decoder model; give a causal model.")
+    tokenizer, model = dialogue_model.tokenizer, dialogue_model.model
+    opened = [tokenizer(it, add_special_tokens=False)["input_ids"] if it else [] for _, it in distinct]
     encoded = encode_contexts(dialogue_model, [context for context, _ in distinct])
     encoded = [context + opening for context, opening in zip(encoded, opened, strict=True)]
     check_input_lengths(dialogue_model, encoded, decoding["max_new_tokens"], "contexts")
 
-    samples = bool(decoding.get("do_sample"))
+    samples, has_beams = bool(decoding.get("do_sample")), (decoding.get("num_beams") or 1) > 1
     keys = ((distinct[context], seed if samples else 0) for context, seed in zip(begun, seeds, strict=True))
     rows = group_rows(keys)
     # Sorted by length, batches need little padding.
     jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
-    model = dialogue_model.model
-    max_rows, mixes_lengths = _batching_limits(dialogue_model, decoding, batch_size)
+    # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
+    max_rows = 1 if has_beams and samples else batch_size
+    used = {name for name, value in decoding.items() if value is not None}
+    mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_attention_only(model)
     memory = memory_budget(model.device)
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
@@ -104,22 +109,6 @@ def generate_responses(
     for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
         numbers, pairs = repeat_results([rows[job] for job in batch], responses)
         yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
-
-
-def _opening_ids(dialogue_model: DialogueModel, opening: str) -> list[int]:
-    if opening and dialogue_model.kind == "encoder_decoder":
-        raise InputError(f"opening: {dialogue_model.name} is an encoder-decoder model; give a causal model.")
-    return dialogue_model.tokenizer(opening, add_special_tokens=False)["input_ids"] if opening else []
-
-
-def _batching_limits(dialogue_model: DialogueModel, decoding: Mapping[str, Any], batch_size: int) -> tuple[int, bool]:
-    """Return the largest batch that the arguments allow, and whether contexts in a batch may differ in length."""
-    names = {name for name, value in decoding.items() if value is not None}
-    if (decoding.get("num_beams") or 1) > 1:
-        # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
-        return 1 if decoding.get("do_sample") else batch_size, False
-    mixes_lengths = names <= SCORE_ARGUMENTS and has_attention_only(dialogue_model.model)
-    return batch_size if names <= ROW_ARGUMENTS else 1, mixes_lengths
 
 
 def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:

@@ -42,10 +42,10 @@ log = logging.getLogger("evenhand")
 MAX_CHARACTERS = 6000  # of a text; longer texts are truncated
 TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API allows
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
-LOGPROBS, STRUCTURED, PLAIN = "log-probabilities", "repeated structured answers", "repeated answers"
-REJECTS_TEXT = (400, 413, 422)  # HTTP statuses of requests whose text is filtered, too long, or invalid
+LOGPROBS, PLAIN = "log-probabilities", "repeated answers"
+REJECTS_TEXT = (None, 400, 413, 422)  # no data, or the HTTP status of a text that is filtered, too long, or invalid
 KIND = "answers"  # the key of the kind of a judge's answers in its cache
-PROBE = "Thank you so much!"  # the text of the first request, which decides between the three kinds of answers
+PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
 Text = Annotated[str, Field(strict=True, pattern=r"\S")]
@@ -140,9 +140,9 @@ class StyleJudge:
             bodies = [body for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
             parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, _without_style):
+            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, REJECTS_TEXT):
                 for index, answer in zip((row // times for row in rows), found, strict=True):
-                    drawn[index].append(answer)
+                    drawn[index].append(answer or {})
                     if len(drawn[index]) == times:
                         known[todo[index]] = _probabilities(drawn[index], len(self.labels))
                         cache.write(_hash(todo[index]), known[todo[index]])
@@ -170,13 +170,6 @@ def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
     return StyleJudge(settings, tuple(labels), "\n".join([instruction, *options]), settings.name, revision)
 
 
-def _without_style(error: UnsupportedRequest) -> Mapping[str, float]:
-    """Return an answer without a label if the server rejects this text, else raise the error."""
-    if error.status not in (None, *REJECTS_TEXT):
-        raise error
-    return {}
-
-
 def _probabilities(answers: Sequence[Mapping[str, float]], n_labels: int) -> list[float] | None:
     """Return the probability of each label, from the weights of options in one or several answers; None without any."""
     weights = [math.fsum(answer.get(option, 0.0) for answer in answers) for option in OPTIONS[:n_labels]]
@@ -198,11 +191,6 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     if answers == LOGPROBS:
         top = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
         arguments = {"max_tokens": 1, "temperature": 0, **top}
-    if answers == STRUCTURED:
-        options = {"type": "string", "enum": list(OPTIONS[: len(judge.labels)])}
-        schema = {"type": "object", "properties": {"answer": options}, "required": ["answer"]}
-        schema = {"name": "answer", "strict": True, "schema": {**schema, "additionalProperties": False}}
-        arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
     model = judge.settings.served_model()
     return build_requests(model, [_prompt(judge, text)] * n, [""] * n, range(n), "", arguments)
 
@@ -224,9 +212,8 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
 
 
 def _parse_answer(answer: Any, body: Body) -> dict[str, float]:
-    """Return {option: 1} for an answer that is an option, or JSON with an option as `answer`; {} for other answers."""
-    text = parse_response(answer, body) or ""
-    found = re.fullmatch(r'\W*(?:\{\s*"answer"\s*:\s*")?([A-Z0-9])(?:"\s*\})?(?:\W.*)?', text, re.DOTALL)
+    """Return {option: 1} for an answer that begins with an option as a word, {} for other answers."""
+    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", parse_response(answer, body) or "", re.DOTALL)
     return {found[1]: 1.0} if found else {}
 
 
@@ -234,16 +221,12 @@ def _kind(cache: "Cache", judge: StyleJudge) -> str:
     """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
     if (known := cache.read(KIND)) is not None:
         return known
-    for answers in (LOGPROBS, STRUCTURED, PLAIN) if judge.settings.judge.api == "chat" else (LOGPROBS, PLAIN):
-        parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-        try:
-            if request_once(judge.settings.served_model(), _requests(judge, PROBE, answers)[0], parse):
-                break
-            log.info("judge %s: %s name no option", judge.name, answers)
-        except UnsupportedRequest as error:
-            if answers == PLAIN:
-                raise
-            log.info("judge %s: no %s (%s)", judge.name, answers, format_value(str(error)))
+    try:
+        request = _requests(judge, PROBE, LOGPROBS)[0]
+        answers = LOGPROBS if request_once(judge.settings.served_model(), request, _parse_logprobs) else PLAIN
+    except UnsupportedRequest as error:
+        log.info("judge %s: no %s (%s)", judge.name, LOGPROBS, format_value(str(error)))
+        answers = PLAIN
     cache.write(KIND, answers)
     return answers
 
@@ -252,19 +235,16 @@ class Cache:
     """Earlier judgements of a judge, in a SQLite file in which texts are hashes and values are JSON."""
 
     def __init__(self, judge: StyleJudge, connection: sqlite3.Connection) -> None:
-        """Create the table if the file has none. Each statement is committed at once."""
         self.key, self.connection = judge.key, connection
         columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
         connection.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
 
     def read(self, name: str, default: Any = None) -> Any:
-        """Return the value of a text's hash, or the default."""
         query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
         row = self.connection.execute(query, [self.key, name]).fetchone()
         return json.loads(row[0]) if row else default
 
     def write(self, name: str, value: Any) -> None:
-        """Set the value of a text's hash."""
         row = [self.key, name, json.dumps(value)]
         self.connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", row)
 
@@ -280,7 +260,7 @@ def _cache(judge: StyleJudge) -> Iterator[Cache]:
     path = judge.settings.judge.cache or default
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # diskcache would unpickle what a foreign file contains, even by JSONDisk.
+        # diskcache would unpickle what a foreign file contains, even by JSONDisk. Each statement is committed at once.
         with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
             yield Cache(judge, connection)
     except (OSError, sqlite3.Error) as error:

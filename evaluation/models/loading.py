@@ -71,22 +71,18 @@ class DialogueModel:
     system_prompt: str = ""
 
 
-def load_dialogue_model(model: ModelSettings | str, kind: str = "auto") -> DialogueModel:
+def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
 
-    With kind "auto", the config decides whether a model is an encoder-decoder. A causal model is a chat model if its
-    tokenizer has a chat template that does more than end each turn with EOS (as DialoGPT's does), else a dialogue
-    model. InputError if the model cannot be loaded, does not generate text, or is not of the given kind.
+    A causal model is a chat model if its tokenizer has a chat template that does more than end each turn with EOS (as
+    DialoGPT's does), else a dialogue model. InputError if the model cannot be loaded or does not generate text.
     """
     model = ModelSettings(name=model) if isinstance(model, str) else model
     resolve_device(model.device)  # raises before weights are read
     name, revision = model.name, model_revision(model.name, model.revision, model.base)
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
-    if kind == "auto":
-        kind = _checked_kind(name, network.config, tokenizer)
-    if (kind == "encoder_decoder") != bool(network.config.is_encoder_decoder):
-        raise InputError(f"kind: {name} is not of kind {kind!r}; its architecture is {type(network).__name__}.")
+    kind = _checked_kind(name, network.config, tokenizer)
     _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)
@@ -116,7 +112,7 @@ def loaded_dialogue_model(
 
 
 def model_kind(model: ModelSettings) -> Kind:
-    """Return the kind of a model, as `load_dialogue_model` with kind "auto" determines it, without reading weights."""
+    """Return the kind of a model, as `load_dialogue_model` determines it, without reading weights."""
     folder, base = split_adapter(model)
     if folder is not None and not (folder / "tokenizer_config.json").exists():
         return model_kind(base)
@@ -203,16 +199,14 @@ def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
 
-def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the first special token that the chat template writes after an answer; None if there is none."""
+def turn_end(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the ids of the tokens that the chat template writes after an answer."""
     chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
     try:
         _, found, rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")
     except Exception:
-        return None
-    tokens = tokenizer(rest, add_special_tokens=False)["input_ids"] if found else []
-    added = tokenizer.added_tokens_decoder
-    return next((token for token in tokens if token in added and added[token].special), None)
+        return []
+    return tokenizer(rest, add_special_tokens=False)["input_ids"] if found else []
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str) -> None:
@@ -236,8 +230,9 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):
         settings["bad_words_ids"] = padding
-    ends = [tokenizer.eos_token_id, _end_of_turn(tokenizer) if kind == "chat" else None]
-    stops = [*np.atleast_1d(settings.get("eos_token_id", [])).tolist(), *(end for end in ends if end is not None)]
+    added = tokenizer.added_tokens_decoder
+    ends = [token for token in turn_end(tokenizer) if token in added and added[token].special] if kind == "chat" else []
+    stops = [*np.atleast_1d(settings.get("eos_token_id", [])).tolist(), tokenizer.eos_token_id, *ends[:1]]
     settings["eos_token_id"] = list(dict.fromkeys(map(int, stops)))
     settings.setdefault("pad_token_id", tokenizer.pad_token_id)
     model.generation_config = GenerationConfig(**settings)

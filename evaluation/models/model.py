@@ -15,6 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
+from evenhand.evaluation.models.decoding import decoding as checked_decoding
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -55,9 +56,7 @@ class Model(ABC):
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generate`."""
-        from evenhand.evaluation.models.decoding import decoding  # imports transformers
-
-        return decoding(self.decoding.preset, **self.decoding.arguments)
+        return checked_decoding(self.decoding.preset, **self.decoding.arguments)
 
     @contextmanager
     def at_most(self, max_new_tokens: int) -> Iterator[None]:

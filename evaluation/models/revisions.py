@@ -77,12 +77,11 @@ def hub_repository(name: str) -> str | None:
 
 def gguf_path(name: str, revision: str | None = None) -> Path:
     """Return the path of a GGUF file, which is downloaded if it is on the hub; InputError if there is none."""
-    path = local_path(name)
-    if not path.is_file():
-        if looks_like_path(name) or name.count("/") < 2:
-            raise InputError(f"model: no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
-        return _download(hub_repository(name), name.split("/", 2)[2], revision)
-    return path
+    if (path := local_path(name)).is_file():
+        return path
+    if looks_like_path(name) or name.count("/") < 2:
+        raise InputError(f"model: no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
+    return _download(hub_repository(name), name.split("/", 2)[2], revision)
 
 
 def _download(repository: str, file: str, revision: str | None) -> Path:
@@ -98,9 +97,9 @@ def _download(repository: str, file: str, revision: str | None) -> Path:
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
     """Return a model's commit hash on the hub, or the SHA-256 of a local folder's model files or of a local GGUF file.
 
-    The hash of an adapter covers the revision of its base model (`base`, if set). The hash of a sentence encoder covers
-    the folders in its modules.json. The hash of a model with remote code covers its Python files. InputError if the
-    name is not a model, its weights are not in safetensors, or `base` is set for a model that is not an adapter.
+    The hash covers an adapter's base model (`base`, if set), the folders in a sentence encoder's modules.json, and the
+    Python files of a model with remote code. InputError if the name is not a model, its weights are not in safetensors,
+    or `base` is set for a model that is not an adapter.
     """
     folder = None if is_gguf(name) else local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
@@ -111,8 +110,9 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)} | _code(folder))
     digest = sha256_of(*(file for file in files if file.name not in BASE_FIELDS))
     for file in files:
-        if file.name in BASE_FIELDS:
-            digest = sha256(f"{digest} {_read_without_base(file)}".encode()).hexdigest()
+        if field := BASE_FIELDS.get(file.name):
+            text = json.dumps({key: value for key, value in _read_object(file).items() if key != field}, sort_keys=True)
+            digest = sha256(f"{digest} {text}".encode()).hexdigest()
     if is_adapter(folder):
         digest = sha256(f"{digest} {model_revision(*adapter_base(folder, base, revision))}".encode()).hexdigest()
     return digest
@@ -164,10 +164,8 @@ def local_folder(name: str) -> Path | None:
     pickles = (file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args")
     if found := sorted(pickles):
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
-        raise InputError(
-            f"model: {found[0]} may be a pickle, which can run any code when it is read. If you trust it, load it with "
-            f"{how} and save it with save_pretrained, which writes safetensors."
-        )
+        why = f"may be a pickle, which can run any code; if you trust it, load it with {how}"
+        raise InputError(f"model: {found[0]} {why} and save it with save_pretrained, which writes safetensors.")
     raise InputError(f"model: {name} contains no *.safetensors; give the folder of a saved model.")
 
 
@@ -202,17 +200,6 @@ def _read_object(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _read_without_base(file: Path) -> str:
-    """Return the text of a JSON file without the field of BASE_FIELDS; an invalid file unchanged."""
-    text = file.read_text(encoding="utf-8", errors="replace")
-    try:
-        settings = json.loads(text)
-        settings.pop(BASE_FIELDS[file.name], None)
-        return json.dumps(settings, sort_keys=True)
-    except (ValueError, AttributeError, TypeError):  # the functions that use the file raise the error
-        return text
-
-
 def load_control_tag(name: str) -> str:
     """Return the control tag in the evenhand.json of a local model; "" if the folder has no such file or tag."""
     path = Path(name).expanduser() / TUNING_FILE
@@ -242,12 +229,8 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
     folder = local_folder(name)
     if folder is not None and is_adapter(folder):
         return classifier_labels(*adapter_base(folder, base, revision))
-    path = folder / CONFIG if folder is not None else _download(name, CONFIG, revision)
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        names = {int(index): str(label) for index, label in (config.get("id2label") or {}).items()}
-    except (OSError, ValueError, AttributeError) as error:
-        raise InputError(f"model: the config of {name} cannot be read: {first_line(error)}") from None
+    config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
+    names = {int(index): label for index, label in (config.get("id2label") or {}).items()}
     if not names:  # transformers writes no id2label for two labels without names
         names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
     return check_labels(name, names, config.get("problem_type"))

@@ -1,31 +1,47 @@
-"""A model behind a server: its weights are not at hand."""
+"""A model behind a server: its weights are not at hand.
+
+Log-likelihoods of sentences come from a completions server that returns log-probabilities of prompt tokens. Requests
+contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
+lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/EleutherAI/lm-evaluation-harness,
+`local-completions`); `prompt_logprobs` is an extension of vLLM.
+"""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.model import Model, compute_rows, response_table
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server import (
     Body,
+    UnsupportedRequest,
     build_requests,
     check_client,
     continued,
     fetch_answers,
-    parse_full_response,
+    parse_response,
     request_arguments,
-    served_tokenizer,
+    request_once,
 )
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
 ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
+# Name → request fields that make a server return log p of prompt tokens.
+ENDPOINTS = {
+    "`echo` with `logprobs`": {"echo": True, "logprobs": 1},
+    "`prompt_logprobs`": {"extra_body": {"prompt_logprobs": 1}},
+}
 
 
 class ServedModel(Model):
@@ -43,6 +59,13 @@ class ServedModel(Model):
     def without_weights(self) -> str:
         return f"a server answered as {self.name}: its weights are not available"
 
+    @property
+    def tokenizer(self) -> CheckpointSettings:
+        """The settings of the tokenizer: `model.tokenizer`, else the model's name and revision."""
+        if self.settings.tokenizer is not None:
+            return CheckpointSettings(name=self.settings.tokenizer)
+        return CheckpointSettings(name=self.name, revision=self.settings.revision)
+
     def inputs(self) -> dict[str, Any]:
         """Return the name of the model, after a check of the client and of the decoding, which the API must have."""
         check_client()
@@ -52,11 +75,11 @@ class ServedModel(Model):
     def scoring_inputs(self) -> dict[str, Any]:
         """Return the name of the model and the revision of its tokenizer, with which sentences are encoded."""
         check_client()
-        tokenizer = served_tokenizer(self.settings)
+        name = self.tokenizer.name
         try:
-            return {"model": self.name, "tokenizer": tokenizer_revision(tokenizer.name, tokenizer.revision)}
+            return {"model": self.name, "tokenizer": tokenizer_revision(name, self.tokenizer.revision)}
         except InputError:
-            raise InputError(f"model.tokenizer: {tokenizer.name!r} does not exist; give that of the model.") from None
+            raise InputError(f"model.tokenizer: {name!r} does not exist; give that of the model.") from None
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
@@ -77,8 +100,12 @@ class ServedModel(Model):
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, whether max_tokens cut it, and the name of the model in the answer."""
 
+        def parse(answer: Any, body: Body) -> tuple[str | None, bool, str]:
+            is_cut = answer.choices[0].finish_reason == "length"
+            return parse_response(answer, body), is_cut, answer.model if isinstance(answer.model, str) else self.name
+
         def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
-            answers = fetch_answers(self.settings, bodies, parse=parse_full_response)
+            answers = fetch_answers(self.settings, bodies, parse)
             return ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
 
         if run is not None:
@@ -106,6 +133,55 @@ class ServedModel(Model):
     def score_sentences(
         self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
     ) -> tuple[np.ndarray, np.ndarray, str]:
-        from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
+        """Return the numbers of `sentence_log_likelihoods` for the same model, up to the server's precision."""
+        from evenhand.evaluation.models.batches import max_positions
+        from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer
+        from evenhand.evaluation.models.likelihood.sentences import describe, encode
 
-        return served_log_likelihoods(run, self.settings, sentences, context, end_of_sequence)
+        config = load_config(self.tokenizer)
+        limit = max_positions(config) - 1  # the server generates one token
+        tokenizer, options = load_tokenizer(self.tokenizer, config), {"name": self.name, "max_tokens": limit}
+        encoded = encode(tokenizer, sentences, **options, context=context, end_of_sequence=end_of_sequence)
+        body = {"model": self.name, "max_tokens": 1, "temperature": 0}
+        bodies = [{**body, "prompt": ids} for ids in encoded.ids]
+        endpoint = processes.on_rank_zero(lambda: self._find_endpoint(bodies[0]))
+        run.facts["server"] = self.settings.server
+
+        def compute(bodies: Sequence[Body], begin: np.ndarray) -> Iterator[tuple[list[int], list[float]]]:
+            requests = [{**body, **ENDPOINTS[endpoint]} for body in bodies]
+            for rows, token_log_p in fetch_answers(self.settings, requests, partial(_token_log_p, endpoint)):
+                yield rows, [math.fsum(log_p[start:]) for log_p, start in zip(token_log_p, begin[rows], strict=True)]
+
+        table = run.rows("sentences", ["log_likelihood"], compute, bodies, encoded.begin, unit="sentences")
+        how = f"{describe(encoded, context)}, by a server's {endpoint}"
+        return table["log_likelihood"].to_numpy(), encoded.n_scored, how
+
+    def _find_endpoint(self, body: Body) -> str:
+        """Return the first of `ENDPOINTS` with which the server returns log p of prompt tokens."""
+        refusals = []
+        for endpoint, fields in ENDPOINTS.items():
+            try:
+                request_once(self.settings, {**body, **fields}, partial(_token_log_p, endpoint))
+            except UnsupportedRequest as error:
+                refusals.append(f"{endpoint}: {error}")
+            else:
+                return endpoint
+        why = f"returns no log-probabilities of prompts ({'; '.join(refusals)}); use vLLM or SGLang"
+        raise InputError(f"model.server: {self.settings.server} {why}.")
+
+
+def _token_log_p(endpoint: str, answer: Any, body: Body) -> list[float]:
+    """Return log p of all prompt tokens in an answer; the first token has 0."""
+    (choice,), ids = answer.choices, body["prompt"]
+    if "echo" in ENDPOINTS[endpoint]:
+        log_p = choice.logprobs and choice.logprobs.token_logprobs
+    elif log_p := getattr(choice, "prompt_logprobs", None):
+        log_p = [by_token and by_token[str(token)]["logprob"] for by_token, token in zip(log_p, ids, strict=True)]
+    if log_p is None:
+        raise UnsupportedRequest(f"the answer has no log-probabilities for {endpoint}")
+    if len(log_p) - len(ids) not in (0, 1):  # the answer may include the token that is generated after the prompt
+        raise ValueError(f"{len(log_p)} log-probabilities for {len(ids)} tokens")
+    log_p = [0.0, *map(float, log_p[1 : len(ids)])]
+    if any(map(math.isnan, log_p)):
+        raise ValueError("a log-probability is NaN")
+    return log_p

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.chat_templates import strip_reasoning
+from evenhand.evaluation.models.chat_templates import build_chat, strip_reasoning
 from evenhand.evaluation.models.revisions import first_line
-from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
+from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
 
@@ -72,17 +72,15 @@ def build_requests(
     prompt + tag as user message. A completion has preface and prompt + tag on separate lines. `arguments` are the
     return value of `request_arguments`.
     """
-    prefaces = ["\n".join(filter(None, (model.system_prompt, persona))) for persona in personas]
 
-    def content(prompt: str, preface: str) -> Body:
+    def content(prompt: str, persona: str) -> Body:
         if model.api == "completions":
-            return {"prompt": "\n".join(filter(None, (preface, prompt + tag)))}
-        system = [{"role": "system", "content": preface}] if preface else []
-        return {"messages": [*system, {"role": "user", "content": prompt + tag}]}
+            return {"prompt": "\n".join(filter(None, (model.system_prompt, persona, prompt)))}
+        return {"messages": build_chat(prompt, model.system_prompt, persona)}
 
     return [
-        {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **content(prompt, preface)}
-        for prompt, preface, seed in zip(prompts, prefaces, seeds, strict=True)
+        {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **content(f"{prompt}{tag}", persona)}
+        for prompt, persona, seed in zip(prompts, personas, seeds, strict=True)
     ]
 
 
@@ -106,23 +104,17 @@ def parse_response(answer: Any, body: Body) -> str | None:
     return strip_reasoning(text, choice.finish_reason == "length")
 
 
-def parse_full_response(answer: Any, body: Body) -> tuple[str | None, bool, str]:
-    """Return the response in an answer (`parse_response`), whether max_tokens ended it, and the answer's model name."""
-    text, (choice,) = parse_response(answer, body), answer.choices
-    return text, choice.finish_reason == "length", answer.model if isinstance(answer.model, str) else body["model"]
-
-
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
     parse: Callable[[Any, Body], Parsed] = parse_response,
-    rejected: Callable[[UnsupportedRequest], Parsed] | None = None,
-) -> Iterator[tuple[list[int], list[Parsed]]]:
+    rejections: Sequence[int | None] = (),
+) -> Iterator[tuple[list[int], list[Parsed | None]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. `rejected` returns the parsed answer to a request that
-    the server rejects; None raises its error. InputError if the server fails; earlier answers are yielded first.
+    `parse` raises a ValueError, TypeError or AttributeError. The answer to a request that the server rejects with a
+    status in `rejections` is None. InputError if the server fails; earlier answers are yielded first.
     """
     if not requests:
         return
@@ -130,16 +122,16 @@ def fetch_answers(
     with asyncio.Runner() as runner:
         client = _make_client(model)
 
-        async def send(row: int) -> Parsed:
+        async def send(row: int) -> Parsed | None:
             try:
                 # Few retries of the first request, so that a wrong address is reported early.
                 return await _send(client, model, requests[row], parse, MAX_RETRIES if row else MAX_FIRST_RETRIES)
             except UnsupportedRequest as error:
-                if rejected is None:
+                if error.status not in rejections:
                     raise
-                return rejected(error)
+                return None
 
-        async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
+        async def next_answers() -> dict[int, asyncio.Task[Parsed | None]]:
             for row in islice(rows, model.concurrency - len(tasks)):
                 tasks[asyncio.create_task(send(row))] = row
             done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0] if tasks else ()
@@ -167,12 +159,6 @@ def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], 
 
     ((_, (answer,)),) = fetch_answers(model, [body], parse)
     return answer
-
-
-def served_tokenizer(model: ModelSettings) -> CheckpointSettings:
-    """Return the settings of a served model's tokenizer: `model.tokenizer`, else the model's name and revision."""
-    own = {"name": model.name, "revision": model.revision} if model.tokenizer is None else {"name": model.tokenizer}
-    return CheckpointSettings(**own)
 
 
 def check_client() -> None:

@@ -67,6 +67,8 @@ def translate(
     model of a single pair of languages ignores both. InputError if the tokenizer does not have a language, or a text is
     blank or too long.
     """
+    if model.kind != "encoder_decoder":
+        raise InputError(f"model: {model.name} is no encoder-decoder model; give one that translates.")
     distinct = list(dict.fromkeys(texts))
     if any(not text.strip() for text in distinct):
         raise InputError("texts: one is blank; leave out empty sentences.")

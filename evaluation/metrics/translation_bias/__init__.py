@@ -254,7 +254,7 @@ def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFra
 
     folder, parts = config.settings.translations, []
     if folder is None:
-        model = load_dialogue_model(config.model, kind="encoder_decoder")
+        model = load_dialogue_model(config.model)
     for pair, sentences in make_source_tables(references, config.settings.directions).items():
         if folder is None:
             source, target = pair.split("-")

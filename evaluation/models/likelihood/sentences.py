@@ -43,6 +43,11 @@ class EncodedSentences:
     begin: np.ndarray
     start: str
 
+    @property
+    def n_scored(self) -> np.ndarray:
+        """The number of scored tokens of each sentence, (n,)."""
+        return np.array([len(ids) for ids in self.ids]) - self.begin
+
 
 def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
     """Return the id and the name of the token before a sentence: BOS, or EOS if the tokenizer has no BOS."""
@@ -94,11 +99,11 @@ def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield row indices, log-likelihoods in nats and numbers of scored tokens of sentences, the longest first."""
-    lengths = np.array([len(ids) for ids in encoded.ids])
     pairs = list(zip(encoded.ids, encoded.begin, strict=True))
     heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
-    for rows, sums in conditional_log_likelihoods(model, heads, tails, longest_first(lengths)):
-        yield rows, sums, lengths[rows] - encoded.begin[rows]
+    order, counts = longest_first(list(map(len, encoded.ids))), encoded.n_scored
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, order):
+        yield rows, sums, counts[rows]
 
 
 def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bool:
@@ -119,6 +124,11 @@ def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bo
     return bool(np.abs(sum_sequences(tree, log_p, probes.begin) - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])
 
 
+def describe(encoded: EncodedSentences, context: str) -> str:
+    """Return how sentences are scored, in words."""
+    return f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
+
+
 def sentence_log_likelihoods(
     run: Store, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
 ) -> tuple[np.ndarray, np.ndarray, str]:
@@ -130,8 +140,7 @@ def sentence_log_likelihoods(
     if model.kind == "encoder_decoder":
         return _score_given_context(run, model, sentences, context)
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
-    tokens = np.array([len(ids) for ids in encoded.ids]) - encoded.begin
-    variant = f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
+    variant = describe(encoded, context)
     if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not support prefix trees; scoring sentence by sentence is slower", model.name)
         table = run.rows(
@@ -141,11 +150,11 @@ def sentence_log_likelihoods(
             *(encoded.ids, encoded.begin),
             unit="sentences",
         )
-        return table["log_likelihood"].to_numpy(), tokens, f"{variant}, one by one"
+        return table["log_likelihood"].to_numpy(), encoded.n_scored, f"{variant}, one by one"
     tree = prefix_tree(encoded.ids)
     compute = partial(node_log_probabilities, model, tree)
     log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
-    return sum_sequences(tree, log_p, encoded.begin), tokens, f"{variant}, over a prefix tree"
+    return sum_sequences(tree, log_p, encoded.begin), encoded.n_scored, f"{variant}, over a prefix tree"
 
 
 def _score_given_context(

@@ -27,8 +27,7 @@ def test_presets_and_overrides():
                 "temperature": [0, "hot", math.nan, True],
                 "top_p": [1.5],
                 "max_new_tokens": [None, 2.5, 0],
-                "bad_words_ids": [[3], [[]]],
-                "sequence_bias": [[[[3], "much"]]],
+                "suppress_tokens": [[], ["much"]],
                 "stop_strings": [""],
             }.items()
             for value in values

@@ -75,31 +75,23 @@ def test_probabilities_are_of_the_options_and_cached_despite_faults(settings, ap
     assert facts["judge"]["answers"] == judges.LOGPROBS and len(facts["judge"]["file_sha256"]) == 64
 
 
-def repeated(accepts_schema):
+def repeated(body):
     """A choice whose answer depends on the seed, of a server without log-probabilities."""
-
-    def choice(body):
-        if "logprobs" in body or ("response_format" in body and not accepts_schema):
-            return {}
-        answers = ["A", "**A**", "B) curt", "I cannot say.", '{"answer": "A"}']
-        text = "No." if quoted_text(body) == "banana" else answers[body["seed"]]
-        return {"message": {"role": "assistant", "content": text}}
-
-    return choice
+    if "logprobs" in body:
+        return {}
+    answers = ["A", "**A**", "B) curt", "I cannot say.", '"A"']
+    text = "No." if quoted_text(body) == "banana" else answers[body["seed"]]
+    return {"message": {"role": "assistant", "content": text}}
 
 
-@pytest.mark.parametrize("accepts_schema", [True, False])
-def test_without_log_probabilities_answers_are_repeated(settings, accepts_schema):
-    with serving(choice=repeated(accepts_schema)) as (url, record):
+def test_without_log_probabilities_answers_are_repeated(settings):
+    with serving(choice=repeated) as (url, record):
         vectors = style_vectors(load_style_classifier(settings(url)), ["Thanks!", "banana"])
         np.testing.assert_allclose(vectors[0], [3 / 4, 1 / 4, 0])
         assert np.isnan(vectors[1]).all()
         answered = [body for body in record["bodies"] if quoted_text(body) == "Thanks!"]
         assert sorted(body["seed"] for body in answered) == [0, 1, 2, 3, 4]
-        schemas = [body.get("response_format") for body in answered]
-        assert all(schemas) if accepts_schema else not any(schemas)
-    kind = judges.STRUCTURED if accepts_schema else judges.PLAIN
-    assert judge_facts(settings(url))["judge"]["answers"] == kind
+    assert judge_facts(settings(url))["judge"]["answers"] == judges.PLAIN
 
 
 def test_another_file_or_model_is_another_judge(settings, tmp_path):

@@ -61,17 +61,14 @@ def kind_of(folder):
     return kind
 
 
-def test_kinds_by_config_template_and_request(folder, tmp_path):
+def test_kinds_by_config_and_template(folder, tmp_path):
     save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
     assert kind_of(folder) == "chat"
-    assert load_dialogue_model(str(folder), kind="dialogue").kind == "dialogue"
     save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
     assert kind_of(folder) == "dialogue"
     refuses = "{{ raise_exception('no assistant') if messages[1] is defined else messages[0]['content'] }}"
     save_tokenizer(folder, chat_template=refuses)
     assert kind_of(folder) == "chat"
-    with pytest.raises(InputError, match="is not of kind 'encoder_decoder'"):
-        load_dialogue_model(str(folder), kind="encoder_decoder")
     sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
     sizes |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 8)
     sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
@@ -195,13 +192,11 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
     [
         ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
         ("{{ raise_exception('no \\x1b[31mroles') }}", "chat template of .* is broken: no .*roles"),
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 seconds"),
         ("{{ range(10**5) | random }}{{ messages[0]['content'] }}", "another text each time"),
         ("{{ eos_token }}", "chat template of .* user message"),
     ],
 )
-def test_a_broken_chat_template_is_an_error(folder, monkeypatch, template, message):
-    monkeypatch.setattr("evenhand.evaluation.models.chat_templates.MAX_SECONDS", 1)
+def test_a_broken_chat_template_is_an_error(folder, template, message):
     save_tokenizer(folder, chat_template=template)
     with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))

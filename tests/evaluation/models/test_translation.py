@@ -50,7 +50,7 @@ def pieces(tmp_path_factory):
 def save(folder, model, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu"), kind="encoder_decoder")
+    return load_dialogue_model(ModelSettings(name=str(folder), device="cpu"))
 
 
 @pytest.fixture(scope="module")

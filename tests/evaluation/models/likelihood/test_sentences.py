@@ -9,8 +9,8 @@ import torch
 
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
-from evenhand.evaluation.models.likelihood.served import served_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tracking import Tracker
@@ -93,7 +93,8 @@ def test_scores_equal_the_loaded_models(tmp_path, model, log_p, endpoint, argume
     expected, tokens, _ = sentence_log_likelihoods(make_run(tmp_path / "loaded"), model, SERVED_SENTENCES, **arguments)
     with serving("rate", "cut", "two", "reset", logprobs=(endpoint, log_p)) as (url, seen):
         run = make_run(tmp_path / "served")
-        scores, counts, variant = served_log_likelihoods(run, server_settings(url), SERVED_SENTENCES, **arguments)
+        arguments = {"context": "", "end_of_sequence": False, **arguments}
+        scores, counts, variant = ServedModel(server_settings(url)).score_sentences(run, SERVED_SENTENCES, **arguments)
         assert all(body["max_tokens"] == 1 for body in seen["bodies"]) and len(seen["bodies"]) > 5
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert (counts == tokens).all() and scores[0] == scores[3] and f"a server's `{endpoint}`" in variant
