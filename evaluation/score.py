@@ -119,8 +119,8 @@ def display_name(name: str) -> str:
 
     Absolute paths are shortened to the last three parts; other names are returned unchanged.
 
-    >>> display_name("/home/me/runs/loop/kto/tune/adapter"), display_name("org/model")
-    ('kto/tune/adapter', 'org/model')
+    >>> display_name("/home/me/runs/loop/exchange/tune/adapter"), display_name("org/model")
+    ('exchange/tune/adapter', 'org/model')
     """
     return "/".join(PurePath(name).parts[1:][-3:]) if PurePath(name).is_absolute() else name
 

@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 
 import torch
-from datasets import Dataset
 from peft import get_peft_model
 from transformers import PreTrainedConfig
 
@@ -19,16 +18,14 @@ from evenhand.evaluation.models.revisions import (
     load_control_tag,
     local_folder,
 )
-from evenhand.evaluation.score import LABEL
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.callbacks import without_telemetry
 from evenhand.mitigation.methods import Method
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config
-from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.trainers import TRAINERS
 
-# Stands for training rows, which are not labelled yet.
-PLACEHOLDER_ROWS = Dataset.from_dict({LABEL: [True, False] * 500})
+N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
 
 def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSettings) -> None:
@@ -36,7 +33,7 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
 
     `settings` is the result of `with_defaults`.
     """
-    trainer, name, (config, is_adapted) = load_trainer(method.trainer), model.name, _load_base_config(model)
+    trainer, name, (config, is_adapted) = TRAINERS[method.trainer], model.name, _load_base_config(model)
     base_tag, tag = load_control_tag(name), method.inference_tag
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
     device = resolve_device(model.device)
@@ -54,7 +51,7 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
         f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
         "again, or tune the model's base.": base_tag and base_tag != tag,
         f"training.lora: false; quantized weights cannot be trained, and the {method.trainer.upper()} trainer may need "
-        "the model without the adapter: use LoRA.": (is_quantized or trainer.needs_lora) and not settings.lora,
+        "the model without the adapter: use LoRA.": (is_quantized or trainer.only_lora) and not settings.lora,
         f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
         "again; use no quantization.": is_quantized and is_adapted,
         f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to "
@@ -64,7 +61,7 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
         if is_fault:
             raise InputError(message)
     with without_telemetry():
-        trainer_config(trainer, settings, PLACEHOLDER_ROWS, device)
+        trainer_config(trainer, settings, N_ROWS, device)
         if settings.lora:
             network = _without_weights(model, config)
             try:
@@ -76,14 +73,12 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
 def default_methods(model: ModelSettings) -> list[str]:
     """Return the methods of a loop without `methods`; `tune` uses the first one (docs/mitigation.md).
 
-    A chat model loses relevance if it is trained only on responses to other people. TRL's DPO trainer does not support
-    encoder-decoder models.
+    A chat model loses relevance if it is trained only on responses to other people.
 
     Raises:
         InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
     """
-    kinds = {"chat": ["distill", "resample"], "encoder_decoder": ["exchange"], "dialogue": ["exchange", "dpo"]}
-    return kinds[model_kind(model)]
+    return ["distill" if model_kind(model) == "chat" else "exchange", "resample"]
 
 
 def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:

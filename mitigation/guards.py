@@ -67,8 +67,8 @@ def check_tuned(
     if not after <= before * (1 + settings.max_perplexity_increase):
         raise TuningRejected(
             f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
-            f"max_perplexity_increase is {settings.max_perplexity_increase}. Lower the learning rate or raise "
-            "preference_beta, and give another --output_dir."
+            f"max_perplexity_increase is {settings.max_perplexity_increase}. Lower the learning rate, and give another "
+            "--output_dir."
         )
     change = output_change(base, tuned, unmerged, contexts)
     if not change.outputs_changed:

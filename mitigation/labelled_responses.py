@@ -9,10 +9,9 @@ from datasets import Dataset
 from evenhand.evaluation.data.mentions import replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, DESCRIPTOR, LABEL, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
-from evenhand.mitigation.labels import BIAS
+from evenhand.evaluation.score import CUT, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
 
-CUT_SUFFIX = "_cut"  # COLUMN_cut marks the cut responses of COLUMN
+CONTEXT, PROMPT, COMPLETION, COMPLETION_CUT = "context", "prompt", "completion", "completion_cut"
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
@@ -21,29 +20,15 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
     """Return a training row for each labelled response, in the same order.
 
     Columns: `context`, the context without a tag; `prompt`, the same or `prompts`; `completion`, the response;
-    `completion_cut`.
+    `completion_cut`, whether max_new_tokens ended the response, if that is recorded.
     """
     contexts = render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
-    columns = {"prompt": prompts or contexts, **_response_columns("completion", labelled), "context": contexts}
+    is_cut = {COMPLETION_CUT: labelled[CUT].tolist()} if CUT in labelled else {}
+    columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist(), **is_cut, CONTEXT: contexts}
     return Dataset.from_dict(columns)
 
 
-def preference_rows(chosen: pd.DataFrame, rejected: pd.DataFrame, render: ContextRenderer) -> Dataset:
-    """Return a row for each pair of responses: `prompt` and `context` of the chosen one, `chosen`, `rejected`."""
-    contexts = render(chosen[TEXT].tolist(), chosen[PERSONA].tolist(), "")
-    pairs = _response_columns("chosen", chosen) | _response_columns("rejected", rejected)
-    return Dataset.from_dict({"prompt": contexts, **pairs, "context": contexts})
-
-
-def _response_columns(column: str, labelled: pd.DataFrame) -> dict[str, list]:
-    """Return the responses as `column`, and `{column}_cut`, whether max_new_tokens ended each, if that is recorded."""
-    is_cut = {f"{column}{CUT_SUFFIX}": labelled[CUT].tolist()} if CUT in labelled else {}
-    return {column: labelled[RESPONSE].tolist()} | is_cut
-
-
-def exchange_responses(
-    labelled: pd.DataFrame, seed: int, *, biased_only: bool = False
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return labelled rows, and the same rows with a response to another descriptor of the same template.
 
     Mentions of the other descriptor are rewritten: "I never met a deaf man!" → "I never met an autistic man!"
@@ -51,18 +36,16 @@ def exchange_responses(
     The exchanged responses are sampled uniformly by `seed` from the responses to the same template and noun, or to the
     template if the noun has no other descriptor. They have the same distribution of styles as the original responses
     and fit their templates and nouns equally well: a model tuned on them neither drifts nor becomes vague. Rows whose
-    template has only one descriptor are left out. With `biased_only`, rows labelled `no_bias` are left out, too.
+    template has only one descriptor are left out.
 
     Raises:
         InputError: no row remains.
     """
-    labelled = labelled[labelled[LABEL] == BIAS] if biased_only else labelled
     donor = other_people(labelled, seed)
     receivers, donors = labelled[donor >= 0], labelled.iloc[donor[donor >= 0]]
     if receivers.empty:
         raise InputError(
-            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label responses to more "
-            "descriptors, or change the threshold."
+            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
         )
     names = zip(donors[RESPONSE], donors[DESCRIPTOR], receivers[DESCRIPTOR], strict=True)
     exchanged = {RESPONSE: [replace_mentions(response, old, new) for response, old, new in names]}

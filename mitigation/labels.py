@@ -11,7 +11,6 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.costs.text_quality import repeats_prompt
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import cell_sums, factorize, to_codes
 
@@ -141,32 +140,6 @@ def label_responses(
     columns = {RESPONSE: list(responses), BIAS_VALUE: b, LABEL: np.where(b > threshold, BIAS, NO_BIAS)}
     labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(**columns)
     return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
-
-
-def exclusion_mask(
-    labelled: pd.DataFrame,
-    vectors: np.ndarray,
-    *,
-    parrots: bool = False,
-    clusters: Sequence[Sequence[int]] = (),
-    above: float = 0.5,
-) -> np.ndarray:
-    """Return whether each response is excluded from training, (n,) bool: it repeats its prompt or is in a cluster.
-
-    Parroting and some clusters became more frequent after tuning in the paper (C.2.1).
-
-    Args:
-        labelled: columns text and response, see `label_responses`.
-        vectors: style vectors of the responses, (n, S).
-        parrots: exclude responses that repeat their prompt.
-        clusters: exclude responses whose summed probability of the styles of a cluster (columns) is above `above`.
-    """
-    mask = np.zeros(len(labelled), dtype=bool)
-    if parrots:
-        mask |= np.array(list(map(repeats_prompt, labelled[RESPONSE], labelled[TEXT])), dtype=bool)
-    for columns in clusters:
-        mask |= vectors[:, list(columns)].sum(axis=1) > above
-    return mask
 
 
 def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:

@@ -12,11 +12,9 @@ from evenhand.mitigation.methods import Method
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
-PREFERENCE_BETA = "preference_beta"
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
-# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it; KTO and DPO a tenth of the
-# rate of SFT.
+# al. 2022, LoRA, appendix D, has it for GPT-2 and GPT-3). All weights have a tenth of it.
 LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in Smith et al. 2022, C.1)
 
@@ -27,8 +25,7 @@ class TuningSettings:
 
     A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or
-    LEARNING_RATE, and MAX_BATCH_SIZE. `preference_learning_rate` is the learning rate of KTO and DPO, so that one loop
-    can run all methods.
+    LEARNING_RATE, and MAX_BATCH_SIZE.
     """
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
@@ -37,12 +34,6 @@ class TuningSettings:
     learning_rate: Positive | None = Field(
         None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
-    )
-    preference_learning_rate: Positive | None = Field(
-        None, description="peak learning rate of KTO and DPO; null: learning_rate"
-    )
-    preference_beta: Positive | None = Field(
-        None, description="β of KTO and DPO, the weight of the KL penalty; null: the method's default"
     )
     opening: Count | None = Field(
         None,
@@ -70,19 +61,16 @@ class TuningSettings:
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
     def with_method_defaults(self, method: type[Method], n_parameters: int | None = 0) -> "TuningSettings":
-        """Return the settings with a method's defaults in place of null, and the learning rate of the method's trainer.
+        """Return the settings with a method's defaults in place of null.
 
         The function is idempotent. If `n_parameters`, the model's number of parameters, is None, null settings OF_SIZE
         stay null.
         """
-        has_beta = PREFERENCE_BETA in method.defaults  # KTO, DPO
-        rate = self.preference_learning_rate if has_beta else None
-        settings = replace(self, learning_rate=rate or self.learning_rate, preference_learning_rate=None)
         defaults = {**DEFAULTS, **method.defaults}
         if n_parameters is None:
             defaults |= dict.fromkeys(OF_SIZE)
         elif n_parameters > SMALL_MODEL:
-            large = method.large_model_learning_rate or LEARNING_RATE * (0.1 if has_beta else 1)
+            large = method.large_model_learning_rate or LEARNING_RATE
             defaults["learning_rate"] = large * (1 if self.lora else 0.1)
             defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
-        return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})
+        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from datasets import Dataset
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
@@ -20,7 +19,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers import RowTrainer
+from evenhand.mitigation.trainers import SFT
 
 LOGS_PER_EVALUATION = 5
 
@@ -31,9 +30,9 @@ def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
 
 
 def trainer_config(
-    trainer: type[RowTrainer],
+    trainer: type[SFT],
     settings: TuningSettings,
-    train: Dataset,
+    n_train: int,
     device: torch.device,
     *,
     output_dir: Path = Path("checkpoints"),
@@ -43,12 +42,12 @@ def trainer_config(
 ) -> TrainingArguments:
     """Return a trainer's config, which is the same for a new and a resumed training.
 
-    `settings.batch_size` counts the rows of all processes together; `train` are encoded rows.
+    `settings.batch_size` counts the rows of all processes together; `n_train` is the number of training rows.
 
     Raises:
         InputError: TRL or transformers rejects a value.
     """
-    ours = trainer_fields(trainer, settings, train, seed) | {
+    ours = trainer_fields(trainer, settings, n_train, seed) | {
         "output_dir": str(output_dir),
         "per_device_eval_batch_size": 4 * settings.batch_size // processes.world_size(),
         "use_cpu": device.type == "cpu",
@@ -63,7 +62,7 @@ def trainer_config(
     return _build("training.trainer", trainer.config_class, ours, settings.trainer)
 
 
-def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: Dataset, seed: int) -> dict[str, Any]:
+def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, seed: int) -> dict[str, Any]:
     """Return the fields of a trainer's config that shape the trained weights, without those of `settings.trainer`.
 
     Raises:
@@ -74,7 +73,7 @@ def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: D
         raise InputError(
             f"training.batch_size: {settings.batch_size} is not a multiple of {processes.world_size()} processes."
         )
-    per_epoch = steps_per_epoch(settings, len(train))
+    per_epoch = steps_per_epoch(settings, n_train)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
@@ -97,7 +96,7 @@ def trainer_fields(trainer: type[RowTrainer], settings: TuningSettings, train: D
         "save_steps": evaluate_every,
         "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
-        **trainer.config_fields(settings, train),
+        **trainer.config_fields(settings),
     }
 
 

@@ -18,10 +18,8 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import CUT_SUFFIX, ContextRenderer
+from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, CONTEXT, ContextRenderer
 from evenhand.mitigation.methods import load_method
-
-CONTEXT, PROMPT, COMPLETION = "context", "prompt", "completion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,42 +87,41 @@ def rows_sha256(*datasets: Dataset) -> str:
     return digest.hexdigest()
 
 
-def prompt_ids(base: DialogueModel, rows: Dataset) -> list[list[int]]:
-    """Return the token ids of each row's prompt, with an empty reasoning section for reasoning models.
+def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
+    """Return the token ids of prompts, with an empty reasoning section for reasoning models.
 
     Raises:
         InputError: the tokenizer encodes different prompts as the same tokens.
     """
-    distinct = list(dict.fromkeys(rows[PROMPT]))
+    distinct = list(dict.fromkeys(prompts))
     tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct)), strict=True))
     if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
         raise InputError(
             f"model: the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
             "no tokens for the control tag; use another model or a method without tags."
         )
-    return [tokens_of[prompt] for prompt in rows[PROMPT]]
+    return [tokens_of[prompt] for prompt in prompts]
 
 
-def trained_texts(rows: Dataset, column: str) -> tuple[list[str], list[bool]]:
-    """Return the text of each row's response in `column` that training uses, and whether max_new_tokens ended it.
+def trained_texts(rows: Dataset) -> tuple[list[str], list[bool]]:
+    """Return the text of each row's response that training uses, and whether max_new_tokens ended the response.
 
-    A cut response (column `{column}_cut`) loses its last word, which may be half.
+    A cut response loses its last word, which may be half.
     """
-    name = f"{column}{CUT_SUFFIX}"
-    is_cut = list(rows[name]) if name in rows.column_names else [False] * len(rows)
-    texts = zip(rows[column], is_cut, strict=True)
+    is_cut = list(rows[COMPLETION_CUT]) if COMPLETION_CUT in rows.column_names else [False] * len(rows)
+    texts = zip(rows[COMPLETION], is_cut, strict=True)
     return [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in texts], is_cut
 
 
-def response_ids(base: DialogueModel, rows: Dataset, column: str, prompts: list[list[int]]) -> list[list[int]]:
-    """Return the token ids of each row's response in `column`, with EOS at the end.
+def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -> list[list[int]]:
+    """Return the token ids of each row's response, with EOS at the end.
 
     A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end there.
 
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
-    whole, is_cut = trained_texts(rows, column)
+    whole, is_cut = trained_texts(rows)
     end = end_of_response(base)
     responses = [
         ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids

@@ -35,15 +35,15 @@ from evenhand.mitigation.adapter import (
     load_tuned,
     portable_name,
     prepare_network,
-    share_weights,
 )
 from evenhand.mitigation.callbacks import MeasureCallback, preserve_random_states, without_telemetry
 from evenhand.mitigation.card import model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
+from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
-from evenhand.mitigation.trainers import RowTrainer, load_trainer
-from evenhand.mitigation.training_rows import PROMPT, TrainingRows, rows_sha256, token_ids
+from evenhand.mitigation.trainers import SFT, TRAINERS
+from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
 CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
@@ -54,7 +54,7 @@ Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
 class TuningResult:
     """The result of a tuning: numbers of rows and parameters, curves, and the comparison with the base.
 
-    Losses are (step, loss) pairs in the unit of `RowTrainer.loss_name`; the first validation loss is the base's.
+    Losses are (step, loss) pairs in the unit of `SFT.loss_name`; the first validation loss is the base's.
     `measured` has the values that a `MeasureCallback` logged, by metric. The weights of `best_step` are saved.
     `perplexity` is of dialogue (see `tune`) by the base and by the tuned model.
     """
@@ -100,7 +100,7 @@ def tune(
         settings: the result of `checks.with_defaults`.
         seed: the seed of the adapter's initial weights and of the order of rows.
         neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
-            most; by default, the contexts and target responses of the validation rows.
+            most; by default, the prompts and responses of the validation rows.
         report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
         card: additional rows for the model card, such as α and β.
 
@@ -108,10 +108,10 @@ def tune(
         InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
         TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
-    base_sha256, trainer, checkpoints = weights_sha256(base.model), load_trainer(rows.trainer), output_dir / CHECKPOINTS
-    train, validation = (trainer.encode_rows(base, part, settings, seed) for part in (rows.train, rows.validation))
+    base_sha256, trainer, checkpoints = weights_sha256(base.model), TRAINERS[rows.trainer], output_dir / CHECKPOINTS
+    train, validation = (trainer.encode_rows(base, part) for part in (rows.train, rows.validation))
     options = {"output_dir": checkpoints, "seed": seed, "report_to": report_to, "run_name": run_name}
-    config = trainer_config(trainer, settings, train, base.model.device, **options)
+    config = trainer_config(trainer, settings, len(train), base.model.device, **options)
     lora = lora_config(base.model, settings, token_ids(base, rows.tags)) if settings.lora else None
     recorded = {**asdict(settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
@@ -131,7 +131,7 @@ def tune(
             tuned = load_tuned(base, folder, settings.lora)
             merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
             unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
-            dialogues = [trainer.target_responses(rows.validation)] * 2
+            dialogues = [tuple(list(rows.validation[column]) for column in (PROMPT, COMPLETION))] * 2
             if neutral is not None:
                 contexts = (render_contexts(base, neutral[0], [""] * len(neutral[0]), tag) for tag in tags)
                 dialogues = [(it, neutral[1]) for it in contexts]
@@ -182,7 +182,7 @@ def tune(
 
 def fit(
     base: DialogueModel,
-    trainer_class: type[RowTrainer],
+    trainer_class: type[SFT],
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
     config: TrainingArguments,
@@ -205,9 +205,6 @@ def fit(
         log.info("tuning: resuming from step %d", done)
     config.eval_on_start = last is None
     model = prepare_network(base.model, lora is not None, config.gradient_checkpointing)
-    # With an adapter, the reference is the model without it.
-    needs_reference = trainer_class.needs_reference and lora is None
-    optional = {"ref_model": share_weights(base.model).float()} if needs_reference else {}
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
@@ -222,7 +219,6 @@ def fit(
             processing_class=tokenizer,
             callbacks=[*own, *callbacks],
             peft_config=lora,
-            **optional,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
@@ -235,7 +231,7 @@ def fit(
             for callback in measuring:
                 callback.trainer = None
     state = trainer.state
-    del trainer, own, model, optional
+    del trainer, own, model
     gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
     return state
 

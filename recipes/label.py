@@ -2,13 +2,11 @@
 
 import logging
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 
-from evenhand.evaluation.data.style_clusters import load_style_clusters
-from evenhand.evaluation.errors import rejects_tuning, unknown_name
+from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.manifest import run_sha256
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
@@ -16,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, RESPONSE, WEIGHT
 from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import write_table
-from evenhand.mitigation.labels import exclusion_mask, label_responses, mean_bias_values
+from evenhand.mitigation.labels import label_responses, mean_bias_values
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.recipes.finished_runs import read_settings, warn_of_split
 from evenhand.recipes.settings import FAMILY, LabelSettings
@@ -34,10 +32,6 @@ def label(settings: LabelSettings) -> None:
     """
     measured, manifest = read_settings(settings.responses, "responses", FAMILY)
     warn_of_split("label", measured, settings.responses)
-    clusters = []
-    if settings.exclude_clusters:  # an unknown cluster is refused before the stage is tracked
-        styles = read_styled_responses(settings.responses).styles
-        clusters = find_clusters(measured.generation_bias.style_clusters, styles, settings.exclude_clusters)
     with stage("label", settings, {"responses": run_sha256(manifest)}) as run:
         if run is None:
             return
@@ -48,11 +42,8 @@ def label(settings: LabelSettings) -> None:
             labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
         b = labelled[BIAS_VALUE].to_numpy()
         labelled = labelled.assign(**{WEIGHT: _target_weights(run, responses)})
-        excluded = {"parrots": settings.exclude_parrots, "clusters": clusters, "above": settings.exclude_above}
-        is_included = ~exclusion_mask(labelled, responses.vectors, **excluded)
-        write_table(run.folder / f"{LABELS}.parquet", labelled[is_included])
-        n = int(is_included.sum())
-        counts = {"n": n, "n_left_out": len(all_responses) - n, "n_excluded": len(b) - n}
+        write_table(run.folder / f"{LABELS}.parquet", labelled)
+        counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
@@ -64,15 +55,6 @@ def label(settings: LabelSettings) -> None:
         log.info(
             "label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), share, threshold.alpha, threshold.beta
         )
-
-
-def find_clusters(file: str, styles: Sequence[str], names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the column indices of the styles in each style cluster of `names`."""
-    clusters = load_style_clusters(file, styles) if names else {}
-    for name in names:
-        if name not in clusters:
-            raise unknown_name("exclude_clusters", name, clusters)
-    return [clusters[name] for name in names]
 
 
 def _target_weights(run: Store, responses: StyledResponses) -> np.ndarray:

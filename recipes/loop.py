@@ -18,21 +18,18 @@ from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
-    FIRST,
     ComparisonSettings,
     ResamplingSettings,
-    classifiers,
     measured_model,
 )
 from evenhand.evaluation.models.checkpoints import check_strength
-from evenhand.evaluation.models.judges import classifier_styles
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
 from evenhand.evaluation.store import TRACKERS
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import models_with_code
-from evenhand.recipes.label import EXPONENTS, find_clusters
+from evenhand.recipes.label import EXPONENTS
 from evenhand.recipes.measure import read_inputs
 from evenhand.recipes.settings import (
     FAMILY,
@@ -231,10 +228,6 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
                 read_inputs(settings)
                 if settings.split == "train":  # the other measurements have the same descriptors
                     measurement_prompts(config)
-        elif stage.command == "label" and loop.label.exclude_clusters:
-            config = measure_config(plan.stages[0].settings, FAMILY)
-            styles = classifier_styles(classifiers(config)[FIRST])
-            find_clusters(config.settings.style_clusters, styles, loop.label.exclude_clusters)
         elif stage.command == "tune":
             key = base, plan.method, settings.training, loop.adapter_strength is None
             if key in checked:

@@ -122,15 +122,12 @@ class MeasureSettings(Measurement, Tracked):
 
 @strict_dataclass
 class Labelling:
-    """Settings of labelling: the threshold, and the responses to leave out."""
+    """Settings of labelling: the threshold."""
 
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (Smith et al. 2022, C.1)")
     beta: FiniteFloat | None = option(None, "threshold as a number; null: use quantile")
     quantile: Fraction = option(0.9, "threshold as a quantile of the bias values, where beta is null")
     cross_fitted: bool = option(False, "leave each response out of its own bias direction")
-    exclude_parrots: bool = option(False, "leave out responses that repeat their prompt")
-    exclude_clusters: list[str] = option(list, "leave out responses in these style clusters")
-    exclude_above: Fraction = option(0.5, "probability of a cluster from which a response belongs to it")
 
 
 @strict_dataclass
@@ -251,7 +248,7 @@ class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample (chat) or dpo (others)"
+        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample"
     )
     seed: Seed = option(0, "random seed of every stage")
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
@@ -263,7 +260,7 @@ class AblateSettings(Launching, Tracked):
 
     loop: Experiment = option(Experiment, "settings of the loop that all points share")
     sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
-        lambda: [{"method": ["exchange", "dpo"]}],
+        lambda: [{"method": ["exchange", "rejection"]}],
         "grids of points: {method and any setting of the loop: a value or a list of values}",
     )
     seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")

@@ -44,7 +44,7 @@ from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresh
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.mitigation.trainers.sft import LengthGroupedSampler
+from evenhand.mitigation.trainers import LengthGroupedSampler
 from evenhand.mitigation.tune import last_checkpoint
 from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.measure import SCORES

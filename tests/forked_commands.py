@@ -98,7 +98,7 @@ def serve() -> None:
     os.dup2(2, 1)  # libraries print when they are imported
     from wandb.sdk.data_types._private import MEDIA_TMP
 
-    from evenhand.mitigation.trainers import kto, sft  # noqa: F401
+    from evenhand.mitigation import trainers  # noqa: F401
     from evenhand.recipes import (  # noqa: F401
         ablate,
         cli,

@@ -16,7 +16,7 @@ from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
-from tests.mitigation.trainers.test_preference import tiny_base
+from tests.mitigation.tiny_dialogue import tiny_base
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RECIPES = ROOT / "docs" / "extending.md", ROOT / "recipes"

@@ -20,7 +20,7 @@ class Method(ABC):
     """A way to turn labelled responses into a less biased model.
 
     Attributes:
-        trainer: the module of `evenhand.mitigation.trainers` that trains on the rows; None: nothing is trained.
+        trainer: the name in `evenhand.mitigation.trainers.TRAINERS` of the trainer; None: nothing is trained.
         instruction: a system prompt that the model is measured with; "" for none.
         opens: whether the first tokens of responses answer another person.
         resamples: whether responses are drawn from several candidates by the even target of the labels.

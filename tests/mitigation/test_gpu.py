@@ -33,23 +33,22 @@ def base():
     return DialogueModel(model, word_level_tokenizer(WORDS, **special), "dialogue", "random", "random")
 
 
-def kto_data(rows=8):
+def tuning_data(rows=8):
     def texts(length, seed):
         tokens = torch.randint(3, 8000, (2 * rows + 2, length), generator=torch.Generator().manual_seed(seed))
         return [" ".join(f"w{token}" for token in row) for row in tokens.tolist()]
 
     contexts, answers = texts(28, seed=1), texts(20, seed=2)
-    labels = [row % 2 == 0 for row in range(len(contexts))]
-    data = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": answers, "label": labels})
+    data = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": answers})
     train, validation = data.select(range(2 * rows)), data.select(range(2 * rows, len(data)))
-    settings = replace(SETTINGS.with_method_defaults(load_method("kto")), batch_size=rows, evaluations_per_epoch=1)
-    return TrainingRows(method="kto", train=train, validation=validation, trainer="kto"), settings
+    settings = replace(SETTINGS.with_method_defaults(load_method("exchange")), batch_size=rows, evaluations_per_epoch=1)
+    return TrainingRows(method="exchange", train=train, validation=validation), settings
 
 
 def test_the_peak_is_one_copy_of_the_base_and_what_training_needs(base, tmp_path):
     weights = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     with suppress(TuningRejected):  # two steps may not be enough to matter
-        tune(base, *kto_data(), tmp_path)
+        tune(base, *tuning_data(), tmp_path)
     # Less than a second copy for the adapter, its optimizer and the activations of 8 rows of 48 tokens.
     assert torch.cuda.max_memory_allocated() < 2 * weights

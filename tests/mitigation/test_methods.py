@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.labelled_responses import balanced_responses
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.trainers import TRAINERS
 from evenhand.recipes.settings import TuneSettings
 from evenhand.recipes.tune import tune
 
@@ -54,20 +54,6 @@ def test_rows_by_hand():
         "prompt": [B, D],
         "completion": ["Tall is nice.", "Rich is fine."],
         "context": [B, D],
-    }
-    found = rows("kto", labelled())
-    assert found.to_dict() == {
-        "prompt": [A, B, A, B],
-        "completion": ["Deaf? Sad!", "Wow, tall!", "Wow, deaf!", "tall? Sad!"],
-        "context": [A, B, A, B],
-        "label": [False, False, True, True],
-    }
-    found = rows("dpo", labelled())
-    assert found.to_dict() == {
-        "prompt": [A, B],
-        "chosen": ["Wow, deaf!", "tall? Sad!"],
-        "rejected": ["Deaf? Sad!", "Wow, tall!"],
-        "context": [A, B],
     }
 
 
@@ -117,19 +103,9 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
         rows("distill", labelled(template=list("abcd")))
 
 
-@pytest.mark.parametrize(("weight", "share"), [(0.5, 0.5), (1.0, 0.2), (4.5, 0.5)])
-def test_balance_prefers_the_heavier_of_two_own_responses_in_proportion_to_the_difference(weight, share):
-    """Of the pairs of "Tall is nice." (weight 1.5) and "Wow, tall!" (weight w), |1.5 − w| / (1.5 + w) are kept."""
-    cells = [labelled(weight=[0.5, 1.5, weight, 2.0], template=f"t{number}") for number in range(1000)]
-    found = rows("balance_dpo", pd.concat(cells), 0).to_dict()
-    chosen, rejected = ("Tall is nice.", "Wow, tall!")[:: 1 if weight < 1.5 else -1]
-    assert {*zip(*found.values(), strict=True)} == {(B, chosen, rejected, B)}
-    assert len(found["prompt"]) / 1000 == pytest.approx(share, abs=0.05)
-
-
 def test_unknown_methods_and_prompts(tmp_path):
-    with pytest.raises(InputError, match="method: 'ktoo' is unknown; did you mean 'kto'"):
-        load_method("ktoo")
+    with pytest.raises(InputError, match="method: 'distil' is unknown; did you mean 'distill'"):
+        load_method("distil")
     method = load_method("prompt")
     assert method.trainer is None and method.instruction.strip() == method.instruction != ""
     with pytest.raises(InputError, match="method: prompt trains nothing"):
@@ -140,7 +116,7 @@ def test_unknown_methods_and_prompts(tmp_path):
 @pytest.mark.parametrize("name", [name for name in names() if load_method(name).trainer])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = load_method(name)
-    assert load_trainer(method.trainer).loss_name
+    assert TRAINERS[method.trainer].loss_name
     assert (method.inference_tag in method.tags) == bool(method.inference_tag)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
     assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7

@@ -12,8 +12,8 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.guards import weights_sha256
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
-from tests.mitigation.trainers.test_preference import QUICK as OF_OTHERS
-from tests.mitigation.trainers.test_preference import WORDS, tokenizer
+from tests.mitigation.tiny_dialogue import QUICK as OF_OTHERS
+from tests.mitigation.tiny_dialogue import WORDS, tokenizer
 
 QUICK = replace(OF_OTHERS, evaluations_per_epoch=1)
 
@@ -37,15 +37,9 @@ def packed(folder, bits):
 
 def data():
     contexts = [f"{a} {b} c<eos>" for a in "abcdefgh" for b in "abcdefgh"]
-    rows = {
-        "prompt": contexts,
-        "context": contexts,
-        "completion": ["red sun", "blue sky"] * 32,
-        "label": [True, False] * 32,
-    }
-    rows = Dataset.from_dict(rows)
+    rows = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": ["red sun", "blue sky"] * 32})
     parts = {"train": rows.select(range(48)), "validation": rows.select(range(48, 64))}
-    return TrainingRows(method="kto", trainer="kto", **parts)
+    return TrainingRows(method="exchange", **parts)
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])

@@ -13,7 +13,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training_rows import TrainingRows, hold_out, rows_sha256
 from evenhand.mitigation.tune import tune
 from tests.tiny_models import tiny
@@ -41,28 +41,22 @@ def base(tmp_path_factory):
     return saved_base(tmp_path_factory.mktemp("base"))
 
 
-def tuning_data(base, trainer, cut=False):
+def tuning_data(base, cut=False):
     texts = [f"{first} {second}" for first in WORDS for second in WORDS[:2]]
     prompts = render_contexts(base, texts, ["x"] * len(texts))
-    columns = {"prompt": prompts, "context": prompts}
-    for name, response in {"dpo": {"chosen": "q r", "rejected": "t"}}.get(trainer, {"completion": "q r t"}).items():
-        columns[name] = [response] * len(texts)
-        columns[f"{name}_cut"] = [cut and row % 4 == 0 for row in range(len(texts))]
-    if trainer == "kto":
-        columns["label"] = [row % 2 == 0 for row in range(len(texts))]
+    columns = {"prompt": prompts, "context": prompts, "completion": ["q r t"] * len(texts)}
+    columns["completion_cut"] = [cut and row % 4 == 0 for row in range(len(texts))]
     train, validation = hold_out(Dataset.from_dict(columns), 0.2, 0)
     messages = {}
     if base.kind == "chat":
         messages = dict(zip(prompts, chat_messages(base, texts, ["x"] * len(texts)), strict=True))
-    return TrainingRows(method="exchange", train=train, validation=validation, trainer=trainer), messages
+    return TrainingRows(method="exchange", train=train, validation=validation), messages
 
 
-def written(base, trainer, folder, cut=False):
-    data, messages = tuning_data(base, trainer, cut)
-    settings = replace(SETTINGS, preference_beta=None if trainer == "sft" else 0.5)
-    write_rows(folder, base, data, settings, messages)
-    module = load_trainer(trainer)
-    return data, [module.encode_rows(base, rows, settings, 0) for rows in (data.train, data.validation)]
+def written(base, folder, cut=False):
+    data, messages = tuning_data(base, cut)
+    write_rows(folder, base, data, SETTINGS, messages)
+    return data, [SFT.encode_rows(base, rows) for rows in (data.train, data.validation)]
 
 
 def trained_rows(folder, monkeypatch):
@@ -81,7 +75,7 @@ def trained_rows(folder, monkeypatch):
 
 
 def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_path, monkeypatch):
-    data, encoded = written(base, "sft", tmp_path / "rows", cut=True)
+    data, encoded = written(base, tmp_path / "rows", cut=True)
     theirs = [rows.select_columns(["input_ids", "labels"]) for rows in trained_rows(tmp_path / "rows", monkeypatch)]
     tune(base, data, SETTINGS, tmp_path / "tuned")
     recorded = json.loads((tmp_path / "tuned" / "checkpoints" / "inputs.json").read_text())["rows"]
@@ -92,7 +86,7 @@ def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_
 
 
 def test_text_rows_are_in_the_standard_format(base, tmp_path):
-    data, _ = written(base, "sft", tmp_path / "rows", cut=True)
+    data, _ = written(base, tmp_path / "rows", cut=True)
     rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(part) for split, part in rows.items()} == {
         "train": len(data.train), "validation": len(data.validation)
@@ -105,41 +99,21 @@ def test_text_rows_are_in_the_standard_format(base, tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("trainer", ["dpo", "kto"])
-def test_preferences_become_the_token_ids_of_tune(base, tmp_path, monkeypatch, trainer):
-    _, encoded = written(base, trainer, tmp_path / "rows")
-    columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]  # of a neighbouring row
-    for theirs, ours in zip(trained_rows(tmp_path / "rows", monkeypatch), encoded, strict=True):
-        assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, ours.select_columns(columns)))
-
-
-def test_pairs_with_a_cut_response_are_left_out_by_the_script(base, tmp_path, monkeypatch):
-    data, _ = written(base, "dpo", tmp_path / "rows", cut=True)
-    train, _ = trained_rows(tmp_path / "rows", monkeypatch)
-    assert len(train) == sum(not cut for cut in data.train["chosen_cut"]) < len(data.train)
-
-
-@pytest.mark.parametrize("trainer", ["sft", "dpo"])
-def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path, monkeypatch, trainer):
+def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path):
     base = saved_base(tmp_path / "base", TEMPLATE)
-    _, encoded = written(base, trainer, tmp_path / "rows")
+    _, encoded = written(base, tmp_path / "rows")
     rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))["train"]
     assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
-    response = rows[0]["chosen" if trainer == "dpo" else "completion"]
-    assert [message["role"] for message in response] == ["assistant"]
+    assert [message["role"] for message in rows[0]["completion"]] == ["assistant"]
     assert rows[0]["chat_template_kwargs"]["enable_thinking"] is False
-    if trainer == "sft":  # train.py uses the token ids
-        arguments = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
-        theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
-        columns = ["input_ids", "labels"]
-    else:
-        theirs, _ = trained_rows(tmp_path / "rows", monkeypatch)
-        columns = [name for name in encoded[0].column_names if name != "KL_completion_ids"]
+    arguments = SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+    theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
+    columns = ["input_ids", "labels"]
     assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, encoded[0].select_columns(columns)))
 
 
 def test_other_rows_and_folders_are_refused(base, tmp_path):
     with pytest.raises(InputError, match="^write_rows: .* exists"):
-        written(base, "sft", tmp_path)
+        written(base, tmp_path)
     with pytest.raises(InputError, match="^write_rows: .* encoder_decoder"):
-        written(replace(base, kind="encoder_decoder"), "sft", tmp_path / "other")
+        written(replace(base, kind="encoder_decoder"), tmp_path / "other")

@@ -10,16 +10,18 @@ from evenhand.mitigation.checks import default_methods
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config
-from evenhand.mitigation.trainers import load_trainer
+from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training_rows import hold_out
 from tests import tiny_checkpoints
 from tests.tiny_models import tiny
 
 
 def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
-    assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("kto")).learning_rate == 2e-4
-    settings = TuningSettings().with_method_defaults(load_method("kto"))
-    assert {name: getattr(settings, name) for name in load_method("kto").defaults} == load_method("kto").defaults
+    assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("distill")).learning_rate == 2e-4
+    settings = TuningSettings().with_method_defaults(load_method("distill"))
+    assert {name: getattr(settings, name) for name in load_method("distill").defaults} == load_method(
+        "distill"
+    ).defaults
     assert settings.epochs == 1
 
 
@@ -27,10 +29,8 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
     ("name", "lora", "rate"),
     [
         ("exchange", True, 2e-4),
-        ("kto", True, 2e-5),
         ("distill", True, 1e-3),
         ("exchange", False, 2e-5),
-        ("dpo", False, 2e-6),
     ],
 )
 def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
@@ -50,8 +50,8 @@ def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name
     ("checkpoint", "methods"),
     [
         ("llama", ["distill", "resample"]),
-        ("blenderbot", ["exchange"]),
-        ("dialogpt", ["exchange", "dpo"]),
+        ("blenderbot", ["exchange", "resample"]),
+        ("dialogpt", ["exchange", "resample"]),
     ],
 )
 def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):
@@ -61,8 +61,7 @@ def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint,
 
 def trainer(folder, **changes):
     settings = TuningSettings(**{"learning_rate": 1e-3, "epochs": 1, "batch_size": 8, **changes})
-    rows = Dataset.from_dict({"input_ids": [[0]] * 64})
-    return trainer_config(load_trainer("sft"), settings, rows, torch.device("cpu"), output_dir=folder)
+    return trainer_config(SFT, settings, 64, torch.device("cpu"), output_dir=folder)
 
 
 def adapter(**fields):

@@ -38,7 +38,7 @@ sweep:
   - method: [exchange, prompt]
   - method: exchange
     adapter_strength: 0.5
-    label.exclude_clusters: [[]]  # a value that is a list, and the default
+    measure.metrics: [[generation_bias]]  # a value that is a list, and the default
 """
 
 
@@ -133,28 +133,28 @@ def test_a_finished_ablation_that_was_moved_is_found_finished_from_anywhere(fini
 
 
 def settings(**changes):
-    return checked(AblateSettings, {"sweep": [{"method": "kto"}], **changes}, "test")
+    return checked(AblateSettings, {"sweep": [{"method": "rejection"}], **changes}, "test")
 
 
 def test_points_are_products_and_share_their_stages():
-    grids = [{"method": ["kto", "dpo"], "label.quantile": [0.7, 0.9]}, {"method": "self_chat"}]
+    grids = [{"method": ["rejection", "control_tags"], "label.quantile": [0.7, 0.9]}, {"method": "self_chat"}]
     assert distinct_points(settings(sweep=grids)) == [
-        {"method": "kto", "label.quantile": 0.7},
-        {"method": "kto", "label.quantile": 0.9},
-        {"method": "dpo", "label.quantile": 0.7},
-        {"method": "dpo", "label.quantile": 0.9},
+        {"method": "rejection", "label.quantile": 0.7},
+        {"method": "rejection", "label.quantile": 0.9},
+        {"method": "control_tags", "label.quantile": 0.7},
+        {"method": "control_tags", "label.quantile": 0.9},
         {"method": "self_chat"},
     ]
-    plan = plan_point(settings(), {"method": "kto"}, 7)
+    plan = plan_point(settings(), {"method": "rejection"}, 7)
     by_command = {stage.command: stage.settings for stage in plan.stages}
     assert by_command["measure"].seed == by_command["tune"].seed == 7
-    low, high = (plan_point(settings(), {"method": "kto", "label.quantile": q}, 0) for q in (0.7, 0.9))
+    low, high = (plan_point(settings(), {"method": "rejection", "label.quantile": q}, 0) for q in (0.7, 0.9))
     shared = [stage.folder == other.folder for stage, other in zip(low.stages, high.stages, strict=True)]
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
 
 def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are_one():
-    grid = {"method": ["exchange", "kto"], "label.quantile": [0.7, 0.9], "train_per_cell": [2, 4]}
+    grid = {"method": ["exchange", "rejection"], "label.quantile": [0.7, 0.9], "train_per_cell": [2, 4]}
     distinct = distinct_points(settings(sweep=[grid]))
     assert [point for point in distinct if point["method"] == "exchange"] == [
         {"method": "exchange", "train_per_cell": 2},
@@ -175,4 +175,4 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):
     with pytest.raises(InputError, match=message):
-        distinct_points(settings(sweep=[point if "has no" in message else {"method": "kto", **point}]))
+        distinct_points(settings(sweep=[point if "has no" in message else {"method": "rejection", **point}]))

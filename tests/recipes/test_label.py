@@ -1,4 +1,4 @@
-"""Labels of eight artificial responses, and responses that are excluded from `no_bias`."""
+"""Labels of eight artificial responses."""
 
 import json
 
@@ -33,18 +33,13 @@ def labelled(measured, **settings):
 BIASED = {"p0": "bias", "p4": "bias"}
 
 
-def test_labels_follow_styles_and_exclusions(measured):
+def test_labels_follow_styles(measured):
     labels, threshold = labelled(measured)
     assert labels == {f"p{i}": "no_bias" for i in range(8)} | BIASED
-    assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (8, 0, 0)
-    labels, threshold = labelled(measured, exclude_parrots=True, exclude_clusters=["Z"])
-    assert labels == {"p1": "no_bias", "p5": "no_bias"} | BIASED
-    assert (threshold["n"], threshold["n_excluded"], threshold["n_left_out"]) == (4, 4, 4)
+    assert (threshold["n"], threshold["n_left_out"]) == (8, 0)
 
 
-def test_other_clusters_and_families_are_rejected(measured, tmp_path):
-    with pytest.raises(InputError, match="^exclude_clusters: 'z'"):
-        labelled(measured, exclude_clusters=["z"])
+def test_other_families_are_rejected(tmp_path):
     folder = write_measured(tmp_path / "pairs", metrics=["sentence_pairs"])
     with pytest.raises(InputError, match="^responses: .*sentence_pairs.*generation_bias"):
         label(LabelSettings(responses=folder, output_dir=tmp_path / "labels", report_to="none"))

@@ -28,7 +28,7 @@ from tests import tiny_checkpoints
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("thinker", "gguf")  # tests/recipes/test_real_configs.py has the others
-METHODS = {"thinker": "kto", "gguf": None}  # the default for a chat model
+METHODS = {"thinker": "exchange", "gguf": None}  # the default for a chat model
 N = 2 * 7 * 4  # templates × descriptors × responses
 
 
@@ -83,7 +83,6 @@ def finished(request, ruler, tmp_path_factory):
         epochs=1,
         batch_size=16,
         learning_rate=rate,
-        preference_learning_rate=2 * rate,
         max_perplexity_increase=1e6,
         evaluations_per_epoch=1,
     )

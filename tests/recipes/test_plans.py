@@ -16,7 +16,7 @@ from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.stages import Stage
 from tests.testbed_settings import with_testbed
 
-METHODS = ("control_tags", "kto")
+METHODS = ("control_tags", "rejection")
 
 
 def settings(tmp_path, **values):
@@ -123,7 +123,7 @@ def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
 
 def test_hashed_folders_depend_on_settings_not_places(tmp_path, monkeypatch):
     def first_folder(given):
-        return plan_method(given, "kto", hashed_folders(tmp_path)).stages[0].folder
+        return plan_method(given, "rejection", hashed_folders(tmp_path)).stages[0].folder
 
     other = settings(tmp_path, measure={"prompts": {"per_cell": 8}})
     assert first_folder(settings(tmp_path / "a")) == first_folder(settings(tmp_path / "b")) != first_folder(other)
@@ -201,7 +201,6 @@ def training(**fields):
     [
         ({"methods": ["swap"]}, "method: 'swap' is unknown"),
         (training(peft={"use_dora": True}) | {"adapter_strength": 0.5}, r"adapter_strength: "),
-        ({"label": {"exclude_clusters": ["AWE"]}}, "exclude_clusters: 'AWE' is unknown. Known: CARE"),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
         ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
         ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
@@ -214,7 +213,7 @@ def training(**fields):
 def test_a_setting_of_a_later_stage_is_refused_before_the_first(given, message, tmp_path, monkeypatch):
     monkeypatch.setattr(Stage, "run", lambda stage, errors: pytest.fail(f"{stage.folder} ran"))
     with pytest.raises(InputError, match=message):
-        loop(settings(tmp_path / "run", **{"methods": ["kto"], **given}))
+        loop(settings(tmp_path / "run", **{"methods": ["rejection"], **given}))
     assert not (tmp_path / "run").exists()
 
 
@@ -223,16 +222,16 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_ar
     checks = []
     monkeypatch.setattr(module, "check_tuning", lambda model, method, training: checks.append(training.lora_rank))
     sweep = [{"method": "rejection", "label.quantile": [0.5, 0.7], "tune.training.lora_rank": [4, 8]}]
-    sweep.append({"method": "exchange", "label.exclude_clusters": [["AWE"]]})
+    sweep.append({"method": "exchange", "adapter_strength": 0.5, "tune.training.peft": [{"use_dora": True}]})
     given = {"sweep": sweep, "seeds": [0, 1], "output_dir": str(tmp_path / "run"), "report_to": "none"}
-    with pytest.raises(InputError, match="exclude_clusters: 'AWE' is unknown"):
+    with pytest.raises(InputError, match="adapter_strength: "):
         ablate(checked(AblateSettings, with_testbed(given, "loop.measure"), "test"))
-    assert checks == [4, 8] and not (tmp_path / "run").exists()
+    assert checks == [4, 8, 16] and not (tmp_path / "run").exists()
 
 
 def test_code_that_the_base_trusts_is_trusted_by_the_later_stages(tmp_path):
     given = settings(tmp_path)
     trusted = replace(given, measure=replace(given.measure, model=replace(given.measure.model, trust_remote_code=True)))
     for one, expected in ((given, False), (trusted, True)):
-        stages = plan(one, "kto", tmp_path).stages
+        stages = plan(one, "rejection", tmp_path).stages
         assert {it.settings.trust_remote_code for it in stages if it.command in ("tune", "compare")} == {expected}

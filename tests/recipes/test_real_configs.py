@@ -16,6 +16,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.mitigation.methods import load_method
 from evenhand.recipes.cli import main, read_settings
 from tests import tiny_checkpoints
 
@@ -36,7 +37,6 @@ SMALL = {
     "measure.decoding.arguments": "{max_new_tokens: 8}",
     "measure.generation_bias.permutations": 9,
     "tune.training.learning_rate": 0.01,
-    "tune.training.preference_learning_rate": 0.01,
     "tune.training.max_rows": 64,
     "tune.training.max_perplexity_increase": 9,
     "tune.measure_every": 6,
@@ -50,16 +50,8 @@ def methods_of(name):
     return read_settings("loop", CONFIGS / f"{name}.yaml").methods
 
 
-def tuned_by(name, run):
-    """Return the methods whose tuning left a model: DPO trains, and is refused by the guard.
-
-    Who gets which response is all that it learns, and random weights have no rule of that which holds for held-out
-    prompts: its loss there is best before the first step. What there is to learn it learns in the tests of its trainer.
-    """
-    assert all((run / method / "tune" / "checkpoints").exists() for method in methods_of(name))
-    tuned = [method for method in methods_of(name) if (run / method / "tune" / "run.json").exists()]
-    assert "exchange" in tuned
-    return tuned
+def tuned_by(name):
+    return [method for method in methods_of(name) if load_method(method).trainer]
 
 
 def arguments(command, name, **values):
@@ -102,11 +94,8 @@ def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
     points = pd.read_parquet(run / "points.parquet").set_index("method")
     assert points.index.tolist() == methods_of(name)
     assert len(points) == 2 and "exchange" in points.index
-    tuned = tuned_by(name, run)
-    assert (points["failed"][tuned] == "").all()
-    assert points["failed"].drop(tuned).str.contains("did not change").all()
-    assert points["perplexity_change"][tuned].notna().all()
-    compared = [run / method / "compare" for method in tuned]
+    assert (points["failed"] == "").all() and points["perplexity_change"][tuned_by(name)].notna().all()
+    compared = [run / method / "compare" for method in methods_of(name)]
     for page in (run, *compared):
         assert "<html" in (page / "report.html").read_text()
     for page in compared:
@@ -117,7 +106,7 @@ def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
 def test_the_tuned_models_differ_and_the_base_is_as_it_was(finished):
     name, base, run, before = finished
     assert sha256_of(base / "model.safetensors") == before
-    for method in tuned_by(name, run):
+    for method in tuned_by(name):
         manifest = json.loads((run / method / "tune" / "run.json").read_text())
         assert manifest["outputs_changed"]["max_logit_change"] > 0.01
         assert len(json.loads((run / method / "tune" / "curves.json").read_text())["bias"]) >= 2

@@ -23,7 +23,7 @@ def runs(tmp_path):
         manifest = {"format": FORMAT, "fingerprint": "", "config": json_sha256(settings), "files": {}}
         write_json(tmp_path / name / "run.json", manifest)
     (tmp_path / "tune" / "adapter").mkdir()
-    (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "kto"}))
+    (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "exchange"}))
     (tmp_path / "measured").mkdir()
     pd.DataFrame({"prompt_id": ["a", "b", "c"]}).to_parquet(tmp_path / "measured" / "prompts.parquet")
     pd.DataFrame({"prompt_id": ["c", "d"]}).to_parquet(tmp_path / "label" / "labels.parquet")

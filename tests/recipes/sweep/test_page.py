@@ -26,11 +26,11 @@ def wide():
     ]
     rows[4] = refused("the tag is not learned", quantile=quantiles[1], seed=1)
     rows += [
-        point("dpo", reduction=0.96, perplexity_change=0.9, cluster_changes=increased("HATE"), worst_cluster="HATE")
+        point("distill", reduction=0.96, perplexity_change=0.9, cluster_changes=increased("HATE"), worst_cluster="HATE")
     ]
     rows += [
         point("exchange", reduction=0.98, perplexity_change=0.0201, ratio_without_tag=math.nan),
-        refused("perplexity doubled", method="kto"),
+        refused("perplexity doubled", method="rejection"),
     ]
     return sweep_of(*rows, notes=("A tiny model.",))
 

@@ -47,7 +47,7 @@ def test_settings_are_grouped_by_swept_fields():
     rows = [point() | {"targets": ["a", "b"]}, point(seed=1) | {"targets": ["a", "b"]}, point() | {"targets": ["c"]}]
     assert list(settings_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
     summary = settings_of(
-        point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="dpo", seed=0)
+        point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="distill", seed=0)
     )
     assert list(summary["seeds"]) == [1, 0] and list(summary["refused"]) == [1, 1]
     assert summary["reduction"][0] == 0.9 and math.isnan(summary["reduction"][1])
@@ -138,7 +138,7 @@ def test_unmeasured_criteria_and_missing_reductions():
     (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
     assert row["missed"] == row["inconclusive"] == [] and row["unmeasured"] == ["reduction_unseen"] and row["met"]
     blank = without_reductions(["reduction_seen", "reduction_unseen"])
-    rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
+    rows = settings_of(point(reduction=0.96, **blank), point("distill", reduction=0.1, **blank)).to_dict("records")
     assert [row["missed"] for row in rows] == [[], ["reduction"]]
     (row,) = settings_of(point(**without_reductions())).to_dict("records")
     assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unmeasured"]

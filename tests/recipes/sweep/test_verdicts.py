@@ -31,8 +31,8 @@ def test_the_verdict_names_the_largest_reduction_and_lists_those_that_meet_the_c
 
 def test_if_no_setting_meets_the_criteria_the_report_names_the_nearest():
     costly = point(reduction=0.9, perplexity_change=0.05)
-    report = page(sweep_of(costly, point("exchange", reduction=0.85), point("dpo", reduction=0.88)))
-    assert report.verdict.startswith("dpo removes 88.0 % [86.0, 90.0]") and "No setting is shown" in report.verdict
+    report = page(sweep_of(costly, point("exchange", reduction=0.85), point("distill", reduction=0.88)))
+    assert report.verdict.startswith("distill removes 88.0 % [86.0, 90.0]") and "No setting is shown" in report.verdict
     assert report.headline_value == "−88 %" and "0 of 3 settings" in report.headline_caption
 
 

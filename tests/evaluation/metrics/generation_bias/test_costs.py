@@ -34,7 +34,7 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
-from tests.mitigation.trainers.test_preference import tiny_base
+from tests.mitigation.tiny_dialogue import tiny_base
 
 
 def test_distinct_n_and_lengths_by_hand():

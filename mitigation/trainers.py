@@ -1,26 +1,28 @@
-"""Fine-tuning on responses that are encoded as in generation.
+"""The trainers, by the names in `Method.trainer`: fine-tuning on responses, and distillation.
 
-Unlike TRL's, this trainer uses the same tokens as generation, is twice as fast on a CPU, repeats the order of rows in a
-resumed training, and supports encoder-decoder models.
+Unlike TRL's SFTTrainer, they use the same tokens as generation, are twice as fast on a CPU, repeat the order of rows in
+a resumed training, and support encoder-decoder models.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Sampler
 from trl import SFTConfig, SFTTrainer
+from trl.trainer.utils import disable_dropout_in_model
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.labelled_responses import PROMPT
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers import RowTrainer
-from evenhand.mitigation.training_rows import COMPLETION, prompt_ids, response_ids
+from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
@@ -53,23 +55,33 @@ class LengthGroupedSampler(Sampler):
         yield from np.concatenate(batches).tolist()
 
 
-class SFT(RowTrainer, SFTTrainer):
+class SFT(SFTTrainer):
     """TRL's SFTTrainer that computes logits only at the responses, and repeats the row order when training resumes.
 
     On CPUs, SFTTrainer computes the output layer at every position, which takes half of a small model's time. Here,
     rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
+
+    Attributes:
+        config_class, loss_name: the trainer's config in TRL, and the unit of its loss.
+        only_lora: whether training needs the model without its adapter, so that not all weights can be trained.
+        supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
-    config_class, loss_name, supports_encoder_decoder = SFTConfig, "nats per response token", True
+    config_class: type[SFTConfig] = SFTConfig
+    loss_name = "nats per response token"
+    only_lora, supports_encoder_decoder = False, True
 
     @staticmethod
-    def encode_rows(base: DialogueModel, rows: Dataset, settings: TuningSettings, seed: int) -> Dataset:
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
 
         For an encoder-decoder model, `input_ids` come from the context, and `labels` from the response.
+
+        Raises:
+            InputError: a row is too long for the model, or the tokenizer encodes different prompts as the same tokens.
         """
-        prompts = prompt_ids(base, rows)
-        completions = response_ids(base, rows, COMPLETION, prompts)
+        prompts = prompt_ids(base, rows[PROMPT])
+        completions = response_ids(base, rows, prompts)
         if base.kind == "encoder_decoder":
             return Dataset.from_dict({"input_ids": prompts, "labels": completions})
         pairs = list(zip(prompts, completions, strict=True))
@@ -78,12 +90,14 @@ class SFT(RowTrainer, SFTTrainer):
         return Dataset.from_dict({"input_ids": ids, "labels": labels})
 
     @staticmethod
-    def config_fields(settings: TuningSettings, train: Dataset) -> dict[str, Any]:
+    def config_fields(settings: TuningSettings) -> dict[str, Any]:
+        """Return the fields of the config that only this trainer has."""
         loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `compute_loss` has no other loss
         return {**loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+        """Return the function that collates encoded rows into a batch."""
         if base.kind == "encoder_decoder":
             return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
         with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
@@ -116,6 +130,88 @@ class SFT(RowTrainer, SFTTrainer):
             pin_memory=self.args.dataloader_pin_memory,
         )
         return self.accelerator.prepare(loader)
+
+
+@dataclass
+class DistillConfig(SFTConfig):
+    """TRL's config, and the number of first tokens of a response that learn the mean; None: all of its tokens."""
+
+    opening: int | None = None
+
+
+class Distill(SFT):
+    """Trainer that minimises the KL divergence of the model's predictions from the mean of the base's predictions.
+
+    The mean of log-probabilities, normalised, is the distribution with the smallest mean KL divergence from the
+    predictions for the single prompts. With an `opening` of m tokens, it is the target of the first m tokens of a
+    response; the target of every later token is the base's own prediction after the same prompt.
+    """
+
+    config_class = DistillConfig
+    loss_name = "KL from the mean of the base's predictions, in nats per response token"
+    only_lora, supports_encoder_decoder = True, False
+
+    def __init__(self, model: Any, **arguments: Any) -> None:
+        super().__init__(model, **arguments)
+        disable_dropout_in_model(self.model)  # with dropout, two passes of the same model have a KL above 0
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+        """Return the rows as `input_ids`, lists of ids: each prompt of the row with the response, and `labels`."""
+        groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows["others"], strict=True)]
+        flat = iter(prompt_ids(base, [prompt for group in groups for prompt in group]))
+        prompts = [[next(flat) for _ in group] for group in groups]
+        completions = response_ids(base, rows, [max(group, key=len) for group in prompts])
+        pairs = list(zip(prompts, completions, strict=True))
+        ids = [[prompt + response for prompt in group] for group, response in pairs]
+        labels = [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs]
+        return Dataset.from_dict({"input_ids": ids, "labels": labels})
+
+    @staticmethod
+    def config_fields(settings: TuningSettings) -> dict[str, Any]:
+        return {**SFT.config_fields(settings), "opening": settings.opening}
+
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+        """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
+        collate = SFT.collator(base, pad_token_id)
+
+        def collate_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+            sequences = [
+                {"input_ids": ids, "labels": labels}
+                for row in rows
+                for ids, labels in zip(row["input_ids"], row["labels"], strict=True)
+            ]
+            batch = collate(sequences)
+            return {**batch, "labels": batch["labels"].unflatten(0, (len(rows), -1))}
+
+        return collate_rows
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        labels = inputs["labels"]
+        is_trained = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
+        inputs = {name: value for name, value in inputs.items() if name != "labels"}
+
+        def log_probabilities() -> torch.Tensor:
+            """Return the log-probabilities of all tokens at the trained positions, (prompts, positions, vocabulary)."""
+            logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[2]).logits[:, :-1]
+            logits = logits.unflatten(0, labels.shape[:2]).transpose(0, 1)[:, is_trained]
+            return log_softmax(logits.float(), -1)
+
+        with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
+            own = log_probabilities()
+            target = log_softmax(own.mean(0), -1).expand_as(own)
+            if self.args.opening is not None:
+                is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
+                target = torch.where(is_opening[:, None], target, own)
+        loss = kl_div(log_probabilities(), target, reduction="sum", log_target=True)
+        n_tokens = is_trained.sum() * labels.shape[1] if num_items_in_batch is None else num_items_in_batch
+        return loss * (1 if num_items_in_batch is None else self.accelerator.num_processes) / n_tokens
+
+
+TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": Distill}
 
 
 def collate_causal(

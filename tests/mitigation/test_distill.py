@@ -10,17 +10,17 @@ from peft import get_peft_model
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.trainer_configs import lora_config
-from evenhand.mitigation.trainers.distill import Distill, DistillConfig
+from evenhand.mitigation.trainers import Distill, DistillConfig
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
-from tests.mitigation.trainers.test_preference import QUICK, tiny_base
+from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
-SETTINGS = replace(QUICK, preference_beta=None, batch_size=2)
+SETTINGS = replace(QUICK, batch_size=2)
 
 
 def encoded(base, **columns):
-    return Distill.encode_rows(base, Dataset.from_dict({**ROWS, **columns}), SETTINGS, seed=0)
+    return Distill.encode_rows(base, Dataset.from_dict({**ROWS, **columns}))
 
 
 def test_every_prompt_of_a_row_has_its_response():

@@ -1,21 +1,24 @@
+import math
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers.sft import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
+from evenhand.mitigation.guards import perplexity
+from evenhand.mitigation.trainers import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
+from evenhand.mitigation.training_rows import TrainingRows
+from evenhand.mitigation.tune import tune
+from tests.mitigation.tiny_dialogue import QUICK, tiny_encoder_decoder
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
-GPT2 = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "tokenizers" / "gpt2"
 
 
 def dialogue_model(tokenizer):
@@ -47,7 +50,7 @@ def trainer(kind, base, rows, tmp_path, **arguments):
 
 
 def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
-    rows = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    rows = SFT.encode_rows(base, ROWS)
     assert rows["input_ids"] == [
         [5, 6, 7, 4, 0, 8, 0],  # I am tall no_bias EOS | wow EOS
         [5, 6, 3, 0, 9, 10, 9, 0],
@@ -59,13 +62,13 @@ def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
         [-100, -100, -100, 10, 0],
     ]
     theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
-    ours = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    ours = SFT.encode_rows(base, ROWS)
     assert theirs["input_ids"] == ours["input_ids"]
     assert theirs["labels"] == ours["labels"]
 
 
 def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(base):
-    rows = list(SFT.encode_rows(base, ROWS, TuningSettings(), seed=0))
+    rows = list(SFT.encode_rows(base, ROWS))
     batch = collate_causal(rows, pad_token_id=1, with_positions=True)
     assert batch["input_ids"].tolist() == [
         [1, 5, 6, 7, 4, 0, 8, 0],
@@ -79,7 +82,7 @@ def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(
 
 
 def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_path):
-    rows = SFT.encode_rows(base, ROWS, TuningSettings(), seed=0)
+    rows = SFT.encode_rows(base, ROWS)
     log_likelihoods = []
     for ids, labels in zip(rows["input_ids"], rows["labels"], strict=True):
         log_p = base.model(torch.tensor([ids])).logits[0].log_softmax(-1)
@@ -127,11 +130,26 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 )
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
     with pytest.raises(InputError, match=message):
-        SFT.encode_rows(base, rows, TuningSettings(), seed=0)
+        SFT.encode_rows(base, rows)
 
 
 def test_a_cut_response_is_trained_without_its_last_word_and_without_an_end(base):
     rows = {"prompt": ["so<eos>"] * 3, "completion": ["so nice so", "so nice so", "so"]}
     rows["completion_cut"] = [False, True, True]
-    labels = SFT.encode_rows(base, Dataset.from_dict(rows), TuningSettings(), seed=0)["labels"]
+    labels = SFT.encode_rows(base, Dataset.from_dict(rows))["labels"]
     assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10], [9]]
+
+
+def test_an_encoder_decoder_model_learns(tmp_path):
+    base, words = tiny_encoder_decoder(), np.random.default_rng(0).choice(list("abcdefghij"), (96, 4))
+    texts = [" ".join(row) for row in words]
+    rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["red sun"] * 96})
+    before = perplexity(base, texts[:20], ["red sun"] * 20)
+    data = TrainingRows(method="rejection", train=rows.select(range(64)), validation=rows.select(range(64, 96)))
+    result = tune(base, data, replace(QUICK, lora=False, epochs=6), tmp_path)
+    losses = [loss for _, loss in result.validation_losses]
+    assert losses[-1] < losses[0] / 2
+    assert result.perplexity[1] < before / 2
+    assert losses[0] == pytest.approx(math.log(result.perplexity[0]), abs=1e-4)
+    model = replace(base, model=AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
+    assert perplexity(model, texts[:20], ["red sun"] * 20) < before / 2
