@@ -12,7 +12,7 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.statistics.cells import cell_sums, factorize, to_codes
+from evenhand.evaluation.statistics.cells import factorize, sum_by, to_codes
 
 BIAS, NO_BIAS = "bias", "no_bias"
 ALPHAS = (0, 1, 2)
@@ -24,7 +24,8 @@ def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray
     The mean of an empty cell is NaN. `template` and `descriptor` are (n,) codes from 0.
     """
     n_templates, n_descriptors = int(template.max()) + 1, int(descriptor.max()) + 1
-    sums, size = cell_sums(vectors, descriptor.astype(np.int64) * n_templates + template, n_descriptors * n_templates)
+    cell, n_cells = descriptor.astype(np.int64) * n_templates + template, n_descriptors * n_templates
+    sums, size = sum_by(cell, vectors, n_cells), np.bincount(cell, minlength=n_cells)
     with np.errstate(invalid="ignore"):
         means = sums / size[:, None]
     return means.reshape(n_descriptors, n_templates, -1), size.reshape(n_descriptors, n_templates)

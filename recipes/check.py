@@ -29,7 +29,6 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm, risen
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
-    count_responses,
     is_significant,
     shows_difference,
     smallest_design,
@@ -240,9 +239,9 @@ def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], 
     if design is None:
         return f"{text}; no number of responses decides: the measured bias is too close to the limit"
     return (
-        f"{text}; with a probability of 80 %, {count_responses(design):,} responses decide if the bias is as measured: "
+        f"{text}; with a probability of 80 %, {design.n:,} responses decide if the bias is as measured: "
         f"{getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-        f"{' to each descriptor and template' if lever == 'responses' else ''} (now {pilot.n:,} responses)"
+        f"{' to each descriptor and template' if lever == 'responses' else ''} (now {pilot.design.n:,} responses)"
     )
 
 

@@ -18,12 +18,10 @@ from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Design,
     Pilot,
-    count_responses,
-    design_of,
-    detectable_spread,
     interval_width,
-    shows_reduction,
+    shows_difference,
     smallest_design,
+    smallest_detectable_spread,
 )
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 from evenhand.evaluation.tables import read_table
@@ -74,7 +72,8 @@ def read_pilot(folder: Path) -> Pilot:
             f"run: {folder}: nothing can be planned ({missing_interval_reason(estimate)}); measure a first run "
             "with at least two descriptors and two responses to each prompt."
         )
-    return Pilot(design_of(cells), estimate)
+    n_descriptors, n_templates = (len(np.unique(codes)) for codes in (cells.descriptor, cells.template))
+    return Pilot(Design(n_descriptors, n_templates, cells.n / len(cells.count)), estimate)
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
@@ -92,22 +91,21 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
                 f"reduction: {settings.run} shows no bias (pooled FGB* {_spread(pilot)}), so none can be reduced; plan "
                 "with --interval."
             )
-        fraction = settings.reduction / 100
+        kept = 1 - settings.reduction / 100
         heading = f"A reduction by {number(settings.reduction, 0)} % that is shown with a probability of 80 %"
-        yield heading, lambda estimate: shows_reduction(estimate, fraction)
+        yield heading, lambda estimate: shows_difference(estimate, kept * max(estimate.value, 0.0))
 
 
 def _row(label: str, pilot: Pilot, design: Design, seconds: float, effect: float) -> tuple[Any, ...]:
-    n = count_responses(design)
     per_descriptor = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
     return (
         label,
         design.descriptors,
         design.templates,
         f"{design.responses:.3g}",
-        f"{n:,}",
-        _duration(n * seconds),
-        number(detectable_spread(pilot.predict(design)) * PER_UNIT),
+        f"{design.n:,}",
+        _duration(design.n * seconds),
+        number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT),
         number(100 * effect * np.sqrt(per_descriptor), 1),
     )
 

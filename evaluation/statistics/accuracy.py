@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.statistics.intervals import normal_interval
+from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
 from evenhand.evaluation.statistics.scores import share_score
 
 ALPHA, N_BINS = "krippendorff_alpha", 10
@@ -72,17 +72,16 @@ def f1_scores(
     twice = 2 * times @ hits
     with np.errstate(invalid="ignore"):
         f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): all texts, then each sample
-    scores, columns = [], [({}, f1[:, ~np.isnan(f1[0])], "macro_f1")]
-    columns += [({"label": name}, f1[:, [label]], "f1") for label, name in enumerate(names)]
-    for group, values, metric in columns:
-        common = {"group": group, "signature": {**signature, "threshold": np.asarray(threshold).tolist()}}
-        if not values.shape[1] or np.isnan(values[0]).all():
-            common["reason"] = "no text has this label or is predicted to have it"
-            scores.append(BiasScore(metric, math.nan, 1.0, (0.0, 1.0), n, **common))
-            continue
-        means = np.nanmean(values, axis=1) if values.shape[1] > 1 else values[:, 0]
-        low, high = np.nanquantile(means[1:], [0.025, 0.975])
-        scores.append(BiasScore(metric, float(means[0]), 1.0, (0.0, 1.0), n, (float(low), float(high)), **common))
+    columns = [("macro_f1", {}, f1[:, ~np.isnan(f1[0])])]
+    columns += [("f1", {"label": name}, f1[:, [label]]) for label, name in enumerate(names)]
+    scores, signature = [], {**signature, "threshold": np.asarray(threshold).tolist()}
+    for metric, group, values in columns:
+        value, interval, reason = math.nan, None, "no text has this label or is predicted to have it"
+        if np.isfinite(values[0]).any():
+            means = np.nanmean(values, axis=1) if values.shape[1] > 1 else values[:, 0]
+            value, interval, reason = float(means[0]), _percentiles(means[1:]), None
+        common = {"group": group, "reason": reason, "signature": signature}
+        scores.append(BiasScore(metric, value, 1.0, (0.0, 1.0), n, interval, **common))
     return scores
 
 
@@ -106,8 +105,8 @@ def calibration_error(
     bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
     gaps[rows, bins] = truth[rows, probabilities.argmax(axis=1)] - confidence
     errors = np.abs(_bootstrap_counts(len(truth), seed) @ gaps).sum(axis=1) / len(truth)
-    interval = tuple(np.quantile(errors[1:], [0.025, 0.975]).tolist())
-    return BiasScore("calibration_error", float(errors[0]), 0.0, (0.0, 1.0), len(truth), interval, signature=signature)
+    value, interval = float(errors[0]), _percentiles(errors[1:])
+    return BiasScore("calibration_error", value, 0.0, (0.0, 1.0), len(truth), interval, signature=signature)
 
 
 def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]) -> BiasScore:
@@ -119,18 +118,21 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
     n = labels.shape[1]
     rng = np.random.default_rng(seed)
     samples = [labels, *(labels[:, rng.integers(n, size=n)] for _ in range(200 if n else 0))]
-    values = [
-        float(krippendorff.alpha(it, level_of_measurement="nominal"))
-        if len(np.unique(it[np.isfinite(it)])) > 1
-        else math.nan
-        for it in samples
-    ]
-    common = {"group": group, "signature": signature}
-    if math.isnan(values[0]):
+    values = np.full(len(samples), np.nan)
+    for place, sample in enumerate(samples):
+        if len(np.unique(sample[np.isfinite(sample)])) > 1:
+            values[place] = krippendorff.alpha(sample, level_of_measurement="nominal")
+    interval = reason = None
+    if np.isnan(values[0]):
         reason = "all labels are equal" if n else "no two coders labelled the same"
-        return BiasScore(ALPHA, math.nan, 1.0, (-1.0, 1.0), n, reason=reason, **common)
-    low, high = np.nanquantile(values[1:], [0.025, 0.975])
-    return BiasScore(ALPHA, values[0], 1.0, (-1.0, 1.0), n, (float(low), float(high)), **common)
+    else:
+        interval = _percentiles(values[1:])
+    common = {"group": group, "reason": reason, "signature": signature}
+    return BiasScore(ALPHA, float(values[0]), 1.0, (-1.0, 1.0), n, interval, **common)
+
+
+def _percentiles(values: np.ndarray) -> Interval:
+    return percentile_interval(values[~np.isnan(values)])
 
 
 def _bootstrap_counts(n: int, seed: int) -> np.ndarray:

@@ -81,13 +81,7 @@ class PairSums:
 
 
 def pair_sums(cells: Cells, w: np.ndarray, direction: np.ndarray) -> PairSums:
-    """Return the sums over pairs of responses in each of k cells from which the noise of the cells is estimated.
-
-    Args:
-        cells: the responses by cell; a response has c columns.
-        w: weights of the columns, (c,).
-        direction: a vector for each cell, Δ of the class `PairSums`, (k, c).
-    """
+    """Return the sums over pairs of responses in each of k cells, for weights w, (c,), and directions Δ, (k, c)."""
     c = len(w)
     sums, of_pairs = np.zeros((4, len(cells.count))), np.zeros(len(cells.count))
     for block in cells.blocks():
@@ -164,12 +158,6 @@ class CellNoise:
         return 4 * (self.along - self.pairs / self.n) / self.n
 
 
-def filled(part: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Replace the rows of an array that are not known by the mean of the known rows, or NaN; return the array."""
-    part[~known] = part[known].mean(axis=0) if known.any() else np.nan
-    return part
-
-
 def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return tr((V W)²) of each group of cells, (m,), with W = diag(w) and V = Σ_e scale_e R_e' R_e over its cells."""
     return np.array([w @ summed_products(cells, group, scale) ** 2 @ w for group in _groups(index)])
@@ -183,12 +171,7 @@ def borrowed_noise(
     The first estimate uses the covariance Σ̄ of the template's other cells. The second estimate adds the mean covariance
     of the template's other cells and the mean covariance of the descriptor's other cells, and subtracts the mean
     covariance of all remaining cells. The second estimate is unbiased if the effects of templates and descriptors on
-    the covariance are additive.
-
-    Args:
-        cells, w, share: responses by cell, weights of the columns, (c,), and weight s of each cell in its unit, (k,).
-        deviation: Δ of each cell's unit, (k, c).
-        pairs: `pair_sums` for the same w and Δ.
+    the covariance are additive. `deviation` is Δ of each cell's unit, (k, c), and `pairs` the `pair_sums` for it.
     """
     own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
 
@@ -214,7 +197,9 @@ def borrowed(
         return CellNoise(n, part[0] * share**2, part[1] * share**4)
 
     alike = _mean(of_template)
-    alike = np.stack([filled(part, np.isfinite(part).reshape(len(n), -1).all(axis=1)) for part in alike])
+    for part in alike:  # cells without other cells get the mean of the known estimates
+        known = np.isfinite(part).reshape(len(n), -1).all(axis=1)
+        part[~known] = part[known].mean(axis=0) if known.any() else np.nan
     if not (cells.count < 4).any() or template.max(initial=0) < 1:
         return noise(alike), noise(alike)
     of_descriptor = sum_others(np.unique(cells.descriptor, return_inverse=True)[1])
@@ -276,8 +261,7 @@ def noise_freedom(cells: Cells, size: np.ndarray) -> np.ndarray:
     """
     k, mean = len(size), size.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = 2 * k * mean**2 / size.var(axis=0, ddof=1)
-    return np.fmin(found, float((cells.count - 1).sum()))
+        return np.fmin(2 * k * mean**2 / size.var(axis=0, ddof=1), float((cells.count - 1).sum()))
 
 
 def _products(

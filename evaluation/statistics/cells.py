@@ -33,13 +33,13 @@ def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return rank[code], names[order]
 
 
-def sum_by(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sums of `values`, (k,) or (k, c), over the rows with equal `index`.
+def sum_by(index: np.ndarray, values: np.ndarray, k: int = 0) -> np.ndarray:
+    """Return the sums of `values`, (n,) or (n, c), over the rows with equal `index`, (n,).
 
-    The result, (m,) or (m, c), has one row for each index 0 … m−1.
+    The result, (m,) or (m, c), has one row for each index 0 … m−1; indices that do not occur, up to k, have sum 0.
     """
-    indicator = sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))))
-    return indicator @ values
+    shape = (max(int(index.max(initial=-1)) + 1, k), len(index))
+    return sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=shape) @ values
 
 
 @dataclass(frozen=True)
@@ -177,19 +177,6 @@ def paired_differences(cells: Cells) -> Cells:
     """Return the k differences between the two halves of 2k columns: column k + i minus column i, for each row."""
     n = cells.rows.shape[1] // 2
     return _with_rows(cells, cells.rows[:, n:] - cells.rows[:, :n])
-
-
-def cell_sums(vectors: np.ndarray, cell: np.ndarray, k: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum of the vectors of each cell, (k, c) float64, and the number of vectors, (k,).
-
-    Args:
-        vectors: finite vectors, (n, c).
-        cell: integer code (from 0) of each vector's cell, (n,).
-        k: the minimum number of cells; cells without vectors have sum 0.
-    """
-    size = np.bincount(cell, minlength=k)
-    indicator = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(len(size), len(cell)))
-    return indicator @ vectors, size
 
 
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:

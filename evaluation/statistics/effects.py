@@ -29,7 +29,6 @@ import numpy as np
 from scipy import sparse, special, stats
 
 from evenhand.evaluation.statistics.cells import Cells, sum_by
-from evenhand.evaluation.statistics.hypothesis_tests import benjamini_hochberg
 from evenhand.evaluation.statistics.intervals import TAILS, Z
 from evenhand.evaluation.statistics.shrinkage import shrink
 
@@ -57,7 +56,7 @@ class Effects:
         p: p-value of each effect alone.
         p_family: p-value adjusted for all effects together (step-down max-T). If all effects with p_family ≤ α are
             called significant, the probability of one or more false positives is at most α.
-        q: p-value adjusted for the false discovery rate.
+        q: p-value adjusted for the false discovery rate (Benjamini and Hochberg 1995).
         shrunk, low, high: the effect shrunk toward 0, and the bounds of the 95 % interval (`intervals_if_shown` for
             p_family ≤ 0.05, `shrunk_effects` otherwise).
         detectable: size of an effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
@@ -132,7 +131,7 @@ def descriptor_effects(
         found = intervals_if_shown(effect, factors @ within, ratio, threshold)
         low = np.where(shown, np.minimum(found[0], low), low)
         high = np.where(shown, np.maximum(found[1], high), high)
-    q = benjamini_hochberg(p.ravel()).reshape(p.shape)
+    q = stats.false_discovery_control(p, axis=None).reshape(p.shape)
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
         detectable = (critical + stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -215,17 +215,6 @@ def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.
     return found & (np.asarray(changes, dtype=np.float64) > 0)
 
 
-def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the false discovery rate at α.
-
-    Benjamini and Hochberg (1995), "Controlling the false discovery rate"; computed by SciPy. No p-value may be NaN.
-
-    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(9).tolist()  # 3/1 × 0.01; 3/2 × 0.03 → 3/3 × 0.04
-    [0.03, 0.04, 0.04]
-    """
-    return stats.false_discovery_control(p_values) if len(p_values) else p_values
-
-
 def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
     """Return how many of n ascending p-values are below the level after Benjamini and Hochberg's correction.
 
@@ -240,12 +229,8 @@ def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
 # Treatments that were all measured once in each block, such as settings with equal seeds.
 
 
-@dataclass(frozen=True)
-class TreatmentMeans:
-    """Means of k treatments over the blocks, (k,), in the unit of the values, and the p-value of the F test.
-
-    `half_width` is half of the 95 % interval of a treatment's difference from the mean of all treatments.
-    """
+class TreatmentMeans(NamedTuple):
+    """Means of k treatments, (k,), half of the 95 % interval of one's difference from their mean, and F's p-value."""
 
     means: np.ndarray
     half_width: float

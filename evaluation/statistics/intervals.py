@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-from evenhand.evaluation.statistics.cells import cell_sums
+from evenhand.evaluation.statistics.cells import sum_by
 
 CONFIDENCE = 0.95
-_UPPER = (1 + CONFIDENCE) / 2
-Z = float(stats.norm.ppf(_UPPER))  # a normal number lies within ± Z standard deviations with CONFIDENCE
-TAILS = (round(1 - _UPPER, 12), _UPPER)  # the quantiles of a percentile interval; 1 − 0.975 is not 0.025 in float64
+TAILS = (0.025, 0.975)  # the quantiles of a percentile interval
+Z = float(stats.norm.ppf(TAILS[1]))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 
 RESAMPLES = 9999  # scipy's default, which Steinborn et al. 2022 used for its standard errors
 NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
@@ -42,18 +41,13 @@ def normal_interval(value: float, error: float, bounds: Interval = ANY) -> Inter
     return interval_around(value, Z * error, bounds)
 
 
-def normal_p_value(value: float, error: float) -> float:
-    """Return the two-sided p-value of the z-test of a true value of 0 with the standard error `error` > 0."""
-    return float(2 * stats.norm.sf(abs(value) / error))
-
-
 def student_quantile(freedom: Any) -> Any:
     """Return the 97.5 % quantile of Student's t for degrees of freedom, a number or an array.
 
     >>> round(float(student_quantile(1)), 3)
     12.706
     """
-    return stats.t.ppf(_UPPER, freedom)
+    return stats.t.ppf(TAILS[1], freedom)
 
 
 def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
@@ -248,7 +242,7 @@ def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray,
         return np.full((k, k), math.nan), 0
     if size.max() < 2:
         strata, size = np.zeros(n, dtype=int), np.array([n])
-    means = cell_sums(values, strata)[0] / size[:, None]
+    means = sum_by(strata, values) / size[:, None]
     weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
     alone, freedom = int((size == 1).sum()), int((size - 1).sum())
     deviation = values - means[strata]

@@ -16,12 +16,12 @@ for pooled FGB* (`spread`) and independent responses. So the smallest detectable
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from scipy import optimize, stats
 
-from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import skewed_quantile, spread_interval, student_quantile
 from evenhand.evaluation.statistics.spread import Estimate
 
@@ -39,6 +39,11 @@ class Design:
     responses: float
 
     @property
+    def n(self) -> int:
+        """The total number of responses."""
+        return round(self.descriptors * self.templates * self.responses)
+
+    @property
     def noise_factor(self) -> float:
         """The variance of pooled FGB* under the null hypothesis, divided by tr(V²) of the module's docstring."""
         d, t, n = self.descriptors, self.templates, self.responses
@@ -50,24 +55,25 @@ class Design:
         return 4 / ((self.descriptors - 1) * self.templates * self.responses)
 
 
-def smallest_detectable_spread(noise: float, slope: float, freedom: float = math.inf, power: float = POWER) -> float:
-    """Return the true spread whose 95 % interval is above 0 with a probability of `power`; NaN if `noise` is 0.
+def smallest_detectable_spread(estimate: Estimate) -> float:
+    """Return the true spread whose 95 % interval is above 0 with 80 % power at an estimate's noise; NaN without noise.
 
     The interval is above 0 if the estimate exceeds √noise · k, with k the quantile at which `spread_interval` tests a
-    spread of 0. The result is the spread θ for which √noise · k is the (1 − power) quantile of the estimate, which has
-    the shifted χ² distribution of `spread_interval`. The variance of the estimate is noise + slope · θ.
+    spread of 0. The result is the spread θ for which √noise · k is the 20 % quantile of the estimate, which has the
+    shifted χ² distribution of `spread_interval`. The variance of the estimate is noise + slope · θ.
 
-    >>> round(smallest_detectable_spread(1.0, 0.0), 2)  # normal: 1.96 + 0.84
+    >>> round(smallest_detectable_spread(Estimate(0.0, 1.0, noise=1.0)), 2)  # normal: 1.96 + 0.84
     2.8
     """
+    noise, slope = estimate.noise, estimate.slope or 0.0
     if not noise > 0:
         return math.nan
-    critical = math.sqrt(noise) * skewed_quantile(float(student_quantile(freedom)), slope / math.sqrt(noise))
+    critical = math.sqrt(noise) * skewed_quantile(float(student_quantile(estimate.freedom)), slope / math.sqrt(noise))
 
     def excess(theta: float) -> float:
         variance = noise + slope * theta
         skewness = slope * (noise + 1.5 * slope * theta) / variance**1.5
-        return theta + math.sqrt(variance) * skewed_quantile(float(stats.norm.ppf(1 - power)), skewness) - critical
+        return theta + math.sqrt(variance) * skewed_quantile(float(stats.norm.ppf(1 - POWER)), skewness) - critical
 
     high = critical
     while excess(high) < 0:
@@ -86,48 +92,24 @@ def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[fl
 
 @dataclass(frozen=True)
 class Pilot:
-    """The design of a finished measurement of n responses, and the measured estimate of pooled FGB*."""
+    """The design of a finished measurement, and the measured estimate of pooled FGB*."""
 
     design: Design
     estimate: Estimate
 
-    @property
-    def n(self) -> int:
-        """The number of responses of the pilot."""
-        return count_responses(self.design)
-
     def predict(self, design: Design) -> Estimate:
         """Return the pilot's estimate with the variance that another design is expected to have."""
         noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
-        freedom = self.estimate.freedom * _freedom_factor(design) / _freedom_factor(self.design)
+        degrees = [each.descriptors * each.templates * (each.responses - 1) for each in (design, self.design)]
+        freedom = self.estimate.freedom * degrees[0] / degrees[1]
         variance = noise + slope * max(self.estimate.value, 0.0)
         return Estimate(self.estimate.value, variance, noise, slope, freedom)
-
-
-def design_of(cells: Cells) -> Design:
-    """Return the numbers of descriptors and templates of the cells, and the mean number of responses in a cell."""
-    k = len(cells.count)
-    n_descriptors = len(set(cells.descriptor.tolist()))
-    return Design(n_descriptors, len(set(cells.template.tolist())), cells.n / k if k else math.nan)
-
-
-def count_responses(design: Design) -> int:
-    """Return the total number of responses of a design: descriptors × templates × responses to each pair."""
-    return round(design.descriptors * design.templates * design.responses)
 
 
 def interval_width(estimate: Estimate) -> float:
     """Return the width of the 95 % interval of an estimated spread."""
     low, high = spread_interval(estimate.value, estimate.noise, estimate.slope or 0.0, estimate.freedom)
     return high - low
-
-
-def shows_reduction(estimate: Estimate, fraction: float) -> bool:
-    """Return whether a reduction of the spread by `fraction` is significant with at least 80 % power.
-
-    A reduction is significant if the 95 % interval of the difference between the runs before and after is below 0.
-    """
-    return shows_difference(estimate, (1 - fraction) * max(estimate.value, 0.0))
 
 
 def shows_difference(estimate: Estimate, after: float, factor: float = 1.0) -> bool:
@@ -151,36 +133,17 @@ def is_significant(difference: float, variance: float, freedom: float) -> bool:
     return abs(difference) >= quantile * math.sqrt(variance)
 
 
-def detectable_spread(estimate: Estimate) -> float:
-    """Return the smallest true spread that is significantly above 0 with 80 % power."""
-    return smallest_detectable_spread(estimate.noise, estimate.slope or 0.0, estimate.freedom)
-
-
 def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> Design | None:
     """Return the smallest design that is enough, varying only the number `lever` of the pilot's design, one of LEVERS.
 
-    The result is None if about MAX_FACTOR times the pilot's number is not enough. If `is_enough` is True for the
+    The result is None if MAX_FACTOR times the pilot's number is not enough. If `is_enough` is True for the
     estimate that is predicted from one number, it must be True for all larger numbers.
     """
 
     def design(n: int) -> Design:
         return replace(pilot.design, **{lever: n})
 
-    low = 1 if lever != "templates" else 0  # too small for an interval
-    high = max(2, round(getattr(pilot.design, lever)))
-    most = high * MAX_FACTOR
-    while not is_enough(pilot.predict(design(high))):
-        if high >= most:
-            return None
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_enough(pilot.predict(design(middle))):
-            high = middle
-        else:
-            low = middle
-    return design(high)
-
-
-def _freedom_factor(design: Design) -> float:
-    return design.descriptors * design.templates * (design.responses - 1)
+    first = 2 if lever != "templates" else 1  # the smallest number with an interval
+    numbers = range(first, max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR + 1)
+    place = bisect_left(numbers, True, key=lambda n: is_enough(pilot.predict(design(n))))
+    return design(numbers[place]) if place < len(numbers) else None

@@ -194,7 +194,7 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     for source, share in parts.shares().items():
         of_source = {"interval": share.interval, "group": {"source": source}, "reason": share.reason}
         scores.append(BiasScore(SHARE, share.value, None, (-1, 1), **of_source, **common))
-    detectable = smallest_detectable_spread(spread.noise, spread.slope or 0.0, spread.freedom)
+    detectable = smallest_detectable_spread(spread)
     missing = (reason or NOT_DETECTABLE) if math.isnan(detectable) else None
     return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **common)]
 

@@ -7,9 +7,9 @@ from evenhand.evaluation.statistics import cells as cells_module
 from evenhand.evaluation.statistics.cells import (
     add_group_sums,
     arrange_cells,
-    cell_sums,
     complete_descriptors,
     select_cells,
+    sum_by,
     to_codes,
     variance_of_means,
 )
@@ -69,8 +69,8 @@ def cell_statistics(vectors, template, descriptor):
     for spread in column_spreads(complete):
         numbers += [spread.plain.variance, spread.corrected.variance, *spread.corrected.interval]
     finite = np.isfinite(vectors[:]).all(axis=1)
-    sums, size = cell_sums(vectors[finite], (3 * descriptor + template)[finite])
-    return [*numbers, *sums.ravel(), *size, permutation_p_value(cells, 19, np.random.default_rng(0))]
+    sums = sum_by((3 * descriptor + template)[finite], vectors[finite])
+    return [*numbers, *sums.ravel(), permutation_p_value(cells, 19, np.random.default_rng(0))]
 
 
 @pytest.mark.parametrize("numbers_per_block", [1, 35, 10**6], ids=["a row", "seven rows", "all"])

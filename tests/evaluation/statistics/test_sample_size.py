@@ -11,10 +11,9 @@ from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Design,
     Pilot,
-    detectable_spread,
     interval_width,
     rescale,
-    shows_reduction,
+    shows_difference,
     smallest_design,
     smallest_detectable_spread,
 )
@@ -31,15 +30,15 @@ def test_half_of_the_interval_takes_the_smallest_such_design(lever):
     assert replace(found, **{lever: getattr(PILOT.design, lever)}) == PILOT.design
     assert interval_width(PILOT.predict(found)) <= half
     assert interval_width(PILOT.predict(replace(found, **{lever: n - 1}))) > half
-    assert detectable_spread(PILOT.predict(found)) < detectable_spread(PILOT.estimate)
+    assert smallest_detectable_spread(PILOT.predict(found)) < smallest_detectable_spread(PILOT.estimate)
 
 
 def test_a_reduction_is_shown_by_a_difference_of_2_8_standard_errors():
     # The noise is negligible: Var = slope · θ · (1 + 1/2) with θ = 1, and 0.5 = (1.96 + 0.84) √(1.5 slope) at 0.0212.
     estimate = Estimate(1.0, 0.0, 1e-12, 0.021, 1e9)
-    assert shows_reduction(estimate, 0.5) and not shows_reduction(replace(estimate, slope=0.0215), 0.5)
+    assert shows_difference(estimate, 0.5) and not shows_difference(replace(estimate, slope=0.0215), 0.5)
     without_bias = Pilot(PILOT.design, replace(estimate, value=0.0))
-    assert smallest_design(without_bias, "templates", lambda each: shows_reduction(each, 0.5)) is None
+    assert smallest_design(without_bias, "templates", lambda each: shows_difference(each, 0.0)) is None
 
 
 STYLES = np.array([0.5, 0.3, 0.15, 0.05])
@@ -70,7 +69,7 @@ def test_the_smallest_detectable_spread_is_shown_in_80_percent_of_measurements(d
     assert null.var() == pytest.approx(noise, rel=0.25)
     estimates = [estimate(design, 0.0, rng) for _ in range(50)]
     assert np.mean([each.noise for each in estimates]) == pytest.approx(noise, rel=0.15)
-    spread = smallest_detectable_spread(noise, slope, estimates[0].freedom)
+    spread = smallest_detectable_spread(replace(estimates[0], noise=noise, slope=slope))
     shift = math.sqrt(spread * (design.descriptors - 1) / design.descriptors / 2)  # Σ over the two styles, ddof = 1
     shown = np.mean([estimate(design, shift, rng).interval[0] > 0 for _ in range(250)])
     assert 0.72 < shown < 0.88
@@ -79,6 +78,7 @@ def test_the_smallest_detectable_spread_is_shown_in_80_percent_of_measurements(d
 def test_four_times_the_responses_detect_about_a_quarter_of_the_spread():
     old, new = Design(40, 26, 2), Design(40, 26, 8)
     before, after = (1e-6, 1e-3), rescale(1e-6, 1e-3, old, new)
-    ratio = smallest_detectable_spread(*after) / smallest_detectable_spread(*before)
+    found = [smallest_detectable_spread(Estimate(0.0, 0.0, *each)) for each in (before, after)]
+    ratio = found[1] / found[0]
     assert ratio == pytest.approx(0.25, rel=0.03)
     assert rescale(*after, new, old) == pytest.approx(before)
