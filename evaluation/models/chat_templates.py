@@ -104,12 +104,12 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
     return [{**user, "content": f"{system['content']}\n{user['content']}"}, *rest]
 
 
-def template_arguments(tokenizer: Any, today: date = TEMPLATE_DATE) -> dict[str, Any]:
+def template_arguments(tokenizer: Any) -> dict[str, Any]:
     """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
     return {
         # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
         "enable_thinking": False,
         # transformers' `strftime_now`
-        "chat_template": DATE_CALL.sub(lambda call: repr(today.strftime(call[2])), tokenizer.get_chat_template()),
-        "date_string": f"{today:%d %b %Y}",  # Llama 3
+        "chat_template": DATE_CALL.sub(lambda it: repr(TEMPLATE_DATE.strftime(it[2])), tokenizer.get_chat_template()),
+        "date_string": f"{TEMPLATE_DATE:%d %b %Y}",  # Llama 3
     }

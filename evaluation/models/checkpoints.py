@@ -28,7 +28,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     first_line,
@@ -40,7 +40,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
 )
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings
+from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings, checked
 
 log = logging.getLogger("evenhand")
 
@@ -53,11 +53,7 @@ ModelDescription = CheckpointSettings | str  # a string is a model's name, with 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
     """Return the settings of a model, with defaults if `model` is only a name."""
-    if isinstance(model, CheckpointSettings):
-        return model
-    if not isinstance(model, (str, Path)):
-        raise InputError(f"model: {format_value(model)} is not a name; give a Hugging Face id or a folder.")
-    return CheckpointSettings(name=str(model))
+    return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 
 
 def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSettings]:

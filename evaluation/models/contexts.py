@@ -8,7 +8,6 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ def render_contexts(
     prompts: Sequence[str],
     personas: Sequence[str],
     tag: str = "",
-    today: date = TEMPLATE_DATE,
 ) -> list[str]:
     """Return the context of each prompt: preface, prompt and control tag in the format of the model.
 
@@ -41,12 +39,12 @@ def render_contexts(
     - dialogue (DialoGPT): preface and prompt joined by line ends, tag, EOS.
     - chat: the tokenizer's chat template with the generation prompt. The preface is the system message, or the start of
       the user message if the template has no system message; prompt + tag is the user message. Reasoning is turned off
-      if the template allows it (Qwen3), and the date is `today`.
+      if the template allows it (Qwen3), and the date is TEMPLATE_DATE.
     - encoder_decoder: preface and prompt joined by line ends, tag; the tokenizer adds the special tokens.
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
-        arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer, today)}
+        arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
         chats = chat_messages(dialogue_model, prompts, personas, tag)
         return tokenizer.apply_chat_template(chats, **arguments) if chats else []
     end = tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
@@ -73,10 +71,10 @@ def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
     example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
-    another_day = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"], today=date(1999, 12, 31))
+    has_date = any(name in str(plain.tokenizer.chat_template) for name in ("strftime_now", "date_string"))
     return {
         "sha256": hashlib.sha256(repr(example).encode()).hexdigest(),
-        "date": TEMPLATE_DATE.isoformat() if another_day != contexts else None,
+        "date": TEMPLATE_DATE.isoformat() if has_date else None,
     }
 
 

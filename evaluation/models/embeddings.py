@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
@@ -61,14 +60,33 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
     InputError if the name is not an encoder, weights are pickled or missing, or the layout needs code of its own.
     """
+    from huggingface_hub import snapshot_download
+    from sentence_transformers import SentenceTransformer  # takes seconds
+
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization", "adapter_strength"):
         if (value := getattr(settings, field, None)) is not None:
             raise InputError(f"model.{field}: {value!r} is not available for a sentence encoder; leave it out.")
     device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
-    folder = local_folder(settings.name) or _download_model(settings, revision)
-    _check_layout(settings, folder)
-    encoder = _load_sentence_transformer(settings, folder, device)
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
+    files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
+    try:
+        folder = local_folder(settings.name) or Path(
+            snapshot_download(settings.name, revision=revision, allow_patterns=files)
+        )
+        _check_layout(settings, folder)
+        encoder = SentenceTransformer(
+            str(folder),
+            device=str(device),
+            trust_remote_code=settings.trust_remote_code,
+            local_files_only=True,
+            model_kwargs=from_pretrained_arguments(settings),
+        ).eval()
+    except InputError:
+        raise
+    except Exception as error:  # damaged files lead to errors of all kinds
+        reason = first_line(error)
+        raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {reason}") from None
     network, tokenizer = encoder.transformers_model, encoder.tokenizer
     if network is None or network.config.is_encoder_decoder:
         kind = "not a transformer" if network is None else f"an encoder-decoder ({network.config.model_type})"
@@ -121,16 +139,6 @@ def sentence_embeddings(
         yield np.concatenate(batch), np.repeat(vectors, [len(rows) for rows in batch], axis=0)
 
 
-def _download_model(settings: CheckpointSettings, commit: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
-    try:
-        return Path(snapshot_download(settings.name, revision=commit, allow_patterns=files))
-    except (OSError, ValueError) as error:
-        raise InputError(f"model: {settings.name} cannot be downloaded: {first_line(error)}") from None
-
-
 def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
     """Raise an InputError if a module after the first has pickled weights or code outside PyTorch."""
     for part in module_folders(folder)[1:]:
@@ -142,20 +150,3 @@ def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
         activation = module.get("activation_function", "torch.")
         if not (str(activation).startswith("torch.") or settings.trust_remote_code):
             raise InputError(f"model: {config}: the activation function {activation} is code; set trust_remote_code.")
-
-
-def _load_sentence_transformer(settings: CheckpointSettings, folder: Path, device: torch.device) -> Any:
-    from sentence_transformers import SentenceTransformer  # takes seconds
-
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
-    try:
-        return SentenceTransformer(
-            str(folder),
-            device=str(device),
-            trust_remote_code=settings.trust_remote_code,
-            local_files_only=True,
-            model_kwargs=from_pretrained_arguments(settings),
-        ).eval()
-    except Exception as error:  # damaged files lead to errors of all kinds
-        reason = first_line(error)
-        raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {reason}") from None

@@ -118,9 +118,14 @@ def fetch_answers(
     """
     if not requests:
         return
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
+
     rows, tasks = iter(range(len(requests))), {}
     with asyncio.Runner() as runner:
-        client = _make_client(model)
+        # No redirects, so that prompts and key stay with this server. The client requires a key.
+        http_client = DefaultAsyncHttpxClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
+        options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
+        client = AsyncOpenAI(**options, http_client=http_client)
 
         async def send(row: int) -> Parsed | None:
             try:
@@ -175,15 +180,6 @@ def _api_key() -> str:
     return key
 
 
-def _make_client(model: ModelSettings) -> Any:
-    """Return the client of the server, which follows no redirects, so that prompts and key stay with this server."""
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
-
-    http_client = DefaultAsyncHttpxClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
-    key = _api_key() or "none"  # the client requires a key
-    return AsyncOpenAI(base_url=model.server, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
-
-
 async def _send(client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int) -> Parsed:
     """Return the parsed answer to a request, which is retried up to n times."""
     from openai import OpenAIError
@@ -208,16 +204,16 @@ async def _send(client: Any, model: ModelSettings, body: Body, parse: Callable[[
 def _failure(model: ModelSettings, error: Exception) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)
-    detail = body.get("detail") if isinstance(body, Mapping) else None  # FastAPI's field for the reason
-    reason = str(detail or first_line(error))
+    reason = first_line(error)
+    if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
+        reason = str(body["detail"])
     if status is not None and 300 <= status < 400:
         target = error.response.headers.get("location", "another address")
         reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
     elif status in (401, 403):
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
-        if isinstance(error, TimeoutError):
-            reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
+        reason = f"no complete answer in {REQUEST_SECONDS:g} seconds" if isinstance(error, TimeoutError) else reason
         reason = f"{reason}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:400]
     message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."

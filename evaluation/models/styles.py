@@ -135,14 +135,11 @@ def style_vectors(classifier: Classifier, texts: Sequence[str]) -> np.ndarray:
     is logged as a warning. A multi-label classifier (`problem_type` of its config) has an independent probability for
     each label; a style vector then contains the probabilities divided by their sum.
 
-    InputError if a text is not a string, or the classifier is not a result of `load_style_classifier`.
+    InputError if the classifier is not a result of `load_style_classifier`.
     """
     if not isinstance(classifier, Classifier):
         raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
     texts = [texts] if isinstance(texts, str) else texts
-    wrong = next(((row, text) for row, text in enumerate(texts) if not isinstance(text, str)), None)
-    if wrong:
-        raise InputError(f'texts: row {wrong[0]} is {format_value(wrong[1])}; give text, "" for none.')
     return to_style_vectors(classifier, label_probabilities(classifier, texts))
 
 

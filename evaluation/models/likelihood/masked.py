@@ -74,11 +74,19 @@ def masked_log_probabilities(
     rows = [(sentence, position) for sentence, masked in enumerate(positions) for position in masked]
     lengths = np.array([len(sentences[sentence]) for sentence, _ in rows], dtype=np.int64)
 
+    @torch.inference_mode()
     def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        masked = [rows[row] for row in batch]
-        ids = torch.tensor([list(sentences[sentence]) for sentence, _ in masked], device=model.device)
-        masked_positions = torch.tensor([position for _, position in masked], device=model.device)
-        return _score_masked(model, ids, masked_positions, mask)
+        ids = torch.tensor([list(sentences[rows[index][0]]) for index in batch], device=model.device)
+        masked = torch.tensor([rows[index][1] for index in batch], device=model.device)
+        row = torch.arange(len(ids), device=model.device)
+        gold = ids[row, masked]
+        ids[row, masked] = mask
+        with _project_positions(model, masked):
+            logits = model(input_ids=ids).logits
+        # The hook has no effect on encoders with an unusual output; then the logits have all positions.
+        logits = (logits[:, 0] if logits.shape[1] == 1 else logits[row, masked]).float()
+        log_p = logits.log_softmax(-1)[row, gold]
+        return log_p.double().cpu().numpy(), (logits.argmax(-1) == gold).cpu().numpy()
 
     limit = batch_size_limit(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
     batches = run_batches(longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item)
@@ -108,10 +116,28 @@ def unmasked_log_probabilities(
     lengths = np.array([len(ids) for ids in distinct], dtype=np.int64)
     maps = (getattr(config, "num_hidden_layers", 0) or 0) * (getattr(config, "num_attention_heads", 0) or 0)
 
+    @torch.inference_mode()
     def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids = torch.tensor([distinct[index] for index in batch], device=model.device)
         is_scored = ~torch.tensor([list(special[rows[index][0]]) for index in batch], device=model.device)
-        return _score_unmasked(model, ids, is_scored)
+        implementation = model.config._attn_implementation
+        model.set_attn_implementation("eager")  # the only implementation that returns attention weights
+        try:
+            output = model(input_ids=ids, output_attentions=True)
+        finally:
+            model.set_attn_implementation(implementation)
+        # Position by position, because the whole log-softmax would be a second tensor as large as the logits.
+        log_p = [
+            output.logits[:, position].float().log_softmax(-1).gather(-1, ids[:, position, None])[:, 0]
+            for position in range(ids.shape[1])
+        ]
+        log_p = torch.stack(log_p, dim=1).double() * is_scored
+        aul = log_p.sum(1) / is_scored.sum(1)
+        attentions = output.get("attentions")
+        if not attentions or attentions[0].shape[-1] != ids.shape[1]:
+            return aul.cpu().numpy(), np.full(len(ids), np.nan)
+        received = torch.stack([layer.float().mean((1, 2)) for layer in attentions]).double().mean(0)
+        return aul.cpu().numpy(), ((log_p * received).sum(1) / is_scored.sum(1)).cpu().numpy()
 
     # The attention maps of all layers are in memory at the same time.
     limit = batch_size_limit(
@@ -122,23 +148,6 @@ def unmasked_log_probabilities(
         counts = [len(rows[index]) for index in batch]
         aul, aula = (np.repeat(values, counts) for values in scores)
         yield np.concatenate([rows[index] for index in batch]), check_not_nan(aul, masked_model.name), aula
-
-
-@torch.inference_mode()
-def _score_masked(
-    model: PreTrainedModel, ids: torch.Tensor, positions: torch.Tensor, mask: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p of the token of `ids`, (r, t), at each row's position, (r,), and whether it ranks first, (r,)."""
-    row = torch.arange(len(ids), device=ids.device)
-    gold = ids[row, positions]
-    masked = ids.clone()
-    masked[row, positions] = mask
-    with _project_positions(model, positions):
-        logits = model(input_ids=masked).logits
-    # The hook has no effect on encoders with an unusual output; then the logits have all positions.
-    logits = (logits[:, 0] if logits.shape[1] == 1 else logits[row, positions]).float()
-    log_p = logits.log_softmax(-1)[row, gold]
-    return log_p.double().cpu().numpy(), (logits.argmax(-1) == gold).cpu().numpy()
 
 
 @contextmanager
@@ -159,38 +168,3 @@ def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Itera
         yield
     finally:
         handle.remove()
-
-
-@torch.inference_mode()
-def _score_unmasked(
-    model: PreTrainedModel, ids: torch.Tensor, is_scored: torch.Tensor
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the AUL and the AULA (`unmasked_log_probabilities`), (r,) each, of r sentences of t tokens, (r, t)."""
-    with _eager_attention(model):
-        output = model(input_ids=ids, output_attentions=True)
-    # Position by position, because the whole log-softmax would be a second tensor as large as the logits.
-    log_p = torch.stack(
-        [
-            output.logits[:, position].float().log_softmax(-1).gather(-1, ids[:, position, None])[:, 0]
-            for position in range(ids.shape[1])
-        ],
-        dim=1,
-    ).double()
-    aul = (log_p * is_scored).sum(1) / is_scored.sum(1)
-    attentions = output.get("attentions")
-    if not attentions or attentions[0].shape[-1] != ids.shape[1]:
-        return aul.cpu().numpy(), np.full(len(ids), np.nan)
-    received = torch.stack([layer.float().mean((1, 2)) for layer in attentions]).double().mean(0)
-    aula = (log_p * received * is_scored).sum(1) / is_scored.sum(1)
-    return aul.cpu().numpy(), aula.cpu().numpy()
-
-
-@contextmanager
-def _eager_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within the context, compute attention by "eager", the only implementation that returns attention weights."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)

@@ -10,7 +10,7 @@ The method needs a model that respects the attention mask and the positions in i
 `sentences.supports_prefix_trees` detects others (Bloom's ALiBi counts positions by itself, Mamba has no attention).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +24,6 @@ from evenhand.evaluation.models.loading import DialogueModel
 # Nodes of one sequence. In longer sequences, attention dominates, because its cost is quadratic in the number of nodes;
 # in shorter sequences, paths are repeated more often. Measured on a CPU.
 NODES_PER_PASS = {"cpu": 256, "cuda": 2048}
-MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
 
 @dataclass(frozen=True)
@@ -110,28 +109,30 @@ def node_log_probabilities(
     index = np.full(len(tree.child), -1)
     index[rows] = np.arange(len(rows))
     parents = np.unique(np.searchsorted(tree.inner, tree.parent[rows + 1]))
-    for run in np.split(parents, np.flatnonzero(np.diff(parents) > 1) + 1) if len(parents) else ():
-        batches = run_batches(
-            range(run[0], run[-1] + 1), _max_nodes(model, tree), partial(_log_probabilities, model, tree)
-        )
-        for nodes, log_p in batches:
-            children = index[tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]] - 1]
-            yield children[children >= 0], check_not_nan(log_p, model.name)[children >= 0]
-
-
-def _max_nodes(model: DialogueModel, tree: PrefixTree) -> Callable[[int], int]:
-    """Return a function from an inner node to the number of nodes from it on that fit in a sequence after its path."""
     network = model.model
     limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
     node_bytes = logits_bytes(network, 1) + activations_bytes(network, limit) // limit
     limit = min(limit, memory_budget(network.device) // node_bytes)
-    return lambda node: max(1, limit - int(tree.depth[tree.inner[node]]))
+
+    def max_nodes(node: int) -> int:
+        """Return how many nodes from an inner node on fit in a sequence after its path."""
+        return max(1, limit - int(tree.depth[tree.inner[node]]))
+
+    for run in np.split(parents, np.flatnonzero(np.diff(parents) > 1) + 1) if len(parents) else ():
+        compute = partial(_log_probabilities, model, tree)
+        for nodes, log_p in run_batches(range(run[0], run[-1] + 1), max_nodes, compute):
+            children = index[tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]] - 1]
+            yield children[children >= 0], check_not_nan(log_p, model.name)[children >= 0]
 
 
 @torch.inference_mode()
 def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
     """Return the log-probability of each child of the inner nodes `nodes`, sorted by parent, float64 (r,), in nats."""
-    network, path = model.model, _path_to_root(tree, nodes.start)
+    network, ancestors, node = model.model, [], tree.parent[tree.inner[nodes.start]]
+    while node >= 0:
+        ancestors.append(node)
+        node = tree.parent[node]
+    path = np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
     inner = np.concatenate([path, np.array(nodes)])
     # A node attends to itself and its ancestors: to the nodes whose subtree contains it.
     attends = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
@@ -151,15 +152,6 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
     token = torch.from_numpy(tree.token[children].astype(np.int64)).to(network.device)
     log_p = logits[row, token].double() - log_normalizers(logits)[row]
     return log_p.cpu().numpy()
-
-
-def _path_to_root(tree: PrefixTree, first: int) -> np.ndarray:
-    """Return the ancestors of an inner node from the root on, as indices into the inner nodes."""
-    ancestors, node = [], tree.parent[tree.inner[first]]
-    while node >= 0:
-        ancestors.append(node)
-        node = tree.parent[node]
-    return np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
 
 
 def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:

@@ -11,17 +11,13 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import common_prefix_length, longest_first, max_positions, tokenize_texts
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities
-from evenhand.evaluation.models.likelihood.prefix_tree import (
-    MAX_PROBE_ERROR,
-    node_log_probabilities,
-    prefix_tree,
-    sum_sequences,
-)
+from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, MaskedModel
 from evenhand.evaluation.store import Store
@@ -30,6 +26,7 @@ log = logging.getLogger("evenhand")
 
 SENTENCES_PER_PART = 1024  # part size for encoder-decoder models
 PROBE_SENTENCES = 8
+MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
 
 @dataclass(frozen=True)
@@ -62,9 +59,8 @@ def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> EncodedSentences:
     """Return the token ids of sentences for a loaded model: `encode` with the model's tokenizer and input length."""
-    options = {"context": context, "end_of_sequence": end_of_sequence}
-    limit = max_positions(model.model.config)
-    return encode(model.tokenizer, sentences, name=model.name, max_tokens=limit, **options)
+    options = {"name": model.name, "max_tokens": max_positions(model.model.config), "context": context}
+    return encode(model.tokenizer, sentences, **options, end_of_sequence=end_of_sequence)
 
 
 def encode(

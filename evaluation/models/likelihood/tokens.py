@@ -82,23 +82,20 @@ def conditional_log_likelihoods(
 
     `order` are the rows, sorted by descending length.
     """
-    network = dialogue_model.model
-    unscored = min(map(len, heads), default=0) - 1 if dialogue_model.kind != "encoder_decoder" else 0
-    shares = dialogue_model.kind != "encoder_decoder" and len(heads) > 1 and shared_tokens(network, heads) > 0
-    limit = batch_size_limit(network, lambda length: score_bytes(network, length, unscored, shares))
+    network, is_causal = dialogue_model.model, dialogue_model.kind != "encoder_decoder"
+    unscored = min(map(len, heads), default=0) - 1 if is_causal and _keeps_last_logits(network) else 0
+    shares = is_causal and len(heads) > 1 and shared_tokens(network, heads) > 0
+
+    def row_bytes(length: int) -> int:
+        cache = cache_bytes(network, length) if shares else 0
+        return logits_bytes(network, length - unscored) + activations_bytes(network, length) + cache
 
     def compute(rows: np.ndarray) -> np.ndarray:
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows], shares)
         return check_not_nan(sums, dialogue_model.name)
 
+    limit = batch_size_limit(network, row_bytes)
     return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute)
-
-
-def score_bytes(network: PreTrainedModel, length: int, unscored: int = 0, shares_prefix: bool = False) -> int:
-    """Return the bytes of a row of `length` tokens that is scored; the first `unscored` positions have no logits."""
-    n_logits = length - (unscored if _keeps_last_logits(network) else 0)
-    cache = cache_bytes(network, length) if shares_prefix else 0
-    return logits_bytes(network, n_logits) + activations_bytes(network, length) + cache
 
 
 def _keeps_last_logits(network: PreTrainedModel) -> bool:

@@ -89,29 +89,6 @@ def test_a_plain_encoder_has_mean_pooling(tmp_path, tokenizer):
 
 
 SIZE = {"word_embedding_dimension": 8}
-POOLED = {
-    "mean": lambda states: states.mean(0),
-    "cls": lambda states: states[0],
-    "max": lambda states: states.max(0),
-    "lasttoken": lambda states: states[-1],
-}
-
-
-@pytest.mark.parametrize(
-    ("config", "modes"),
-    [
-        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, ["mean"]),
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, ["cls"]),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, ["max", "mean"]),  # concatenated
-        ({"pooling_mode": "lasttoken", "embedding_dimension": 8}, ["lasttoken"]),  # the format since release 5
-        ({}, ["mean"]),
-    ],
-)
-def test_pooling_modes(config, modes, folder):
-    vectors = embed(load(save_layout(folder, ("Pooling", SIZE | config))), TEXTS)
-    states = [hidden_states(folder, text) for text in TEXTS]
-    expected = np.stack([np.concatenate([POOLED[mode](each) for mode in modes]) for each in states])
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_dense_layer_and_normalization_of_labse(folder):

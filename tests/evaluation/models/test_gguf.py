@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import struct
 from pathlib import Path
 
 import pytest
@@ -77,17 +76,8 @@ def test_a_package_contains_a_model(file, tmp_path, monkeypatch):
         model_revision("package:folder_2/tiny.gguf")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"PK\3\4" + content[4:],
-        lambda content: content[: len(content) // 2],
-        lambda content: content[:8] + struct.pack("<QQ", 2**40, 2**40) + content[24:],
-    ],
-    ids=["magic", "cut", "counts"],
-)
-def test_a_damaged_file_is_one_line(file, damage):
-    file.write_bytes(damage(file.read_bytes()))
+def test_a_damaged_file_is_one_line(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises(InputError, match="transformers cannot read .*download it again") as error:
         load_dialogue_model(str(file))
     assert str(file) in str(error.value) and "\n" not in str(error.value)

@@ -108,11 +108,7 @@ def test_another_file_or_model_is_another_judge(settings, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        *("labels: [kind, kind]", f"labels: [{', '.join(f'l{n}' for n in range(37))}]", "- kind", "labels: [kind, 5]"),
-        *("labels: {kind: 5, curt: x}", "labels: [kind, curt]\ninstruction: ''"),
-    ],
+    "content", ["labels: [kind, kind]", f"labels: [{', '.join(f'l{n}' for n in range(37))}]", "labels: {kind: 5}"]
 )
 def test_files_that_are_no_judge_are_errors(settings, tmp_path, content):
     (tmp_path / "polite.yaml").write_text(content, encoding="utf-8")
