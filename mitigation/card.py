@@ -18,9 +18,8 @@ def model_card(
     kind: str,
     chat_template: bool,
     is_adapter: bool,
-    tag_in_template: bool = False,
+    is_exported: bool = False,
     results: str = "",
-    metadata: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the model card of a tuned model as Markdown. A local path of the base is shortened.
 
@@ -29,9 +28,8 @@ def model_card(
         further: additional rows of the card's table, such as α and β.
         kind, chat_template: the kind of the model, and whether its tokenizer has a chat template.
         is_adapter: whether the folder contains an adapter, not the whole model.
-        tag_in_template: whether the chat template appends the control tag.
+        is_exported: whether a chat template appends the control tag.
         results: a section on the scores before and after tuning.
-        metadata: further fields of the front matter.
     """
     repository = hub_repository(base)
     front_matter = ModelCardData(
@@ -40,9 +38,8 @@ def model_card(
         tags=["evenhand", "style-equality", "dialogue", facts["method"]],
         base_model=repository,
         base_model_relation=repository and ("adapter" if is_adapter else "finetune"),
-        **metadata or {},
     ).to_yaml()
-    use = _use(facts, kind, chat_template, is_adapter, tag_in_template)
+    use = _use(facts, kind, chat_template, is_adapter, is_exported and chat_template)
     use = ONLY_IN_GGUF if is_adapter and is_gguf(base) else use
     rows = table(_training_rows(facts, further, base))
     return CARD.format(front_matter=front_matter, use=use, results=results, rows=rows)

@@ -8,13 +8,10 @@ import json
 import logging
 import math
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub
-from huggingface_hub import EvalResult
 from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
@@ -49,8 +46,6 @@ log = logging.getLogger("evenhand")
 
 MODEL, COMPARISON, CARD = "model", "compare", "README.md"
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-HOLISTIC_BIAS = "fairnlp/holistic-bias", "HolisticBias"  # id on the hub, name
-HOLISTIC_BIAS_VERSIONS = ("paper", "v1.0", "v1.1")  # values of `prompts.dataset`
 # The metrics of the table of scores before and after tuning.
 METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
 # A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
@@ -102,23 +97,21 @@ def export(settings: ExportSettings) -> None:
         if run is not None:
             further = json.loads((Path(config["labels"]) / THRESHOLD).read_text(encoding="utf-8"))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["responses"]
-            measured, results, metadata = read_settings(Path(labelled), "tuning")[0], NOT_COMPARED, {}
+            measured, results = read_settings(Path(labelled), "tuning")[0], NOT_COMPARED
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
                 strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
                 measured = replace(measured, model=replace(measured.model, adapter_strength=strength))
                 further |= {"adapter strength": strength} if strength is not None else {}
                 runs = (Path(compared["before"]), Path(compared["after"]), comparison)
-                scores = [read_scores(folder / SCORES) for folder in runs]
-                results, metadata = comparison_section(*scores), _evaluation(measured, scores[1])
+                results = comparison_section(*(read_scores(folder / SCORES) for folder in runs))
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
                 tuned, base = _write(settings, measured, folder)
                 facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
-                template = bool(tuned.tokenizer.chat_template)
-                options = {"chat_template": template, "tag_in_template": template, "is_adapter": not settings.merge}
-                options |= {"results": results, "metadata": metadata}
-                write_text(folder / CARD, model_card(facts, further, base, kind=tuned.kind, **options))
+                kind = {"kind": tuned.kind, "chat_template": bool(tuned.tokenizer.chat_template)}
+                options = {"is_adapter": not settings.merge, "is_exported": True, "results": results}
+                write_text(folder / CARD, model_card(facts, further, base, **kind, **options))
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         api = huggingface_hub.HfApi()
@@ -196,20 +189,6 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tag})
     return tuned, name
-
-
-def _evaluation(measured: MeasureSettings, after: Sequence[BiasScore]) -> dict[str, Any]:
-    """Return the scores after tuning, and their data set, as fields of the card's front matter."""
-    is_holistic_bias = measured.prompts.file is None and measured.prompts.dataset in HOLISTIC_BIAS_VERSIONS
-    dataset, dataset_name = HOLISTIC_BIAS if is_holistic_bias else ("prompts", "custom prompts")
-    common = {"task_type": "text-generation", "dataset_type": dataset, "dataset_name": dataset_name}
-    found = [it for metric in METRICS if (it := find_score(after, metric)) and math.isfinite(it.value)]
-    results = [
-        EvalResult(metric_type=it.metric, metric_name=format_of(it).label, metric_value=it.value, **common)
-        for it in found
-    ]
-    datasets = {"datasets": [dataset]} if is_holistic_bias else {}
-    return {"eval_results": results, "model_name": "tuned for style equality", **datasets} if results else datasets
 
 
 def comparison_section(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:

@@ -10,8 +10,7 @@ from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
-from evenhand.evaluation.rating.metrics import rating_scores
-from evenhand.evaluation.rating.page import page
+from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.rating.pairs import (
     OFFENSIVE,
     SIDES,
@@ -20,8 +19,7 @@ from evenhand.evaluation.rating.pairs import (
     read_rating_file,
     sample_pairs,
 )
-from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve
-from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
+from evenhand.evaluation.rating.server import VOTES, Rating, Votes, listen, load_token, rating_app, read_votes, serve
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
+from huggingface_hub import ModelCardData
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModel,
@@ -36,17 +37,18 @@ from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_text
 from evenhand.evaluation.files import sha256_of, write_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.revisions import hub_repository, model_revision
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-from evenhand.evaluation.score import BiasScore, write_scores
+from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.score import BiasScore, display_name, find_score, write_scores
 from evenhand.evaluation.settings import AUTO, ModelSettings
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
+from evenhand.mitigation.card import table
 from evenhand.mitigation.trainers import LengthGroupedSampler
 from evenhand.mitigation.tune import last_checkpoint
-from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -55,9 +57,10 @@ FILES = ("texts", "test_texts", "dev_texts")  # settings of the files of the spl
 Split = tuple[list[str], np.ndarray]  # texts (n,), and whether each text has each label, (n, L) bool
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 VOCABULARY_SIZE, MAX_LENGTH = 8000, 128
-SAVED = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 BERT = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
 BERT |= {"max_position_embeddings": MAX_LENGTH}
+OVERALL = {"accuracy": "accuracy", "macro_f1": "macro-F1", "roc_auc": "area under the ROC curve"}
+SETTINGS_ON_CARD = ("epochs", "learning_rate", "batch_size", "seed")
 
 
 def train_classifier(settings: TrainClassifierSettings) -> None:
@@ -76,7 +79,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         train, test, dev = (splits[field] for field in FILES)
         folder = settings.output_dir / CLASSIFIER
         with run.step("training"):
-            if not all((folder / name).exists() for name in SAVED):  # a file is missing if it was damaged
+            if not folder.exists():
                 with atomic_write_folder(folder) as partial_folder:
                     _fit(settings, *train, names, partial_folder)
             shutil.rmtree(settings.output_dir / CHECKPOINTS, ignore_errors=True)
@@ -92,9 +95,9 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
                 scores = [*score(threshold=best_thresholds(of_dev, dev[1])), macro]
         else:
             scores = accuracy_scores(probabilities, test[1].argmax(axis=1), names, signature)
-        table = prediction_table(*test, probabilities, names, settings.label_separator)
-        write_table(settings.output_dir / "held_out.parquet", table)
-        counts = np.stack([truth.sum(axis=0) for _, truth in splits.values()])
+        predictions = prediction_table(*test, probabilities, names, settings.label_separator)
+        write_table(settings.output_dir / "held_out.parquet", predictions)
+        counts = np.stack([truth.sum(axis=0) for _, truth in (train, test)])
         write_text(folder / "README.md", classifier_card(settings, hashes, names, counts, scores))
         write_scores(settings.output_dir / SCORES, scores)
         run.tracker.log_scores(scores)
@@ -256,3 +259,94 @@ def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     ids = [(token, words.token_to_id(token)) for token in (start, end)]
     words.post_processor = processors.TemplateProcessing(single=f"{start} $A {end}", special_tokens=ids)
     return PreTrainedTokenizerFast(tokenizer_object=words, **SPECIAL, model_max_length=MAX_LENGTH)
+
+
+def classifier_card(
+    settings: TrainClassifierSettings,
+    hashes: Mapping[str, str],
+    names: Sequence[str],
+    counts: np.ndarray,
+    scores: Sequence[BiasScore],
+) -> str:
+    """Return a classifier's model card as Markdown. A base model in a local folder is left out of the front matter.
+
+    `hashes` are the SHA-256 of each file of texts, by the file's setting; `counts` are the numbers of texts with each
+    label for training and test, (2, L).
+    """
+    overall = [score for score in scores if score.group.get("label") not in names]  # two labels have one ROC curve
+    metrics = list(dict.fromkeys(score.metric for score in scores if score not in overall))
+    thresholds, rows = scores[0].signature.get("threshold"), {}  # one for all labels, or a list
+    for index, name in enumerate(names):
+        chosen = f" (p ≥ {thresholds[index]:.2f})" if isinstance(thresholds, list) else ""
+        of_label = [_text(find_score(scores, metric, label=name)) for metric in metrics]
+        rows[sanitize(name) + chosen] = [*(f"{n:,}" for n in counts[:, index]), *of_label]
+    meaning = "A text has one label; the probabilities of the labels sum to 1."
+    if settings.label_separator:
+        threshold = "the number in the table" if isinstance(thresholds, list) else f"{settings.threshold:g}"
+        meaning = f"A text has every label with a probability of at least {threshold}."
+    metadata = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-classification",
+        tags=["evenhand", "multi-label" if settings.label_separator else "single-label"],
+        base_model=settings.model and hub_repository(settings.model),
+    )
+    return CARD.format(
+        metadata=metadata.to_yaml(),
+        base=f"`{display_name(settings.model)}`" if settings.model else "scratch",
+        settings=", ".join(f"{name} {getattr(settings, name)}" for name in SETTINGS_ON_CARD),
+        files=", ".join(f"{sanitize(getattr(settings, field).name)} (SHA-256 `{hashes[field]}`)" for field in hashes),
+        n=f"{scores[0].n:,}",
+        overall="; ".join(f"{OVERALL[it.metric]}{_threshold(it)} {_text(it)}" for it in overall),
+        labels=table(rows, ["label", "training texts", "test texts", *metrics]),
+        meaning=meaning,
+    )
+
+
+def _threshold(score: BiasScore) -> str:
+    return f" (threshold {score.group['threshold']})" if "threshold" in score.group else ""
+
+
+def _text(score: BiasScore) -> str:
+    return f"{number(score.value, 3)} {interval(score.interval, 3)}".strip()
+
+
+CARD = """---
+{metadata}
+---
+
+# A text classifier
+
+Trained by `evenhand train_classifier` from {base}: {settings}. Texts: {files}; their licence still applies to them.
+
+## Scores on {n} test texts
+
+{overall}. Brackets contain 95 % intervals. No training text is a test text.
+
+{labels}
+
+{meaning}
+
+## How to use it
+
+Save the code as `label.py` and run `python label.py FOLDER "a text" "another"`, with this folder or its id on the hub.
+
+```python
+import sys
+
+from transformers import pipeline
+
+folder, *texts = sys.argv[1:]
+classify = pipeline("text-classification", folder, top_k=None)
+for text, labels in zip(texts, classify(texts, truncation=True)):
+    print(text, {{label["label"]: round(label["score"], 3) for label in labels}})
+```
+
+Evenhand accepts the folder as `--generation_bias.style_classifier` or `--generation_bias.offensiveness`.
+
+## Limits
+
+- The labels reproduce the judgements and mistakes of the annotators. Classifiers often associate a dialect, or the
+  mention of a group, with a label: check the errors on texts by and about the groups that you study.
+- The scores hold for texts like the test texts, not for other texts such as the responses of a dialogue model.
+- Use the probabilities to compare texts or models, not to judge a single text or person.
+"""

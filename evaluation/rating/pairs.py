@@ -3,12 +3,11 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
@@ -23,13 +22,10 @@ PAPER = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 _Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
 
 
-class _LeaveOut(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="forbid")
-    template: list[_Text]
-    descriptor: list[_Text]
-
-
-_CONTENTS = {"questions": Annotated[dict[_Text, _Text], Field(min_length=1)], "leave_out": _LeaveOut}
+_CONTENTS = {
+    "questions": Annotated[dict[_Text, _Text], Field(min_length=1)],
+    "leave_out": dict[Literal["template", "descriptor"], list[_Text]],
+}
 
 
 def read_rating_file(field: str, name: str) -> dict:

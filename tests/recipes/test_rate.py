@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.votes import Vote, Votes
+from evenhand.evaluation.rating.server import Vote, Votes
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes import rate as command

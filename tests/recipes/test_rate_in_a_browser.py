@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from evenhand.evaluation.rating.pairs import left_side
-from evenhand.evaluation.rating.votes import read_votes
+from evenhand.evaluation.rating.server import read_votes
 from tests.forked_commands import PATIENCE, wait_until
 from tests.measured_runs import write_measured
 
@@ -90,9 +90,8 @@ def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port, scheme):
             shown |= {it.text for it in browser.driver.find_elements(By.CSS_SELECTOR, "#cards button")}
             assert browser.driver.find_elements(By.CSS_SELECTOR, "main img, main script") == []
             assert "broken" not in browser.driver.title
-            held = len((folder / "votes.jsonl").read_text().splitlines())
             press(browser, key)
-            assert len((folder / "votes.jsonl").read_text().splitlines()) == held + 1 == place + 1
+            assert len((folder / "votes.jsonl").read_text().splitlines()) == place + 1
         assert "That was all" in browser.driver.find_element(By.ID, "thanks").text
         assert browser.serious() == []
         assert shown == {f"{side} says {text}" for side in ("before", "after") for text in RESPONSES}

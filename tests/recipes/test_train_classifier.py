@@ -91,8 +91,6 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     of_hub = ModelCard(card).data
     assert (of_hub.library_name, of_hub.pipeline_tag) == ("transformers", "text-classification")
     assert "single-label" in of_hub.tags and of_hub.base_model is None
-    results = {result.metric_type: result.metric_value for result in of_hub.eval_results}
-    assert results == {"accuracy": accuracy.value, "roc_auc": area.value}
     card_answers = answers_of_card(tmp_path, ["what a nasty dog", "what a gentle song"], monkeypatch)
     assert [answer["offensive"] for answer in card_answers] == pytest.approx([rude, kind], abs=1e-3)
     assert all(sum(answer.values()) == pytest.approx(1, abs=2e-3) for answer in card_answers)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from evenhand.evaluation.rating.metrics import rating_scores
-from evenhand.evaluation.rating.page import page
+from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.report.html import page_html
 from tests.evaluation.rating.rated_pairs import QUESTIONS, synthetic_pairs, vote_table
 from tests.parsed_page import OURS, ParsedPage

@@ -4,8 +4,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.evaluation.rating.pairs import left_side, other_side
-from evenhand.evaluation.rating.server import load_token, rating_app
-from evenhand.evaluation.rating.votes import read_votes
+from evenhand.evaluation.rating.server import load_token, rating_app, read_votes
 from tests.evaluation.rating.rated_pairs import rating
 from tests.report_pages import HOSTILE
 
@@ -65,7 +64,7 @@ def test_votes_are_undone_and_second_votes_ignored(client, tmp_path):
 @pytest.mark.parametrize("body", [b"", b"\xff", b'{"rater": " "}', b'{"rater": "anna", "choice": "before"}'])
 def test_an_invalid_answer_is_rejected(client, tmp_path, body):
     assert client.post(f"/{TOKEN}/answer", content=body).status_code == 400
-    assert not (tmp_path / "votes.jsonl").read_bytes()
+    assert not (tmp_path / "votes.jsonl").exists()
 
 
 @pytest.mark.parametrize("path", ["/", "/answer", "/t0k3nn/", "//"])
