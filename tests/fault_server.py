@@ -63,14 +63,10 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _scores(self, body):
-        """Return the log-probabilities of the prompt's tokens as the endpoint does, if the body requests them."""
-        endpoint, log_p = self.server.config["logprobs"]
-        if endpoint not in body:
+        """Return the log-probabilities of the prompt's tokens, if the body requests them."""
+        if "echo" not in body or self.server.config["logprobs"] is None:
             return {}
-        values = [None, *log_p(body["prompt"])]
-        if endpoint == "prompt_logprobs":
-            places = zip(body["prompt"][1:], values[1:], strict=True)
-            return {endpoint: [None, *({"7": {"logprob": -9.0}, str(token): {"logprob": it}} for token, it in places)]}
+        values = [None, *self.server.config["logprobs"](body["prompt"])]
         tokens = [*map(str, body["prompt"]), "generated"]
         return {"logprobs": {"tokens": tokens, "token_logprobs": [*values, -0.5]}}
 
@@ -150,12 +146,11 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, logprobs=(None, None), choice=None):
+def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None):
     """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
-    `logprobs` is the field of a body that requests log p of a prompt's tokens ("echo" or "prompt_logprobs"), and a
-    function that returns log p of all ids but the first. `choice` is a function of a body that returns fields of the
-    answer's choice; the request is rejected if it returns {}.
+    `logprobs` is a function that returns log p of all ids of a prompt but the first. `choice` is a function of a body
+    that returns fields of the answer's choice; the request is rejected if it returns {}.
     """
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
     config |= {"logprobs": logprobs, "choice": choice, "file": None}

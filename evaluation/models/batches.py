@@ -1,10 +1,8 @@
 """Batches of a size that fits into memory, halved whenever the device runs out of memory; prefixes that they share.
 
-The memory budget is read from the device when the work begins; the memory of a row is estimated from the model's
-config. Batch sizes do not change results, so a resumed run may compute the unfinished rows in other batches.
+The memory of a row is estimated from the model's config. Batch sizes do not change results.
 """
 
-import gc
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import psutil
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from transformers import Cache, DynamicCache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
@@ -37,7 +36,6 @@ TOKENIZER_BATCH_SIZE = 10_000  # texts
 # GPT-Neo for the window of its local layers.
 COUNTS_PADDING = ("mpt", "gpt_neo")
 MIN_SHARED_TOKENS = 8  # a shorter prefix is read with each row, because a pass of the model has a fixed cost
-OUT_OF_MEMORY_MESSAGES = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
 def memory_budget(device: torch.device) -> int:
@@ -117,8 +115,7 @@ def run_batches(
         try:
             result = compute(batch)
         except (RuntimeError, MemoryError) as error:
-            messages = any(words in str(error) for words in OUT_OF_MEMORY_MESSAGES)
-            if not (messages or isinstance(error, (torch.OutOfMemoryError, MemoryError))):
+            if not (isinstance(error, (torch.OutOfMemoryError, MemoryError)) or should_reduce_batch_size(error)):
                 raise
             if len(batch) == 1:
                 raise InputError(f"device: a single row does not fit into memory ({first_line(error)}).") from None
@@ -126,7 +123,9 @@ def run_batches(
             yield batch, result
             start += len(batch)
             continue
-        free_gpu_memory()  # outside the handler, because the error holds the tensors of the batch
+        clear_device_cache(
+            garbage_collection=True
+        )  # outside the handler, because the error holds the tensors of the batch
         if limit == len(items):
             log.warning("a batch of %d rows does not fit into memory; continuing with half the batch size", len(batch))
         limit = len(batch) // 2
@@ -167,13 +166,6 @@ def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **a
         encoded += tokenizer(part, return_attention_mask=False, **arguments)["input_ids"]
     ids_by_text = dict(zip(distinct, encoded, strict=True))
     return [ids_by_text[text] for text in texts]
-
-
-def free_gpu_memory() -> None:
-    """Release the GPU memory of tensors that are no longer referenced."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def has_attention_only(model: PreTrainedModel, *, sliding_windows: bool = True) -> bool:

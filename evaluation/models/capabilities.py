@@ -59,26 +59,20 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
-    level = logging.getLogger("lm_eval").level
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it logs a warning for every model that is already loaded
-    try:
-        is_chat = model.kind == "chat"
-        template = {"chat_template_args": template_arguments(model.tokenizer)} if is_chat else {}
-        harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
-        if is_chat and not supports_system_message(model.tokenizer):
-            render = harness.apply_chat_template
-            harness.apply_chat_template = lambda chat, *rest, **named: render(
-                merge_system_message(chat), *rest, **named
-            )
-        results = simple_evaluate(
-            harness,
-            tasks=list(tasks),
-            system_instruction=model.system_prompt or None,
-            apply_chat_template=is_chat,
-            bootstrap_iters=0,
-        )
-    finally:
-        logging.getLogger("lm_eval").setLevel(level)
+    is_chat = model.kind == "chat"
+    template = {"chat_template_args": template_arguments(model.tokenizer)} if is_chat else {}
+    harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
+    if is_chat and not supports_system_message(model.tokenizer):
+        render = harness.apply_chat_template
+        harness.apply_chat_template = lambda chat, *rest, **named: render(merge_system_message(chat), *rest, **named)
+    results = simple_evaluate(
+        harness,
+        tasks=list(tasks),
+        system_instruction=model.system_prompt or None,
+        apply_chat_template=is_chat,
+        bootstrap_iters=0,
+    )
     rows = [
         {
             TASK: task,

@@ -199,7 +199,7 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
     dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
     arguments: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
-    if is_gguf(model.name) and hasattr(transformers, "GgufConfig"):
+    if is_gguf(model.name):
         # Since 5.20, transformers computes with quantized weights if a kernel is installed; they cannot be trained.
         arguments["quantization_config"] = transformers.GgufConfig(dequantize=True)
     if model.attn_implementation is not None:

@@ -1,28 +1,24 @@
 """Presets of decoding arguments for transformers' `generate`, and checks of arguments that override a preset."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, unknown_name
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        # Draw from the model's unmodified distribution.
-        "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
-        # Smith et al. 2022, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). The paper gives no max_new_tokens; 80 is our
-        # choice.
-        "paper": {
-            "do_sample": False,
-            "num_beams": 10,
-            "min_new_tokens": 20,
-            "no_repeat_ngram_size": 3,
-            "max_new_tokens": 80,
-        },
-    }
-)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # Draw from the model's unmodified distribution.
+    "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
+    # Smith et al. 2022, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). max_new_tokens is our choice.
+    "paper": {
+        "do_sample": False,
+        "num_beams": 10,
+        "min_new_tokens": 20,
+        "no_repeat_ngram_size": 3,
+        "max_new_tokens": 80,
+    },
+}
 
 # Arguments whose effect on a token depends on scores only. With these arguments, contexts of all lengths share a batch;
 # with the others, whose effect depends on the tokens of the same row too, contexts of equal length.

@@ -141,9 +141,9 @@ class Model(ABC):
 
     def release(self) -> None:
         """Free the memory of the model, which is loaded again when it is needed."""
-        from evenhand.evaluation.models.batches import free_gpu_memory  # imports torch
+        from accelerate.utils.memory import clear_device_cache  # imports torch
 
-        free_gpu_memory()
+        clear_device_cache(garbage_collection=True)
 
 
 def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns: Any) -> pd.DataFrame:

@@ -1,21 +1,18 @@
 """A model behind a server: its weights are not at hand.
 
-Log-likelihoods of sentences come from a completions server that returns log-probabilities of prompt tokens. Requests
-contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
-lm-evaluation-harness uses OpenAI's `echo` with `logprobs` too (github.com/EleutherAI/lm-evaluation-harness,
-`local-completions`); `prompt_logprobs` is an extension of vLLM.
+Log-likelihoods of sentences come from a completions server that returns log-probabilities of prompt tokens, by OpenAI's
+`echo` with `logprobs`, as in lm-evaluation-harness (github.com/EleutherAI/lm-evaluation-harness, `local-completions`).
+Requests contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
 """
 
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.model import Model, compute_rows, response_table
 from evenhand.evaluation.models.revisions import tokenizer_revision
@@ -28,7 +25,6 @@ from evenhand.evaluation.models.server import (
     fetch_answers,
     parse_response,
     request_arguments,
-    request_once,
 )
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings
@@ -37,11 +33,6 @@ from evenhand.evaluation.store import Store
 log = logging.getLogger("evenhand")
 
 ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
-# Name → request fields that make a server return log p of prompt tokens.
-ENDPOINTS = {
-    "`echo` with `logprobs`": {"echo": True, "logprobs": 1},
-    "`prompt_logprobs`": {"extra_body": {"prompt_logprobs": 1}},
-}
 
 
 class ServedModel(Model):
@@ -142,43 +133,25 @@ class ServedModel(Model):
         limit = max_positions(config) - 1  # the server generates one token
         tokenizer, options = load_tokenizer(self.tokenizer, config), {"name": self.name, "max_tokens": limit}
         encoded = encode(tokenizer, sentences, **options, context=context, end_of_sequence=end_of_sequence)
-        body = {"model": self.name, "max_tokens": 1, "temperature": 0}
+        body = {"model": self.name, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         bodies = [{**body, "prompt": ids} for ids in encoded.ids]
-        endpoint = processes.on_rank_zero(lambda: self._find_endpoint(bodies[0]))
         run.facts["server"] = self.settings.server
 
         def compute(bodies: Sequence[Body], begin: np.ndarray) -> Iterator[tuple[list[int], list[float]]]:
-            requests = [{**body, **ENDPOINTS[endpoint]} for body in bodies]
-            for rows, token_log_p in fetch_answers(self.settings, requests, partial(_token_log_p, endpoint)):
+            for rows, token_log_p in fetch_answers(self.settings, bodies, _token_log_p):
                 yield rows, [math.fsum(log_p[start:]) for log_p, start in zip(token_log_p, begin[rows], strict=True)]
 
         table = run.rows("sentences", ["log_likelihood"], compute, bodies, encoded.begin, unit="sentences")
-        how = f"{describe(encoded, context)}, by a server's {endpoint}"
+        how = f"{describe(encoded, context)}, by a server's `echo` with `logprobs`"
         return table["log_likelihood"].to_numpy(), encoded.n_scored, how
 
-    def _find_endpoint(self, body: Body) -> str:
-        """Return the first of `ENDPOINTS` with which the server returns log p of prompt tokens."""
-        refusals = []
-        for endpoint, fields in ENDPOINTS.items():
-            try:
-                request_once(self.settings, {**body, **fields}, partial(_token_log_p, endpoint))
-            except UnsupportedRequest as error:
-                refusals.append(f"{endpoint}: {error}")
-            else:
-                return endpoint
-        why = f"returns no log-probabilities of prompts ({'; '.join(refusals)}); use vLLM or SGLang"
-        raise InputError(f"model.server: {self.settings.server} {why}.")
 
-
-def _token_log_p(endpoint: str, answer: Any, body: Body) -> list[float]:
+def _token_log_p(answer: Any, body: Body) -> list[float]:
     """Return log p of all prompt tokens in an answer; the first token has 0."""
     (choice,), ids = answer.choices, body["prompt"]
-    if "echo" in ENDPOINTS[endpoint]:
-        log_p = choice.logprobs and choice.logprobs.token_logprobs
-    elif log_p := getattr(choice, "prompt_logprobs", None):
-        log_p = [by_token and by_token[str(token)]["logprob"] for by_token, token in zip(log_p, ids, strict=True)]
-    if log_p is None:
-        raise UnsupportedRequest(f"the answer has no log-probabilities for {endpoint}")
+    if choice.logprobs is None:
+        raise UnsupportedRequest("model.server: it returns no log-probabilities of prompts; use vLLM or SGLang.")
+    log_p = choice.logprobs.token_logprobs
     if len(log_p) - len(ids) not in (0, 1):  # the answer may include the token that is generated after the prompt
         raise ValueError(f"{len(log_p)} log-probabilities for {len(ids)} tokens")
     log_p = [0.0, *map(float, log_p[1 : len(ids)])]

@@ -139,6 +139,7 @@ class ResampledModel(WrappedModel):
         of the responses and `candidate`, its number from 0. Empty candidates are drawn only if all candidates of a
         prompt are empty. A prompt whose λ is 0 has one candidate.
         """
+        from evenhand.evaluation.models.generation import prompt_seed
         from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 
         classifier = load_style_classifier(self.classifier)
@@ -155,15 +156,11 @@ class ResampledModel(WrappedModel):
         vectors = to_style_vectors(classifier, classify_rows(run, "candidate_styles", classifier, texts)[0])
         scores = np.full((len(prompts), self.candidates), np.nan)
         scores[row, number] = candidate_scores(vectors, exponents[row], self.candidates)
-        drawn = draw_candidates(scores, np.array([self._uniform(prompt_id) for prompt_id in prompts[PROMPT_ID]]))
+        seeds = [prompt_seed(f"{prompt_id}/draw", self.seed) for prompt_id in prompts[PROMPT_ID]]
+        drawn = draw_candidates(scores, np.array([np.random.default_rng(seed).random(2) for seed in seeds]))
         log.info("resampling: %.0f %% of the responses are another candidate than the first", 100 * (drawn > 0).mean())
         first = np.cumsum(counts) - counts
         return candidates.iloc[first + drawn].drop(columns="candidate").reset_index(drop=True)
-
-    def _uniform(self, prompt_id: str) -> np.ndarray:
-        from evenhand.evaluation.models.generation import prompt_seed
-
-        return np.random.default_rng(prompt_seed(f"{prompt_id}/draw", self.seed)).random(2)
 
 
 def draw_response(

@@ -18,13 +18,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import common_prefix_length, longest_first, max_positions, tokenize_texts
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
-from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel, MaskedModel
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-SENTENCES_PER_PART = 1024  # part size for encoder-decoder models
 PROBE_SENTENCES = 8
 MAX_PROBE_ERROR = {torch.float32: 1e-2, torch.float16: 0.2, torch.bfloat16: 1.0}  # nats per sentence
 
@@ -134,7 +133,14 @@ def sentence_log_likelihoods(
     context, and its scores include the end of the sentence.
     """
     if model.kind == "encoder_decoder":
-        return _score_given_context(run, model, sentences, context)
+        if not context:
+            raise InputError(f"context: {model.name} is an encoder-decoder model, which needs an input; set a context.")
+        columns, contexts = ["log_likelihood", "tokens"], [context] * len(sentences)
+        table = run.rows("sentences", columns, partial(response_log_likelihoods, model), contexts, sentences)
+        if table["log_likelihood"].isna().any():
+            raise InputError(f"sentences: one is too long for {model.name} with the context; leave it out.")
+        how = "Σ log p of the whole sentence and its end, given a context"
+        return table["log_likelihood"].to_numpy(), table["tokens"].to_numpy(), how
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
     variant = describe(encoded, context)
     if not supports_prefix_trees(model, encoded):
@@ -151,22 +157,6 @@ def sentence_log_likelihoods(
     compute = partial(node_log_probabilities, model, tree)
     log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
     return sum_sequences(tree, log_p, encoded.begin), encoded.n_scored, f"{variant}, over a prefix tree"
-
-
-def _score_given_context(
-    run: Store, model: DialogueModel, sentences: Sequence[str], context: str
-) -> tuple[np.ndarray, np.ndarray, str]:
-    if not context:
-        raise InputError(f"context: {model.name} is an encoder-decoder model, which needs an input; set a context.")
-
-    def compute(texts: Sequence[str]) -> Iterator[tuple[range, np.ndarray, np.ndarray]]:
-        for start in range(0, len(texts), SENTENCES_PER_PART):
-            part = texts[start : start + SENTENCES_PER_PART]
-            yield range(start, start + len(part)), *response_perplexity(model, [context] * len(part), part)
-
-    table = run.rows("sentences", ["log_likelihood", "tokens"], compute, sentences, unit="sentences")
-    how = "Σ log p of the whole sentence and its end, given a context"
-    return table["log_likelihood"].to_numpy(), table["tokens"].to_numpy(), how
 
 
 def masked_token_table(

@@ -11,7 +11,7 @@ from evenhand.evaluation.models import batches
 
 SIZES = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
-TOO_LITTLE = torch.OutOfMemoryError("CUDA out of memory")
+TOO_LITTLE = torch.OutOfMemoryError("CUDA out of memory.")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
+from accelerate.utils.memory import clear_device_cache
 
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
@@ -32,7 +33,6 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     style_table,
 )
-from evenhand.evaluation.models.batches import free_gpu_memory
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
@@ -115,7 +115,7 @@ def write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: s
             vectors, truncated = classify_rows(run, table, classifier, texts)
             vectors = to_style_vectors(classifier, vectors)
             run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
-    free_gpu_memory()
+    clear_device_cache(garbage_collection=True)
 
 
 def write_offensiveness(run: Store, settings: ClassifierSettings, measured: StyledResponses) -> None:
