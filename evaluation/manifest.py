@@ -8,7 +8,7 @@ its folder, so that a folder of runs can be moved.
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,8 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
         raise InputError(f"{field}: {folder} has no finished run; run `evenhand {command}` into it first.")
     if settings.get("command") != command:
         raise InputError(f"{field}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
-    damaged = damaged_files(folder, manifest["files"])
-    if json_sha256(settings) != manifest["config"]:
-        damaged = [CONFIG]
-    if damaged:
+    is_changed = json_sha256(settings) != manifest["config"]
+    if damaged := [CONFIG] if is_changed else damaged_files(folder, manifest["files"]):
         raise InputError(
             f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); undo the "
             f"change, or run `evenhand {command}` into that folder again to recompute it."
@@ -70,19 +68,6 @@ def read_config(folder: Path, field: str) -> dict[str, Any]:
             f"{FORMAT}); run `evenhand {settings.get('command')}` again, into another folder."
         )
     return dict(settings)
-
-
-def read_identity(folder: Path, field: str) -> dict[str, Any]:
-    """Return the identity of the run in a folder: what went into it, by dotted name.
-
-    Raises:
-        InputError: the run is of another format, or the file of its identity is damaged.
-    """
-    read_config(folder, field)
-    try:
-        return dict(json.loads((folder / IDENTITY).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{field}: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
 
 
 def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
@@ -126,33 +111,27 @@ def damaged_files(folder: Path, hashes: Mapping[str, str]) -> list[str]:
     return [name for name, sha in hashes.items() if not (folder / name).is_file() or sha256_of(folder / name) != sha]
 
 
-def with_relative_paths(settings: Any, folder: Path) -> Any:
-    """Return settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
+def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
+    """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`.
 
-    def relative(name: str, path: str) -> str:
-        if name not in RUN_FOLDERS and not (name in IN_RUNS and (Path(path).parent / CONFIG).exists()):
-            return path
-        path = os.path.relpath(Path(path).resolve(), folder)
-        return path if path.startswith(".") else f"./{path}"
-
-    return _map_texts(settings, relative)
-
-
-def with_resolved_paths(settings: Any, folder: Path) -> Any:
-    """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
-
-    def resolved(name: str, path: str) -> str:
-        is_relative = name in RUN_FOLDERS or (name in IN_RUNS and path.startswith("."))
-        return os.path.normpath(folder / path) if is_relative else path
-
-    return _map_texts(settings, resolved)
-
-
-def _map_texts(settings: Any, change: Callable[[str, str], str], name: str = "") -> Any:
-    """Return nested settings with `change(name of the setting, text)` in place of each text that is no list's item."""
+    `name` is the name of the setting.
+    """
     if isinstance(settings, Mapping):
-        return {key: _map_texts(value, change, str(key)) for key, value in settings.items()}
-    return change(name, settings) if isinstance(settings, str) else settings
+        return {key: with_relative_paths(value, folder, str(key)) for key, value in settings.items()}
+    if not isinstance(settings, str):
+        return settings
+    if name not in RUN_FOLDERS and not (name in IN_RUNS and (Path(settings).parent / CONFIG).exists()):
+        return settings
+    path = os.path.relpath(Path(settings).resolve(), folder)
+    return path if path.startswith(".") else f"./{path}"
+
+
+def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:
+    """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
+    if isinstance(settings, Mapping):
+        return {key: with_resolved_paths(value, folder, str(key)) for key, value in settings.items()}
+    is_relative = name in RUN_FOLDERS or (name in IN_RUNS and str(settings).startswith("."))
+    return os.path.normpath(folder / settings) if isinstance(settings, str) and is_relative else settings
 
 
 def package_versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
@@ -96,22 +96,18 @@ def read_scores(path: Path | str) -> list[BiasScore]:
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [_score(record, content["signatures"]) for record in content["scores"]]
+        scores = []
+        for record in content["scores"]:
+            low, high = record["bounds"]
+            record |= {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
+            record["value"] = math.nan if record["value"] is None else record["value"]
+            record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
+            scores.append(BiasScore(**{**record, "signature": content["signatures"][record["signature"]]}))
+        return scores
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
-
-
-def _score(record: Mapping[str, Any], signatures: Mapping[str, Any]) -> BiasScore:
-    low, high = record["bounds"]
-    intervals = {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
-    values = {
-        "value": math.nan if record["value"] is None else record["value"],
-        "bounds": (-math.inf if low is None else low, math.inf if high is None else high),
-        "signature": signatures[record["signature"]],
-    }
-    return BiasScore(**{**record, **intervals, **values})
 
 
 def display_name(name: str) -> str:
@@ -131,17 +127,12 @@ def signature_line(score: BiasScore) -> str:
     The line contains the metric and the group, the model (m), the data (d), the classifier (c), the seed (s), the
     number of rows (n), a hash of the whole nested signature (h), and the version of Evenhand (v).
 
-    Raises:
-        InputError: the argument is not a score.
-
     >>> import re
     >>> signature = {"model": {"name": "gpt2", "revision": "607a30d"}, "seed": 0, "packages": {"evenhand": "0.2.0"}}
     >>> score = BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, group={"axis": "age"}, signature=signature)
     >>> re.sub("h:[0-9a-f]{12}", "h:…", signature_line(score))
     'fgb[axis=age]|m:gpt2@607a30d|s:0|n:8|h:…|v:0.2.0'
     """
-    if not isinstance(score, BiasScore):
-        raise InputError(f"score: {format_value(score)} is not a score; give one score, as of generation_bias.")
     signature = score.signature
     cut = ",".join(f"{name}={value}" for name, value in score.group.items())
     parts = [score.metric + (f"[{cut}]" if cut else "")]

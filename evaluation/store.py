@@ -1,5 +1,6 @@
 """Run folders: a stage computes tables in a folder, once; a killed stage goes on, and a finished one costs nothing."""
 
+import json
 import logging
 import os
 import socket
@@ -38,7 +39,6 @@ from evenhand.evaluation.manifest import (
     hash_results,
     package_versions,
     read_config,
-    read_identity,
     read_manifest,
     with_relative_paths,
 )
@@ -55,7 +55,6 @@ NO_RESULTS = (CONFIG, IDENTITY, LOCK, *TRACKERS)  # with nothing else, a folder 
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row
 SECONDS_BETWEEN_WRITES = 5.0  # the maximum work lost if the process is killed
-Table = pd.DataFrame | Iterable[pd.DataFrame]  # a whole table, or consecutive parts of a table (`write_table`)
 
 
 @dataclass
@@ -95,11 +94,11 @@ class Store:
         """Return the table `name`.parquet."""
         return read_table(self.folder / f"{name}.parquet")
 
-    def write(self, name: str, rows: Table) -> None:
+    def write(self, name: str, rows: pd.DataFrame) -> None:
         """Write the table `name`.parquet on rank 0 while the other ranks wait."""
         processes.on_rank_zero(lambda: write_table(self.folder / f"{name}.parquet", rows))
 
-    def ensure(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> None:
+    def ensure(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> None:
         """Compute and write the table `name`.parquet unless the table is on disk.
 
         `compute` is called on all ranks if `on_all_ranks` is true, else only on rank 0.
@@ -112,7 +111,7 @@ class Store:
         if not self.has(name):
             compute_and_write() if on_all_ranks else processes.on_rank_zero(compute_and_write)
 
-    def table(self, name: str, compute: Callable[[], Table], *, on_all_ranks: bool = False) -> pd.DataFrame:
+    def table(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> pd.DataFrame:
         """Return the table `name`.parquet; compute and write the table first if it is not on disk (`ensure`)."""
         self.ensure(name, compute, on_all_ranks=on_all_ranks)
         return self.read(name)
@@ -250,7 +249,11 @@ def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Map
     Raises:
         InputError: the run is finished, or the difference affects tables that take long to compute.
     """
-    earlier = read_identity(folder, "output_dir")
+    read_config(folder, "output_dir")  # of this format
+    try:
+        earlier = dict(json.loads((folder / IDENTITY).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"output_dir: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
     changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
     stale: list[Path] = []
     if changed and not (folder / MANIFEST).exists():
@@ -308,14 +311,10 @@ def run_lock(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.parquet"))
-
-
 def _missing_rows(folder: Path, n: int, columns: Sequence[str]) -> np.ndarray:
     """Return the numbers of the rows that are not on disk, ascending; delete damaged files."""
     is_missing = np.ones(n, dtype=bool)
-    for file in _files(folder):
+    for file in sorted(folder.glob("*.parquet")):
         try:
             is_missing[read_table(file)[[ROW, *columns]][ROW].to_numpy()] = False
         except (InputError, KeyError, IndexError):
@@ -335,29 +334,28 @@ def _save_batches(
     # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
     waiting: list[pd.DataFrame] = []
     last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once, so an unwritable folder fails early
+
+    def write() -> None:
+        if waiting:
+            rows = pd.concat(waiting, ignore_index=True)
+            write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+            waiting.clear()
+
     try:
         for indices, *values in batches:
             rows = {ROW: missing[np.asarray(indices, dtype=np.int64)], **dict(zip(columns, values, strict=True))}
             waiting.append(pd.DataFrame(rows))
             if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
-                _write_part(folder, waiting)
+                write()
                 last_write = time.monotonic()
             advance(len(indices))
     finally:  # rows that were computed before an error are written, too
-        _write_part(folder, waiting)
-
-
-def _write_part(folder: Path, waiting: list[pd.DataFrame]) -> None:
-    """Write the waiting batches, if any, to a file whose name is the number of its first row; clear the list."""
-    if waiting:
-        rows = pd.concat(waiting, ignore_index=True)
-        write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
-        waiting.clear()
+        write()
 
 
 def _read_rows(folder: Path, n: int, columns: Sequence[str]) -> pd.DataFrame:
     """Return the table of all rows, in the order of their numbers."""
-    parts = [read_table(file) for file in _files(folder)] or [pd.DataFrame(columns=[ROW, *columns])]
+    parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW, *columns])]
     table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
     if len(table) < n:
         raise InputError(f"{folder} does not have each of {n} rows; delete the run's folder and run it again.")

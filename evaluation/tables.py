@@ -1,8 +1,7 @@
 """Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +15,13 @@ from evenhand.evaluation.files import atomic_write
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 
 
-def write_table(path: Path, rows: pd.DataFrame | Iterable[pd.DataFrame]) -> None:
-    """Write a table to a Parquet file, given as a whole or as an iterable of consecutive parts.
-
-    The parts are written one after the other and need not fit into memory together. All parts must have the columns and
-    types of the first part.
-    """
-    parts = iter(rows)
-    if isinstance(rows, pd.DataFrame):
-        parts = (rows.iloc[start : start + ROWS_PER_CHUNK] for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK))
-    first = next(parts)
-    schema = pa.Schema.from_pandas(rows if isinstance(rows, pd.DataFrame) else first, preserve_index=False)
+def write_table(path: Path, rows: pd.DataFrame) -> None:
+    """Write a table to a Parquet file, in chunks of rows, which need less memory than a copy of the table."""
+    schema = pa.Schema.from_pandas(rows, preserve_index=False)
     with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
-        for part in chain([first], parts):
-            writer.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
+        for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK):
+            chunk = rows.iloc[start : start + ROWS_PER_CHUNK]
+            writer.write_table(pa.Table.from_pandas(chunk, schema, preserve_index=False))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:

@@ -7,10 +7,9 @@ examples divided by the number of examples.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from datasets import load_dataset
 from datasets.exceptions import DatasetsError
@@ -22,8 +21,7 @@ FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parque
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
-@dataclass(frozen=True)
-class PhraseCounts:
+class PhraseCounts(NamedTuple):
     """Number of usages of each phrase in `n_examples` texts; `n_left_out` further examples have no text (null)."""
 
     counts: dict[str, int]
@@ -56,7 +54,7 @@ def count_phrases_in_corpus(
     with progress(limit, "corpus", "examples") as advance:
         try:
             if files:
-                names = {"train": [str(file) for file in files]}
+                names = list(map(str, files))
                 examples = load_dataset(_format(files[0]), data_files=names, split="train", streaming=True)
             else:
                 examples = load_dataset(source, subset, split=split, streaming=True)

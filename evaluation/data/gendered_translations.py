@@ -12,10 +12,9 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,6 @@ GENDER, REFERENCE, MARKED = "gender", "reference", "marked"
 TAKEN_FROM = "taken_from"  # the gender of a reference that replaces a missing one
 MASCULINE, FEMININE, NEUTRAL, GENERIC = GENDERS = ("masculine", "feminine", "neutral", "generic")
 COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFERENCE, MARKED]
-REQUIRED_COLUMNS = (ENGLISH, LANG, GENDER, REFERENCE)
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
@@ -43,8 +41,7 @@ MARK = re.compile(r"</?\s*([MF])\s*>", re.IGNORECASE)
 MARKED_SPAN = re.compile(r"<\s*([MF])\s*>(.*?)<\s*/\s*\1\s*>", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Language:
+class Language(NamedTuple):
     """A language: `code` is its FLORES code ("spa_Latn"), `short` its two-letter code ("es", or "" without one)."""
 
     code: str
@@ -93,33 +90,24 @@ def read_references(path: Path) -> pd.DataFrame:
         InputError: the file cannot be read, a column is missing, a gender, language code or `marked` is invalid, or one
             sentence_id has several axes, descriptors or templates.
     """
-    rows = _read_table(path, REQUIRED_COLUMNS)
-    for name in (AXIS, DESCRIPTOR, TEMPLATE, MARKED):
-        if name not in rows:
-            rows[name] = ""
-    if SENTENCE_ID not in rows:
-        rows[SENTENCE_ID] = [str(code + 1) for code in pd.factorize(rows[ENGLISH])[0]]
+    rows = _read_table(path, (ENGLISH, LANG, GENDER, REFERENCE))
+    numbers = [str(code + 1) for code in pd.factorize(rows[ENGLISH])[0]]
+    rows = pd.DataFrame({SENTENCE_ID: numbers, **dict.fromkeys((AXIS, DESCRIPTOR, TEMPLATE, MARKED), "")} | dict(rows))
     for gender in rows[GENDER].unique():
         if gender not in GENDERS:
             raise unknown_name(f"{path}: gender", gender, GENDERS)
     marked = [
         _parse_texts(path, row, MARKED, cell, json.loads) if cell else None for row, cell in enumerate(rows[MARKED], 2)
     ]
-    rows[MARKED] = pd.Series(marked, dtype=object)
-    return _check_references(path, rows[rows[REFERENCE] != ""])
+    return _check_references(path, rows.assign(**{MARKED: pd.Series(marked, dtype=object)})[rows[REFERENCE] != ""])
 
 
 def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return the references of an MMHB sentence file, `mmhb_dataset/{lang}/{train,dev,devtest}.csv`.
+    """Return the references, with `COLUMNS`, of an MMHB sentence file, `mmhb_dataset/{lang}/{train,dev,devtest}.csv`.
 
     Fields are separated by tabs; `masculine`, `feminine` and `both` (neutral here) are Python lists of sentences, or
     empty. Descriptors and templates are MMHB's ids; a sentence_id consists of the ids of template, noun and descriptor
-    and the English text.
-
-    `axes` is {descriptor id: axis} (`read_mmhb_axes`). Returns a table with `COLUMNS`; marked is None.
-
-    Raises:
-        InputError: the file cannot be read, lacks a column, or a cell is not a list of sentences.
+    and the English text. `axes` is {descriptor id: axis} (`read_mmhb_axes`). Raises InputError for another format.
     """
     rows = _read_table(path, MMHB_COLUMNS, "\t")
     axes, references = axes or {}, []
@@ -135,12 +123,9 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
 
 
 def read_mmhb_axes(path: Path) -> dict[str, str]:
-    """Return the axis of each descriptor, descriptor id → axis, from MMHB's file `{lang}_descriptors_full_id.tsv`.
+    """Return the axis of each descriptor id in MMHB's file `{lang}_descriptors_full_id.tsv`.
 
     Ids are included with and without their last letter, which distinguishes forms of a descriptor: "P_D001a", "P_D001".
-
-    Raises:
-        InputError: the file cannot be read or lacks the columns ID and HB AXIS.
     """
     rows = _read_table(path, ("ID", "HB AXIS"))
     pairs = list(zip(rows["ID"], rows["HB AXIS"], strict=True))

@@ -78,13 +78,6 @@ def _check_template(text: str) -> str:
     return _check_text(text, SINGULAR_SLOT, PLURAL_SLOT)
 
 
-def _check_axis(axis: str) -> str:
-    if axis == NO_AXIS:
-        raise ValueError(f"{NO_AXIS!r} is reserved for nouns without a descriptor; rename the axis")
-    return axis
-
-
-_Axis = Annotated[str, AfterValidator(_check_axis)]
 _Text = Annotated[str, AfterValidator(_check_text)]
 _Phrase = Annotated[str, AfterValidator(lambda text: _check_text(text, "{article}", "{noun}"))]
 # Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
@@ -95,7 +88,7 @@ _entry = dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Descriptor:
     """A term before a noun; a descriptor with a `gender` is used only with nouns of this gender."""
 
-    axis: _Axis
+    axis: str
     bucket: str
     descriptor: _Text
     gender: _Text | None = None
@@ -125,7 +118,7 @@ class Template:
 class Standalone:
     """A pattern of a noun phrase whose descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
 
-    axis: _Axis
+    axis: str
     noun_phrase: _Phrase
     plural_noun_phrase: _Phrase | None = None
     preference: _Text | None = None
@@ -165,20 +158,20 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
         raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
     paths = [folder / file for file in FILES]
     axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
+    buckets = [(axis, bucket, entries) for axis, its in axes.items() for bucket, entries in its.items()]
+
+    def entry_of(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
+        return {name: entry} if isinstance(entry, str) else entry
+
     rows = (
         [
-            {"axis": axis, "bucket": bucket} | _as_mapping(entry, "descriptor")
-            for axis, buckets in axes.items()
-            for bucket, entries in buckets.items()
+            {"axis": axis, "bucket": bucket} | entry_of(entry, "descriptor")
+            for axis, bucket, entries in buckets
             for entry in entries
         ],
-        [
-            {"gender": gender, "singular": one, "plural": many}
-            for gender, pairs in genders.items()
-            for one, many in pairs
-        ],
+        [{"gender": it, "singular": one, "plural": many} for it, pairs in genders.items() for one, many in pairs],
         [{"text": text} | options for text, options in templates.items()],
-        [{"axis": axis} | _as_mapping(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
+        [{"axis": axis} | entry_of(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
     )
     kinds = (Descriptor, Noun, Template, Standalone)
     parts = [checked(tuple[kind, ...], its, str(path)) for kind, its, path in zip(kinds, rows, paths, strict=True)]
@@ -253,10 +246,6 @@ def spelled_article(word: str) -> str:
 
 def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
-
-
-def _as_mapping(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
-    return {name: entry} if isinstance(entry, str) else entry
 
 
 def _read_json(path: Path, kind: Any) -> Any:

@@ -37,11 +37,10 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     prompts; and control_tag.
 
     Raises:
-        InputError: the file exists, has another suffix, or cannot be written.
+        InputError: the file has another suffix or cannot be written.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"write_prompts: {path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
-    _check_new(path)
     personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
@@ -60,24 +59,12 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
 
     Source: platform.openai.com/docs/api-reference/batch/request-input. vLLM (`vllm run-batch`) reads the same format.
 
-    Args:
-        path: a new file with the suffix .jsonl.
-        prompt_ids, bodies: the id and the body of each request.
-        url: path of the endpoint, such as "/v1/chat/completions".
-
-    Raises:
-        InputError: the file exists or cannot be written.
+    `bodies` are the bodies of the requests, and `url` is the path of the endpoint, such as "/v1/chat/completions".
     """
-    _check_new(path)
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for prompt_id, body in zip(prompt_ids, bodies, strict=True):
             request = {"custom_id": prompt_id, "method": "POST", "url": url, "body": body}
             file.write(json.dumps(request, ensure_ascii=False) + "\n")
-
-
-def _check_new(path: Path) -> None:
-    if path.exists():
-        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
 
 
 def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
@@ -103,7 +90,7 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
-        columns = {name: values for name, values in columns.items() if name != REPEATS}
+        columns.pop(REPEATS, None)
         check_texts(columns, path)
     return columns
 
@@ -182,14 +169,10 @@ def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: 
         InputError: the file has several tags, or its tag differs from the setting.
     """
     tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {setting or ""}
-    if len(tags) > 1:
+    if len(tags) > 1 or (setting is not None and {setting} != tags):
         listed = ", ".join(map(repr, sorted(tags)))
         raise InputError(
-            f"responses: {path}: {CONTROL_TAG} is {listed}; measure the responses to each tag in another run."
+            f"control_tag: {path} has {listed}, the settings {setting!r}; measure the responses to each tag in another "
+            "run, with this tag in its settings."
         )
-    (tag,) = tags
-    if setting is not None and tag != setting:
-        raise InputError(
-            f"control_tag: {setting!r}, but {tag!r} in {path}; leave the setting out, or correct the file."
-        )
-    return tag
+    return tags.pop()

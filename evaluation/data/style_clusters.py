@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from evenhand.evaluation.errors import InputError, format_value, unknown_name
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import checked
 
 CLUSTERS = Path(__file__).resolve().parent / "files" / "style_clusters"
@@ -30,8 +30,6 @@ def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict
     >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
     (3, 0, 2)
     """
-    if not isinstance(name_or_path, (str, Path)):
-        raise InputError(f"style_clusters: {format_value(name_or_path)} is not text; give a name or a JSON file.")
     path = Path(name_or_path)
     if path.suffix != ".json":
         path = CLUSTERS / f"{name_or_path}.json"

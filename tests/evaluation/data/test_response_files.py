@@ -83,9 +83,9 @@ def test_logs_contain_their_prompts(tmp_path, suffix):
 def test_a_run_has_one_control_tag(tmp_path):
     assert resolve_control_tag({}, None, tmp_path) == "" and resolve_control_tag({}, " a", tmp_path) == " a"
     assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
-    with pytest.raises(InputError, match="control_tag is '', ' a'"):
+    with pytest.raises(InputError, match="has '', ' a'"):
         resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
-    with pytest.raises(InputError, match="control_tag: ' b', but ' a'"):
+    with pytest.raises(InputError, match="has ' a', the settings ' b'"):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
 
 

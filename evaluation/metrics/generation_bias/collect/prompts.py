@@ -106,6 +106,8 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
         InputError: the prompts cannot be read, the file cannot be written, or requests have no model or the API has no
             equivalent of a decoding argument.
     """
+    if path.exists():
+        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
     prompts, tag = measurement_prompts(config), config.settings.control_tag or ""
     if path.suffix != BATCH:
         response_files.write_prompts(path, prompts, config.model.system_prompt or "", tag)
