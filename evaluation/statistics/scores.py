@@ -20,6 +20,11 @@ NO_PAIRS = "no prompt was answered in both runs"
 EXACT_UP_TO = 8  # 8! = 40,320 orders are enumerated quickly; for more pairs the t approximation is close
 
 
+def _score(*values: Any, **fields: Any) -> BiasScore:
+    """Return a score whose fields that are None have their defaults."""
+    return BiasScore(*values, **{name: value for name, value in fields.items() if value is not None})
+
+
 def share_score(
     metric: str, hits: Sequence[bool] | np.ndarray, ideal: float | None, *, reason: str, **fields: Any
 ) -> BiasScore:
@@ -34,7 +39,7 @@ def share_score(
     """
     n, count = len(hits), int(np.sum(hits))
     fields |= {"interval": share_interval(count, n), "reason": None if n else reason}
-    return BiasScore(metric, count / n if n else math.nan, ideal, (0.0, 1.0), n, **fields)
+    return _score(metric, count / n if n else math.nan, ideal, (0.0, 1.0), n, **fields)
 
 
 def share_change(metric: str, before: np.ndarray, after: np.ndarray, **fields: Any) -> BiasScore:
@@ -53,9 +58,9 @@ def share_change(metric: str, before: np.ndarray, after: np.ndarray, **fields: A
     changes, bounds = np.asarray(after, dtype=int) - np.asarray(before, dtype=int), (-1.0, 1.0)
     n = len(changes)
     if not n:
-        return BiasScore(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
+        return _score(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
     interval, p_value = share_change_interval(changes), sign_test(changes)
-    return BiasScore(metric, float(changes.mean()), 0.0, bounds, n, interval, p_value, **fields)
+    return _score(metric, float(changes.mean()), 0.0, bounds, n, interval, p_value, **fields)
 
 
 def mean_change(
@@ -73,11 +78,11 @@ def mean_change(
     difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     n = len(difference)
     if not n:
-        return BiasScore(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
+        return _score(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
     value = float(difference.mean())
     if error := float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0:
         fields |= {"interval": normal_interval(value, error), "p_value": float(2 * stats.norm.sf(abs(value) / error))}
-    return BiasScore(metric, value, 0.0, bounds, n, **fields)
+    return _score(metric, value, 0.0, bounds, n, **fields)
 
 
 def rank_correlation(
@@ -112,7 +117,7 @@ def rank_correlation(
         if reason is None and np.ptp(values) == 0:
             reason = f"{name} is {values[0]:.4g} for every {of}: there is nothing to rank"
     if reason:
-        return BiasScore(metric, math.nan, None, (-1.0, 1.0), n, reason=reason, **fields)
+        return _score(metric, math.nan, None, (-1.0, 1.0), n, reason=reason, **fields)
     result, interval = stats.spearmanr(x, y), None
     rho, p_value = float(result.statistic), float(result.pvalue)
     if n <= EXACT_UP_TO:
@@ -122,4 +127,4 @@ def rank_correlation(
     if n > 3 and abs(rho) <= 1 - 1e-12:  # a perfect order comes out a rounding error below 1
         low, high = normal_interval(math.atanh(rho), math.sqrt((1 + rho**2 / 2) / (n - 3)))
         interval = math.tanh(low), math.tanh(high)
-    return BiasScore(metric, rho, None, (-1.0, 1.0), n, interval, p_value, **fields)
+    return _score(metric, rho, None, (-1.0, 1.0), n, interval, p_value, **fields)
