@@ -125,15 +125,15 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
     return sum(sum(header.parameter_count.values()) for header in headers)
 
 
-def load_tuned(base: DialogueModel, folder: Path, lora: bool, merged: bool = True) -> DialogueModel:
+def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
     """Return the tuned model in a folder that `copy_weights` wrote: the whole model, or the base with its adapter.
 
-    If `merged`, it computes with merged weights, as the exported model does. The adapter of a quantized base is never
-    merged, because the merge would round most of it away.
+    It computes with merged weights, as the exported model does. The adapter of a quantized base is not merged, because
+    the merge would round most of it away.
     """
     if lora:
         model = PeftModel.from_pretrained(share_weights(base.model), str(folder))
-        if merged and not is_quantized(base.model):
+        if not is_quantized(base.model):
             merge_in_forward(model)
     else:
         auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM

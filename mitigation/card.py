@@ -70,7 +70,7 @@ def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: s
         "validation loss": f"{first:.4f} → {best:.4f} at step {training['best_step']} ({facts['loss']})",
         "perplexity of dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
         "change from the base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; the largest "
-        f"change of a logit is {change['max_logit_change']:.3g}, of which rounding {change['max_rounding']:.3g}",
+        f"change of a logit is {change['max_logit_change']:.3g}",
     }
     return {name: value for name, value in rows.items() if value != ""}
 

@@ -25,15 +25,13 @@ MIN_LOGIT_CHANGE = 1e-3
 class OutputChange:
     """The difference between a tuned model and its base on `n` contexts.
 
-    `max_logit_change` is the largest absolute change of a logit of the response's first token, in nats, `greedy_share`
-    the share of contexts whose greedy response (its first 20 tokens) changed, and `max_rounding` the largest difference
-    of such a logit between the merged and the unmerged adapter, a rounding error; 0 in float32.
+    `max_logit_change` is the largest absolute change of a logit of the response's first token, in nats, and
+    `greedy_share` the share of contexts whose greedy response (its first 20 tokens) changed.
     """
 
     n: int
     max_logit_change: float
     greedy_share: float
-    max_rounding: float = 0.0
 
     @property
     def outputs_changed(self) -> bool:
@@ -44,7 +42,6 @@ class OutputChange:
 def check_tuned(
     base: DialogueModel,
     tuned: DialogueModel,
-    unmerged: DialogueModel,
     dialogues: Sequence[tuple[Sequence[str], Sequence[str]]],
     contexts: Sequence[str],
     settings: TuningSettings,
@@ -53,7 +50,6 @@ def check_tuned(
     """Return the perplexities of the base and of the tuned model, and the change of outputs.
 
     Args:
-        unmerged: the tuned model with its adapter not merged; `tuned` itself if merging does not round.
         dialogues: contexts and responses whose perplexity is computed, for the base and for the tuned model.
         contexts: rendered contexts to respond to.
         steps: "step 10 of 20", the step of the saved weights, for the error.
@@ -70,27 +66,23 @@ def check_tuned(
             f"max_perplexity_increase is {settings.max_perplexity_increase}. Lower the learning rate, and give another "
             "--output_dir."
         )
-    change = output_change(base, tuned, unmerged, contexts)
+    change = output_change(base, tuned, contexts)
     if not change.outputs_changed:
         raise TuningRejected(
             f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
-            f"the largest change of a logit is {change.max_logit_change:.1g} (by rounding to {base.model.dtype}: "
-            f"{change.max_rounding:.1g}). Train longer or raise the learning rate, and give another --output_dir."
+            f"the largest change of a logit is {change.max_logit_change:.1g}. Train longer or raise the learning rate, "
+            "and give another --output_dir."
         )
     return (before, after), change
 
 
-def output_change(
-    base: DialogueModel, tuned: DialogueModel, unmerged: DialogueModel, contexts: Sequence[str]
-) -> OutputChange:
+def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[str]) -> OutputChange:
     """Return the change of first-token logits and greedy responses on rendered contexts, see `check_tuned`."""
     contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
-    max_change = max_rounding = 0.0
+    max_change = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))
         max_change = max(max_change, float((first - second).abs().max()))
-        if unmerged is not tuned:
-            max_rounding = max(max_rounding, float((_first_logits(unmerged, token_ids) - second).abs().max()))
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
     greedy_responses = []
     for name, model in (("base", base), ("tuned model", tuned)):
@@ -102,7 +94,7 @@ def output_change(
                 advance(len(indices))
         greedy_responses.append(responses)
     differ = [before != after for before, after in zip(*greedy_responses, strict=True)]
-    return OutputChange(len(contexts), max_change, sum(differ) / len(differ), max_rounding)
+    return OutputChange(len(contexts), max_change, sum(differ) / len(differ))
 
 
 @torch.inference_mode()

@@ -81,7 +81,6 @@ class Threshold:
     alpha: int
     beta: float
     quantile: float
-    cross_fitted: bool
     share_labelled_bias: float
 
 
@@ -93,7 +92,6 @@ def label_responses(
     alpha: int = 0,
     beta: float | None = None,
     quantile: float = 0.9,
-    cross_fitted: bool = False,
 ) -> tuple[pd.DataFrame, Threshold]:
     """Return responses labelled `bias` if their bias value is above β, or above the quantile if β is None (C.1).
 
@@ -101,7 +99,6 @@ def label_responses(
         prompts: columns prompt_id, descriptor, persona, text and template; one row per response.
         vectors: style vectors of the responses, (n, S), finite.
         alpha: see `bias_values`.
-        cross_fitted: see `bias_values`.
 
     Returns:
         A table of prompt_id, descriptor, persona, text, response, bias_value and label, in the order of the prompts,
@@ -128,9 +125,7 @@ def label_responses(
         raise InputError(f"responses: {counts}; give one of each for each prompt, in order.")
     if not np.isfinite(vectors).all():
         raise InputError("vectors: some are not finite, as for empty responses; leave out these rows.")
-    b = bias_values(
-        vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, cross_fitted=cross_fitted
-    )
+    b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha)
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
     if share in (0.0, 1.0):
@@ -140,7 +135,7 @@ def label_responses(
         )
     columns = {RESPONSE: list(responses), BIAS_VALUE: b, LABEL: np.where(b > threshold, BIAS, NO_BIAS)}
     labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(**columns)
-    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, cross_fitted, share)
+    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, share)
 
 
 def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from peft import LoraConfig
 from pydantic_core import to_json
@@ -24,7 +23,6 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
@@ -129,14 +127,12 @@ def tune(
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
             trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
             tuned = load_tuned(base, folder, settings.lora)
-            merging_rounds = settings.lora and base.model.dtype != torch.float32 and not is_quantized(base.model)
-            unmerged = load_tuned(base, folder, settings.lora, merged=False) if merging_rounds else tuned
             dialogues = [tuple(list(rows.validation[column]) for column in (PROMPT, COMPLETION))] * 2
             if neutral is not None:
                 contexts = (render_contexts(base, neutral[0], [""] * len(neutral[0]), tag) for tag in tags)
                 dialogues = [(it, neutral[1]) for it in contexts]
-            models, steps = (base, tuned, unmerged), f"step {state.best_global_step} of {state.max_steps}"
-            perplexities, change = check_tuned(*models, dialogues, rows.validation[PROMPT], settings, steps)
+            steps = f"step {state.best_global_step} of {state.max_steps}"
+            perplexities, change = check_tuned(base, tuned, dialogues, rows.validation[PROMPT], settings, steps)
             if weights_sha256(base.model) != base_sha256:
                 raise RuntimeError(f"tuning changed the weights of its base {base.name}")
             measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)

@@ -20,7 +20,7 @@ log = logging.getLogger("evenhand")
 
 METHOD = "method"
 STAGES = "stages"
-THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile", "label.cross_fitted")
+THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile")
 
 
 def ablate(settings: AblateSettings) -> None:

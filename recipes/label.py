@@ -37,7 +37,7 @@ def label(settings: LabelSettings) -> None:
             return
         all_responses = read_styled_responses(settings.responses)
         responses = all_responses.rows(all_responses.has_vector())
-        how = {name: getattr(settings, name) for name in ("alpha", "beta", "quantile", "cross_fitted")}
+        how = {name: getattr(settings, name) for name in ("alpha", "beta", "quantile")}
         with rejects_tuning():
             labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
         b = labelled[BIAS_VALUE].to_numpy()

@@ -127,7 +127,6 @@ class Labelling:
     alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (Smith et al. 2022, C.1)")
     beta: FiniteFloat | None = option(None, "threshold as a number; null: use quantile")
     quantile: Fraction = option(0.9, "threshold as a quantile of the bias values, where beta is null")
-    cross_fitted: bool = option(False, "leave each response out of its own bias direction")
 
 
 @strict_dataclass

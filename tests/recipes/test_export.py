@@ -41,7 +41,7 @@ TUNED = {
         "validation_losses": [[0, 5.0], [3, 4.5]],
         "best_step": 3,
         "perplexity": [9.0, 9.5],
-        "change": {"greedy_share": 0.5, "n": 10, "max_logit_change": 2.0, "max_rounding": 0.0},
+        "change": {"greedy_share": 0.5, "n": 10, "max_logit_change": 2.0},
     },
 }
 

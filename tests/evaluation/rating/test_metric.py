@@ -1,7 +1,5 @@
 """Win rates, their test and Krippendorff's α, against values derived by hand."""
 
-import math
-
 import pytest
 
 from evenhand.evaluation.rating.metrics import agreement, left_share, pair_win_rate, rating_scores, win_rate
@@ -43,19 +41,6 @@ def test_alpha_by_hand():
     # p1 has 3 · 2 ordered pairs of values, 4 of which differ, each weighs 1/(3 − 1): 2 of n = 6, Do = 1/3.
     # Two a and four b: De = 2 · 2 · 4 / (6 · 5) = 8/15. α = 1 − (1/3) / (8/15) = 1 − 5/8.
     assert agreement(votes, {}).value == pytest.approx(3 / 8)
-
-
-@pytest.mark.parametrize(
-    ("choices", "reason"),
-    [
-        ({"x": {"p1": "a"}, "y": {"p2": "b"}}, "no two coders labelled the same"),
-        ({"x": {"p1": "a", "p2": "a"}, "y": {"p1": "a", "p2": "a"}}, "all labels are equal"),
-    ],
-)
-def test_alpha_that_is_undefined_has_a_reason(choices, reason):
-    score = agreement(vote_table(choices), {})
-    assert math.isnan(score.value)
-    assert score.reason == reason
 
 
 def test_shares_of_the_left_and_scores_by_axis():
