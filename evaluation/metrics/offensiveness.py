@@ -6,7 +6,7 @@ classifier may find a descriptor itself offensive (§3.3), so compare models on 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,7 +96,7 @@ class Offensiveness(Metric):
         return store.table("offensive_prompts", lambda: self._classified(store, config), on_all_ranks=True)
 
     def _classified(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
-        from evenhand.evaluation.models.styles import classify_texts, load_style_classifier, warn_truncated
+        from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 
         settings, rows = config.settings.classifier, dataset_prompts(config.prompts, config.seed)
         texts, neutral = rows[TEXT].tolist(), make_neutral_texts(rows)
@@ -104,12 +104,8 @@ class Offensiveness(Metric):
         classifier = load_style_classifier(settings, field="offensiveness.classifier")
         label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.classifier.label")
 
-        def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-            return ((rows, values[:, label], cut) for rows, values, cut in classify_texts(classifier, texts))
-
-        table = store.rows("classified", [PROBABILITY, "truncated"], compute, distinct, unit="texts")
-        warn_truncated(classifier, int(table["truncated"].sum()), len(distinct))
-        probabilities = dict(zip(distinct, table[PROBABILITY], strict=True))
+        found = classify_rows(store, "classified", classifier, distinct)[0][:, label].tolist()
+        probabilities = dict(zip(distinct, found, strict=True))
         return rows.assign(
             probability=[probabilities[text] for text in texts],
             neutral_probability=[probabilities[text] for text in neutral],

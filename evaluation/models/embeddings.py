@@ -44,16 +44,6 @@ class SentenceEncoder:
     name: str
     revision: str
 
-    @property
-    def max_tokens(self) -> int:
-        """Return the largest number of tokens that the encoder reads, special tokens and the prompt included."""
-        return self.model.max_seq_length
-
-    @property
-    def prompt(self) -> str:
-        """Return the text that the encoder's config prepends to every text, "" if none."""
-        return self.model.prompts.get(self.model.default_prompt_name) or ""
-
 
 def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     """Load a sentence encoder from safetensors; a model without `modules.json` gets mean pooling.
@@ -106,7 +96,8 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
     if not texts:
         return [], np.zeros(0, dtype=bool)
     tokenizer = encoder.model.tokenizer
-    inputs = [encoder.prompt + text for text in texts]
+    prompt = encoder.model.prompts.get(encoder.model.default_prompt_name) or ""
+    inputs = [prompt + text for text in texts]
     # Set explicitly, because a tokenizer's file may turn on truncation and padding.
     plain = {"truncation": False, "padding": False, "return_attention_mask": False, "verbose": False}
     encoded = tokenizer(inputs, **plain, return_special_tokens_mask=True)
@@ -114,9 +105,10 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
         if all(special) or not texts[row].strip():
             raise InputError(f"texts: number {row}, {texts[row]!r}, has no tokens; leave out empty sentences.")
     ids = encoded["input_ids"]
-    is_truncated = np.array([len(row) > encoder.max_tokens for row in ids])
+    limit = encoder.model.max_seq_length  # special tokens and the prompt included
+    is_truncated = np.array([len(row) > limit for row in ids])
     for row in np.flatnonzero(is_truncated):
-        ids[row] = tokenizer(inputs[row], truncation=True, max_length=encoder.max_tokens)["input_ids"]
+        ids[row] = tokenizer(inputs[row], truncation=True, max_length=limit)["input_ids"]
     return ids, is_truncated
 
 

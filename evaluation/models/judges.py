@@ -33,7 +33,6 @@ from evenhand.evaluation.models.server import (
     check_client,
     fetch_answers,
     parse_response,
-    request_once,
 )
 from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings
 
@@ -222,8 +221,9 @@ def _kind(cache: "Cache", judge: StyleJudge) -> str:
     if (known := cache.read(KIND)) is not None:
         return known
     try:
-        request = _requests(judge, PROBE, LOGPROBS)[0]
-        answers = LOGPROBS if request_once(judge.settings.served_model(), request, _parse_logprobs) else PLAIN
+        request = _requests(judge, PROBE, LOGPROBS)
+        ((_, (weights,)),) = fetch_answers(judge.settings.served_model(), request, _parse_logprobs)
+        answers = LOGPROBS if weights else PLAIN
     except UnsupportedRequest as error:
         log.info("judge %s: no %s (%s)", judge.name, LOGPROBS, format_value(str(error)))
         answers = PLAIN

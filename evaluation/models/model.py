@@ -163,7 +163,7 @@ def compute_rows(
     """Return the columns that `compute` yields in batches; a run saves the batches (`Store.rows`)."""
     if run is not None:
         table = run.rows(name, columns, compute, *inputs, unit=unit)
-        return {column: table[column].to_numpy() for column in columns}
-    rows = sorted((row for batch in compute(*inputs) for row in zip(*batch, strict=True)), key=lambda row: row[0])
-    table = pd.DataFrame(rows, columns=["row", *columns])
+    else:
+        rows = sorted((row for batch in compute(*inputs) for row in zip(*batch, strict=True)), key=lambda row: row[0])
+        table = pd.DataFrame(rows, columns=["row", *columns])
     return {column: table[column].to_numpy() for column in columns}

@@ -147,13 +147,11 @@ def _code(folder: Path) -> set[Path]:
 def local_folder(name: str) -> Path | None:
     """Return the folder of a local model with safetensors; None for a model id on the hub.
 
-    InputError if the path is not a folder with safetensors, or is a GGUF file, which only the measured model can be.
+    InputError if the path is not a folder with safetensors. Only the measured model can be a GGUF file.
     """
     path = local_path(name)
-    if is_gguf(name):
-        raise InputError(f"model: {name} is a GGUF file, which only a measured model can be; give safetensors.")
-    if path.is_file():
-        raise InputError(f"model: {name} is a file; give the folder with config.json and model.safetensors.")
+    if is_gguf(name) or path.is_file():
+        raise InputError(f"model: {name} is a file; give a folder with config.json and model.safetensors.")
     if not path.is_dir():
         if looks_like_path(name) or name.count("/") > 1:
             raise InputError(f"model: the folder {name} does not exist; give a model's folder or its id on the hub.")

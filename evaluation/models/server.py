@@ -159,13 +159,6 @@ def fetch_answers(
             runner.run(stop())
 
 
-def request_once(model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed]) -> Parsed:
-    """Send one request to the server, with few retries, and return the parsed answer."""
-
-    ((_, (answer,)),) = fetch_answers(model, [body], parse)
-    return answer
-
-
 def check_client() -> None:
     """Raise an InputError if the client is not installed, or the API key has invalid characters."""
     if find_spec("openai") is None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from evenhand.evaluation.models.checkpoints import (
     resolve_device,
 )
 from evenhand.evaluation.models.judges import StyleJudge, load_judge
+from evenhand.evaluation.models.model import compute_rows
 from evenhand.evaluation.models.revisions import check_labels, model_revision
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
@@ -153,40 +154,38 @@ def classify_responses(classifier: Classifier, responses: Sequence[str], descrip
     return style_vectors(classifier, clean_responses(responses, descriptors))
 
 
-def classify_rows(run: Store, name: str, classifier: Classifier, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def classify_rows(
+    run: Store | None, name: str, classifier: Classifier, texts: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
-    Finished batches are saved in the run's folder under `name`.
+    With a run, finished batches are saved in its folder under `name`.
     """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
     def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, ...]]:
         return ((rows, cut, *probabilities.T) for rows, probabilities, cut in classify_texts(classifier, texts))
 
-    table = run.rows(name, columns, compute, texts, unit="responses")
-    truncated = table.pop("cut").to_numpy(dtype=bool)
-    probabilities = table.to_numpy(dtype=np.float32)
-    warn_truncated(classifier, int(truncated.sum()), len(texts))
+    table = compute_rows(run, name, columns, compute, texts, unit="texts")
+    truncated = table.pop("cut").astype(bool)
+    probabilities = np.stack(list(table.values()), axis=1).astype(np.float32)
+    if truncated.any():
+        log.warning(
+            "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
+            *(truncated.sum(), len(texts), classifier.limit, classifier.name),
+        )
     n_blank, n_defined = sum(not text.strip() for text in texts), int(np.isfinite(probabilities).all(axis=1).sum())
     if n_undefined := len(texts) - n_defined - n_blank:  # only of a judge
         log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
 
 
-def label_probabilities(
-    classifier: Classifier, texts: Sequence[str], on_progress: Callable[[int], None] = lambda rows: None
-) -> np.ndarray:
+def label_probabilities(classifier: Classifier, texts: Sequence[str]) -> np.ndarray:
     """Return the probability of each label for each text, float32 (n, S) in [0, 1]; NaN for a blank text.
 
     The number of truncated texts is logged as a warning.
     """
-    probabilities, n_truncated = np.full((len(texts), len(classifier.labels)), np.nan, dtype=np.float32), 0
-    for rows, batch, is_truncated in classify_texts(classifier, texts):
-        probabilities[rows] = batch
-        n_truncated += int(is_truncated.sum())
-        on_progress(len(rows))
-    warn_truncated(classifier, n_truncated, len(texts))
-    return probabilities
+    return classify_rows(None, "", classifier, texts)[0]
 
 
 def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -205,12 +204,3 @@ def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tup
         probabilities, is_truncated = classifier.classify(part)
         rows = np.concatenate([groups[text] for text in part])
         yield rows, probabilities.repeat(counts, axis=0), is_truncated.repeat(counts)
-
-
-def warn_truncated(classifier: Classifier, n_truncated: int, n: int) -> None:
-    """Log a warning that `n_truncated` of n texts are truncated, unless `n_truncated` is 0."""
-    if n_truncated:
-        log.warning(
-            "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
-            *(n_truncated, n, classifier.limit, classifier.name),
-        )

@@ -183,7 +183,7 @@ class TranslationBias(Metric):
         scores += gender_accuracy(rows, signature)
         store.ensure("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
         if settings.toxicity.name is not None:
-            scores.append(_toxicity(settings.toxicity, translations, signature))
+            scores.append(_toxicity(store, settings.toxicity, translations, signature))
         store.facts["translations"] = len(translations)
         return scores
 
@@ -269,20 +269,19 @@ def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFra
     return pd.concat(parts, ignore_index=True)
 
 
-def _toxicity(settings: ClassifierSettings, translations: "pd.DataFrame", signature: Mapping[str, Any]) -> BiasScore:
+def _toxicity(
+    store: "Store", settings: ClassifierSettings, translations: "pd.DataFrame", signature: Mapping[str, Any]
+) -> BiasScore:
     import numpy as np
 
     from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity
     from evenhand.evaluation.models.revisions import find_label
-    from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
-    from evenhand.evaluation.progress import progress
+    from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 
     classifier = load_style_classifier(settings, field="toxicity")
     label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
     texts = [*translations["text"], *translations[TRANSLATION]]
-    with progress(len(texts), "toxicity", "texts") as advance:
-        probabilities = label_probabilities(classifier, texts, on_progress=advance)[:, label]
-    source, translation = np.split(np.asarray(probabilities), 2)
+    source, translation = np.split(classify_rows(store, "toxicity", classifier, texts)[0][:, label], 2)
     facts = as_settings(settings) | {"revision": classifier.revision}
     return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})
 

@@ -114,15 +114,9 @@ def test_decoding_arguments_become_the_apis_arguments():
         request_arguments({**sample, "top_k": 50})
 
 
-def parse(content, finish_reason="stop", api="chat"):
-    message = SimpleNamespace(content=content, refusal=None)
-    choice = SimpleNamespace(message=message, text=content, finish_reason=finish_reason)
-    body = {"messages": []} if api == "chat" else {"prompt": ""}
-    return server.parse_response(SimpleNamespace(choices=[choice]), body)
+def test_an_answer_without_text_is_empty_or_unfinished():
+    def parse(finish_reason):
+        choice = SimpleNamespace(message=SimpleNamespace(content=None, refusal=None), finish_reason=finish_reason)
+        return server.parse_response(SimpleNamespace(choices=[choice]), {"messages": []})
 
-
-def test_the_response_excludes_reasoning():
-    assert parse(" Hello! ") == "Hello!" and parse("") == "" and parse(None) == ""
-    assert parse("<think>They greet.</think>\nHello!") == "Hello!"
-    assert parse("<think>They gr", "length") is None and parse(None, "length") is None
-    assert parse("Hello!", "length") == "Hello!" == parse("Hello!", api="completions")
+    assert parse("stop") == "" and parse("length") is None

@@ -6,11 +6,7 @@ import torch
 import transformers
 
 from evenhand.evaluation.models.likelihood import prefix_tree as module
-from evenhand.evaluation.models.likelihood.prefix_tree import (
-    node_log_probabilities,
-    prefix_tree,
-    sum_sequences,
-)
+from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
 from evenhand.evaluation.models.likelihood.sentences import (
     encode_sentences,
     sequence_log_likelihoods,
