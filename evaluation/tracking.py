@@ -182,9 +182,8 @@ def _plain(name: str) -> str:
 
 
 def _row(score: BiasScore) -> dict[str, Any]:
-    low, high = score.interval or (None, None)
     cut = ", ".join(f"{name} {value}" for name, value in score.group.items())
-    numbers = {"value": score.value, "low": low, "high": high, "standard_error": score.standard_error}
-    numbers |= {"ideal": score.ideal, "p_value": score.p_value}
-    numbers = {name: math.nan if number is None else float(number) for name, number in numbers.items()}
+    names = ("value", "low", "high", "standard_error", "ideal", "p_value")
+    values = (score.value, *(score.interval or (None, None)), score.standard_error, score.ideal, score.p_value)
+    numbers = {name: math.nan if it is None else float(it) for name, it in zip(names, values, strict=True)}
     return {"metric": score.metric, "cut": cut, **numbers, "n": score.n}

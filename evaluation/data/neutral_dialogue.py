@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import RESPONSE, TEXT
 
@@ -14,10 +15,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, lacks a column, or has an empty text or fewer than two lines.
     """
-    try:
-        pairs = pd.read_json(path, lines=True, dtype=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"neutral_dialogue: {path} cannot be read as JSONL ({error}).") from None
+    pairs = pd.DataFrame(read_columns(Path(path), "neutral dialogue"))
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
             raise InputError(f"neutral_dialogue: {path} needs a {column!r} with text in each line.")

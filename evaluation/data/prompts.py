@@ -10,7 +10,7 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from evenhand.evaluation.data.holistic_bias import (
     generate_prompts,
     load_taxonomy,
 )
-from evenhand.evaluation.data.strata import allocate, sample_strata, stable_hash
+from evenhand.evaluation.data.strata import sample_strata, stable_hash
 from evenhand.evaluation.data.variations import NO_VARIATION, VARIATIONS, VARIED_COLUMNS, apply_variations
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
@@ -142,7 +142,7 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     strata = _strata(table, by, stratum if stratum in table else None)
     total = sum(map(len, strata.values()))
     n = max(min(max(round(fraction * total), 1), total - 1), 0)
-    in_train = table[by].isin(sample_strata(strata, _allocate_split(strata, n), seed, f"split by {by}"))
+    in_train = table[by].isin(sample_strata(strata, n, seed, f"split by {by}", split=True))
     measure = table[~in_train]
     train = table[in_train & ~table[TEXT].isin(measure[TEXT])]
     if not len(train):
@@ -167,7 +167,7 @@ def unseen_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> n
     require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    unseen_values = sample_strata(strata, _allocate_split(strata, n), seed, f"unseen by {by}")
+    unseen_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
     unseen = prompts[by].isin(unseen_values)
     if by == AXIS:
         unseen = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][unseen])
@@ -192,10 +192,9 @@ def have_same_cells(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 def compute_prompt_ids(
     keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Sequence[int], bits: Sequence[str]
 ) -> list[str]:
-    """Return the id of each prompt, a hash of 16 hexadecimal digits.
+    """Return the id of each prompt, a hash of its arguments of 16 hexadecimal digits.
 
-    The hash covers all arguments: `keys`, the values of the `REQUIRED_COLUMNS`; `personas`; `occurrences`, how often
-    the same prompt occurs earlier; and `bits`, the stylistic variations of each prompt.
+    `keys` are the values of the `REQUIRED_COLUMNS`, `occurrences` counts earlier equal prompts, `bits` are variations.
     """
     return [f"{stable_hash(*parts):032x}"[:16] for parts in zip(*keys, personas, occurrences, bits, strict=True)]
 
@@ -232,12 +231,10 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.Da
         return prompts
     table = prompts[prompts[DESCRIPTOR] != NONE]
     strata = _strata(table, DESCRIPTOR, AXIS)
-    sizes = {axis: len(values) for axis, values in strata.items()}
-    total = sum(sizes.values())
-    if not len(sizes) <= n <= total:
-        raise InputError(f"descriptors is {n}; give {len(sizes)} (one for each axis) to {total} (all), or null (all).")
-    values = sample_strata(strata, allocate(sizes, n, dict.fromkeys(sizes, 1), sizes), seed, "descriptors")
-    return table[table[DESCRIPTOR].isin(values)].reset_index(drop=True)
+    total = sum(map(len, strata.values()))
+    if not len(strata) <= n <= total:
+        raise InputError(f"descriptors is {n}; give {len(strata)} (one for each axis) to {total} (all), or null (all).")
+    return table[table[DESCRIPTOR].isin(sample_strata(strata, n, seed, "descriptors"))].reset_index(drop=True)
 
 
 def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -283,10 +280,3 @@ def _strata(table: pd.DataFrame, by: str, stratum: str | None) -> dict[str, list
     for value, name in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):
         smallest.setdefault(value, name)
     return {name: sorted(v for v in smallest if smallest[v] == name) for name in sorted(set(smallest.values()))}
-
-
-def _allocate_split(strata: Mapping[str, list[str]], n: int) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, at least one and not all if it has two or more values."""
-    sizes = {stratum: len(values) for stratum, values in strata.items()}
-    minimum = {stratum: int(size > 1) for stratum, size in sizes.items()}
-    return allocate(sizes, n, minimum, {stratum: size - minimum[stratum] for stratum, size in sizes.items()})

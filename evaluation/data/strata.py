@@ -13,18 +13,20 @@ def stable_hash(*parts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
-def allocate(
-    sizes: Mapping[str, int], n: int, minimum: Mapping[str, int], maximum: Mapping[str, int]
-) -> dict[str, int]:
-    """Return how many of n values to take from each stratum, in proportion to its size, within the given limits."""
-    counts, total = dict(minimum), sum(sizes.values())
-    while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < maximum[stratum]]):
-        counts[max(free, key=lambda stratum: (sizes[stratum] * n / total - counts[stratum], stratum))] += 1
-    return counts
+def sample_strata(
+    strata: Mapping[str, Sequence[str]], n: int, seed: int, purpose: str, *, split: bool = False
+) -> list[str]:
+    """Return n values, from each stratum in proportion to its size: those with the smallest hash.
 
-
-def sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], seed: int, purpose: str) -> list[str]:
-    """Return `counts` values from each stratum: the values with the smallest hash of seed, purpose and value."""
+    The hash is of seed, purpose and value. Each stratum has at least one value in the sample if n is not below the
+    number of strata. For a split, each stratum of two or more values has at least one in the sample and one outside it.
+    """
+    sizes = {stratum: len(values) for stratum, values in strata.items()}
+    counts = {stratum: int(size > 1 if split else n >= len(sizes)) for stratum, size in sizes.items()}
+    most = {stratum: size - counts[stratum] if split else size for stratum, size in sizes.items()}
+    while sum(counts.values()) < n and (free := [stratum for stratum in sizes if counts[stratum] < most[stratum]]):
+        missing = {stratum: sizes[stratum] * n / sum(sizes.values()) - counts[stratum] for stratum in free}
+        counts[max(free, key=lambda stratum: (missing[stratum], stratum))] += 1
     return [
         value
         for stratum, values in strata.items()
@@ -33,9 +35,7 @@ def sample_strata(strata: Mapping[str, list[str]], counts: Mapping[str, int], se
 
 
 def stratified_rows(strata: Sequence[str], ids: Sequence[str], n: int, seed: int) -> np.ndarray:
-    """Return the sorted indices of n of the rows, sampled from each stratum in proportion to its size.
-
-    Each stratum has at least one row in the sample if n is not below the number of strata.
+    """Return the sorted indices of n of the rows, from each stratum in proportion to its size (`sample_strata`).
 
     Args:
         strata: the stratum of each row.
@@ -45,7 +45,5 @@ def stratified_rows(strata: Sequence[str], ids: Sequence[str], n: int, seed: int
     values: dict[str, list[str]] = {}
     for stratum, name in zip(strata, ids, strict=True):
         values.setdefault(stratum, []).append(name)
-    sizes = {stratum: len(values[stratum]) for stratum in sorted(values)}
-    counts = allocate(sizes, n, dict.fromkeys(sizes, int(n >= len(sizes))), sizes)
-    sampled = {*sample_strata(values, counts, seed, "limit")}
+    sampled = {*sample_strata(values, n, seed, "limit")}
     return np.array([index for index, name in enumerate(ids) if name in sampled])

@@ -212,17 +212,9 @@ def _spread(
 
     The linear part of the variance is estimated with noisy references. Subtracting the noise of the references changes
     the sign of 2 `within` and 2 `between` in the variance from + to −. In the part of the variance that does not depend
-    on the spread both terms have a plus sign.
-
-    Args:
-        units, within, between: the units, and the results of `_cross_components`.
-        squares, noise: squared distance of each unit from the group's mean, (u,) or (u, c), and variance of each cell's
-            term in the mean of its unit, (k,) or (k, c).
-        variances: contributions of the cells to the variance of the corrected and of the plain spread.
-        alike: the noise of each cell that is never negative (`borrowed_noise`).
-        scale: plain spread of each group relative to the U-statistic, (g,).
-        freedom: degrees of freedom of the covariances within cells, (c,).
-        is_spread: whether the weights of the columns are not negative, so that a `slope` is defined.
+    on the spread both terms have a plus sign. `squares` are squared distances of units from the group's mean, `noise`
+    the variances of each cell's term in the mean of its unit, `variances` the cells' contributions to the variance of
+    the corrected and of the plain spread, and `scale` is the plain spread of each group over the U-statistic, (g,).
     """
     down = (slice(None), *[None] * (squares.ndim - 1))
     d = units.in_group[units.group].astype(np.float64)[down]
