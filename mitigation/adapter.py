@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
-from peft import PeftModel, prepare_model_for_kbit_training
+from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
@@ -28,16 +28,6 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
-
-
-def prepare_network(network: PreTrainedModel, lora: bool, gradient_checkpointing: bool) -> PreTrainedModel:
-    """Return the network to train: with LoRA, one that shares the base's weights; else a copy in float32."""
-    if not lora:
-        return copy.deepcopy(network).float()
-    shared = share_weights(network)
-    if not is_quantized(network):
-        return shared
-    return prepare_model_for_kbit_training(shared, use_gradient_checkpointing=gradient_checkpointing)
 
 
 def share_weights(network: PreTrainedModel) -> PreTrainedModel:

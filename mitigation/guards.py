@@ -49,10 +49,8 @@ def check_tuned(
 ) -> tuple[tuple[float, float], OutputChange]:
     """Return the perplexities of the base and of the tuned model, and the change of outputs.
 
-    Args:
-        dialogues: contexts and responses whose perplexity is computed, for the base and for the tuned model.
-        contexts: rendered contexts to respond to.
-        steps: "step 10 of 20", the step of the saved weights, for the error.
+    `dialogues` are contexts and responses whose perplexity is computed, for each of the two models; `contexts` are
+    rendered contexts to respond to; `steps` is the step of the saved weights, such as "step 10 of 20".
 
     Raises:
         TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_increase`; or no output changed.

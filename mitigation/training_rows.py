@@ -24,18 +24,11 @@ from evenhand.mitigation.methods import load_method
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """The rows of a method; the other attributes are of `Method`, where `inference_tag` is the control tag.
-
-    LoRA does not train embeddings, except for the tokens of `tags`: with the base's embeddings, a tag is hard to
-    distinguish from its former meaning.
-    """
+    """The training rows of the method with the name `method`, and its validation rows."""
 
     method: str
     train: Dataset
     validation: Dataset
-    trainer: str = "sft"
-    control_tag: str = ""
-    tags: Sequence[str] = ()
 
 
 def training_rows(
@@ -52,10 +45,9 @@ def training_rows(
     Raises:
         InputError: see `hold_out`; the labelled responses give no row.
     """
-    method = load_method(name)
-    train, validation = hold_out(method(seed).rows(labelled, render), validation_fraction, seed, max_rows)
-    facts = {"trainer": method.trainer, "control_tag": method.inference_tag, "tags": method.tags}
-    return TrainingRows(method=name, train=train, validation=validation, **facts)
+    rows = load_method(name)(seed).rows(labelled, render)
+    train, validation = hold_out(rows, validation_fraction, seed, max_rows)
+    return TrainingRows(method=name, train=train, validation=validation)
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, prepare_model_for_kbit_training
 from pydantic_core import to_json
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState, TrainingArguments
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
@@ -32,12 +33,13 @@ from evenhand.mitigation.adapter import (
     copy_weights,
     load_tuned,
     portable_name,
-    prepare_network,
+    share_weights,
 )
 from evenhand.mitigation.callbacks import MeasureCallback, preserve_random_states, without_telemetry
 from evenhand.mitigation.card import model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
+from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
 from evenhand.mitigation.trainers import SFT, TRAINERS
@@ -106,11 +108,12 @@ def tune(
         InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
         TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
-    base_sha256, trainer, checkpoints = weights_sha256(base.model), TRAINERS[rows.trainer], output_dir / CHECKPOINTS
+    base_sha256, method, checkpoints = weights_sha256(base.model), load_method(rows.method), output_dir / CHECKPOINTS
+    trainer = TRAINERS[method.trainer]
     train, validation = (trainer.encode_rows(base, part) for part in (rows.train, rows.validation))
     options = {"output_dir": checkpoints, "seed": seed, "report_to": report_to, "run_name": run_name}
     config = trainer_config(trainer, settings, len(train), base.model.device, **options)
-    lora = lora_config(base.model, settings, token_ids(base, rows.tags)) if settings.lora else None
+    lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
     recorded = {**asdict(settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
@@ -121,7 +124,7 @@ def tune(
         callbacks = [*callbacks, TensorBoardCallback(SummaryWriter(str(output_dir / "tensorboard")))]
     state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)
 
-    tags = base.control_tag, rows.control_tag
+    tags = base.control_tag, method.inference_tag
 
     def save() -> TuningResult:
         with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
@@ -150,7 +153,7 @@ def tune(
                 change=change,
             )
             facts = {
-                "control_tag": rows.control_tag,
+                "control_tag": method.inference_tag,
                 "method": rows.method,
                 "loss": trainer.loss_name,
                 "base": portable_name(base.name, folder),
@@ -200,7 +203,12 @@ def fit(
         done = state.global_step
         log.info("tuning: resuming from step %d", done)
     config.eval_on_start = last is None
-    model = prepare_network(base.model, lora is not None, config.gradient_checkpointing)
+    if lora is None:
+        model = copy.deepcopy(base.model).float()
+    else:
+        model = share_weights(base.model)
+        if is_quantized(base.model):
+            model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=config.gradient_checkpointing)
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning

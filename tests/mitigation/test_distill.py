@@ -99,7 +99,7 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 4}
     rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
-    data = TrainingRows(method="distill", trainer="distill", train=rows, validation=rows.select([0, 1]))
+    data = TrainingRows(method="distill", train=rows, validation=rows.select([0, 1]))
     result = tune(base, data, replace(SETTINGS, epochs=30, patience=99), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 10

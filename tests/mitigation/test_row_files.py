@@ -6,7 +6,7 @@ import runpy
 from dataclasses import replace
 
 import pytest
-from datasets import Dataset, load_dataset, load_from_disk
+from datasets import Dataset, load_dataset
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
@@ -83,20 +83,10 @@ def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_
     assert recorded in (tmp_path / "rows" / "README.md").read_text()
     # "q r t" is trained with its end, and as "q r" without an end where it was cut.
     assert {tuple(label for label in row if label >= 0)[-1] for row in theirs[0]["labels"]} == {0, 3 + 17}
-
-
-def test_text_rows_are_in_the_standard_format(base, tmp_path):
-    data, _ = written(base, tmp_path / "rows", cut=True)
     rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))
-    assert {split: len(part) for split, part in rows.items()} == {
-        "train": len(data.train), "validation": len(data.validation)
-    }  # fmt: skip
-    assert rows["train"]["prompt"][:] == data.train["prompt"][:]
+    assert [rows[split]["prompt"][:] for split in rows] == [data.train["prompt"][:], data.validation["prompt"][:]]
     pairs = set(zip(rows["train"]["completion"], rows["train"]["completion_cut"], strict=True))
     assert pairs == {("q r t", False), ("q r", True)}
-    assert set(load_from_disk(str(tmp_path / "rows" / "tokenized"))["train"].column_names) == {
-        "input_ids", "labels"
-    }  # fmt: skip
 
 
 def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path):

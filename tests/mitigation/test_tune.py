@@ -62,8 +62,8 @@ def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
     )
 
 
-def data_of(train: Dataset, validation: Dataset, control_tag: str = " no_bias") -> TrainingRows:
-    return TrainingRows(method="control_tags", train=train, validation=validation, control_tag=control_tag)
+def data_of(train: Dataset, validation: Dataset) -> TrainingRows:
+    return TrainingRows(method="control_tags", train=train, validation=validation)
 
 
 def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | None = None, **arguments) -> TuningResult:
@@ -137,8 +137,9 @@ def test_results_and_folder_of_a_tuning(undisturbed):
     assert undisturbed.train_losses[-1][0] == steps
     losses = dict(undisturbed.validation_losses)
     assert losses[undisturbed.best_step] == min(losses.values()) < 0.2
-    # Rank 16 on four Conv1D layers in each of two blocks: r · (in + out)
-    assert undisturbed.trainable_parameters == 2 * 16 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    # Rank 16 on four Conv1D layers in each of two blocks: r · (in + out); and the embeddings of both tags
+    layers = 2 * 16 * ((32 + 96) + (32 + 32) + (32 + 128) + (128 + 32))
+    assert undisturbed.trainable_parameters == layers + 2 * 32
     assert undisturbed.change.outputs_changed
     assert undisturbed.change.greedy_share == 1.0
     assert not undisturbed.stopped_early
@@ -283,5 +284,5 @@ def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, wh
     _, knows_it_all = whole
     swapped = planted_rows().map(lambda row: {"completion": SWAPPED[row["completion"]]})
     with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
-        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1), ""), QUICK, tmp_path / "worse")
+        tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1)), QUICK, tmp_path / "worse")
     assert not (tmp_path / "worse" / "adapter").exists()
