@@ -24,8 +24,9 @@ from evenhand.evaluation.data.prompt_files import load_personas
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import generate_responses, prompt_seed
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.model import prompt_seed
 from evenhand.evaluation.score import PERSONA, TEXT
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 

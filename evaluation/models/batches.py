@@ -169,10 +169,9 @@ def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **a
 
 
 def has_attention_only(model: PreTrainedModel, *, sliding_windows: bool = True) -> bool:
-    """Return True for a decoder with attention layers only, whose cache has keys and values for each position.
+    """Return whether a model is a decoder with attention layers only, whose responses padding before a context keeps.
 
-    Padding before a context cannot change the responses of such a model. With `sliding_windows` false, the result is
-    False for a model with a layer that attends to the last positions only.
+    Without `sliding_windows`, all layers have to attend to all positions.
     """
     if model.config.is_encoder_decoder:
         return False
@@ -189,8 +188,7 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
 def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix, because its logits are needed. `sliding_windows` as in
-    `has_attention_only`, which must be true.
+    At least one token of each row is not part of the prefix. `has_attention_only` must hold for the model.
     """
     if model.config.model_type in COUNTS_PADDING:
         return 0

@@ -1,7 +1,6 @@
 """Safe loading of configs, tokenizers and complete weights, from safetensors or GGUF files only.
 
-`from_pretrained` only warns if it fills missing weights with random numbers or creates an empty tokenizer. Here, that
-is an InputError.
+Missing weights and an empty tokenizer, about which `from_pretrained` only warns, are InputErrors.
 """
 
 import logging
@@ -129,18 +128,14 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
 
 @contextmanager
 def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the options of a model for `from_pretrained`; turn errors within the context into InputErrors.
-
-    A GGUF file is linked into a temporary folder, since transformers would combine it with the config and the chat
-    template of other files in its folder.
-    """
+    """Yield the name and the options of a model for `from_pretrained`; errors in the context become InputErrors."""
     try:
         if not is_gguf(model.name):
             options = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
             yield str(local_path(model.name)), options
             return
         path = gguf_path(model.name, model.revision)
-        with TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
             (Path(folder) / path.name).symlink_to(path.resolve())
             yield folder, {"gguf_file": path.name}
     except InputError:
@@ -160,8 +155,7 @@ def load_weights(
 ) -> PreTrainedModel:
     """Return a model of the class `auto_class` with all weights, from safetensors, or dequantized from a GGUF file.
 
-    Weights whose names start with a prefix in `optional` may be missing. If `config` is given, it is not read again,
-    which would take seconds for a GGUF file.
+    Weights whose names start with a prefix in `optional` may be missing. A given `config` is not read again.
     """
     revision, hint = model.revision, ""
     if not is_gguf(model.name) and local_folder(model.name) is None:
@@ -271,10 +265,7 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the torch device of a name; "auto" is a CUDA device if the machine has one, else the CPU.
-
-    Several processes on one machine get different CUDA devices if the machine has enough devices.
-    """
+    """Return the torch device of a name; "auto" is a CUDA device, another one for each process, else the CPU."""
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and processes.launched_world_size() > 1:

@@ -4,7 +4,6 @@ Each prompt has a separate stream of random numbers from the prompt's seed, with
 prompts may be computed in any order and in any parts.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -45,11 +44,6 @@ SLACK = 1.2  # memory that the allocator cannot reuse at once, because the cache
 # at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
 BLOCK = 256  # tokens that are summed together; about the square root of a large vocabulary
-
-
-def prompt_seed(prompt_id: str, seed: int) -> int:
-    """Return the 64-bit seed of a prompt: a hash of the prompt's id and the run's seed, equal on every machine."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
 
 
 def generate_responses(
@@ -112,14 +106,11 @@ def generate_responses(
 
 
 def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:
-    """Return the bytes of a row while `generate` responds to a context of `length` tokens.
-
-    `generate` keeps the float32 scores of the previous token, new logits, and a float32 copy of them. Sampling also
-    needs probabilities and a one-hot row, and beam search needs a log-softmax.
-    """
+    """Return the bytes of a row while `generate` responds to a context of `length` tokens."""
     beams = decoding.get("num_beams") or 1
     plain = ("do_sample", "max_new_tokens", "num_beams")
     used = [name for name, value in decoding.items() if name not in plain and value not in (None, NEUTRAL.get(name))]
+    # float32 scores of the previous token and of the new one; then probabilities or a log-softmax
     copies = 8 + 4 * (beams > 1 or bool(decoding.get("do_sample"))) + sum(COPIES.get(name, 4) for name in used)
     cache = cache_bytes(model, length + decoding["max_new_tokens"])
     return int(SLACK * beams * (cache + logits_bytes(model, 1, copies) + activations_bytes(model, length)))
@@ -255,10 +246,9 @@ def sample_rows(
 def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Return one sampled token per row by inverse transform sampling; scores (b, v), uniforms (b,) in [0, 1).
 
-    The sampled token is the first whose cumulative probability exceeds the row's uniform number. The search is first
-    over sums of BLOCK tokens, then within a block, because a cumulative sum over the vocabulary takes longer than the
-    softmax. Sums are rounded, so that once in millions of draws the search ends at a token of probability 0 or after
-    the last token. The most probable token is then returned.
+    The search is first over sums of BLOCK tokens, then within a block, because a cumulative sum over the vocabulary
+    takes longer than the softmax. Once in millions of draws, rounded sums lead to a token of probability 0 or after the
+    last token; the most probable token is then returned.
     """
     probabilities = scores.softmax(1)
     n_rows, n_tokens = probabilities.shape

@@ -43,7 +43,7 @@ TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API all
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 LOGPROBS, PLAIN = "log-probabilities", "repeated answers"
 REJECTS_TEXT = (None, 400, 413, 422)  # no data, or the HTTP status of a text that is filtered, too long, or invalid
-KIND = "answers"  # the key of the kind of a judge's answers in its cache
+KIND = ""  # the key of the kind of a judge's answers in its cache; blank texts are not judged
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
@@ -143,8 +143,11 @@ class StyleJudge:
                 for index, answer in zip((row // times for row in rows), found, strict=True):
                     drawn[index].append(answer or {})
                     if len(drawn[index]) == times:
-                        known[todo[index]] = _probabilities(drawn[index], len(self.labels))
-                        cache.write(_hash(todo[index]), known[todo[index]])
+                        options = OPTIONS[: len(self.labels)]
+                        weights = [math.fsum(it.get(option, 0.0) for it in drawn[index]) for option in options]
+                        total = math.fsum(weights)
+                        known[todo[index]] = [weight / total for weight in weights] if total > 0 else None
+                        cache.write(todo[index], known[todo[index]])
         undefined = [math.nan] * len(self.labels)
         probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
         return probabilities.reshape(len(texts), len(self.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
@@ -167,13 +170,6 @@ def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
         for option, (label, text) in zip(OPTIONS, labels.items(), strict=False)
     ]
     return StyleJudge(settings, tuple(labels), "\n".join([instruction, *options]), settings.name, revision)
-
-
-def _probabilities(answers: Sequence[Mapping[str, float]], n_labels: int) -> list[float] | None:
-    """Return the probability of each label, from the weights of options in one or several answers; None without any."""
-    weights = [math.fsum(answer.get(option, 0.0) for answer in answers) for option in OPTIONS[:n_labels]]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights] if total > 0 else None
 
 
 def _prompt(judge: StyleJudge, text: str) -> str:
@@ -239,18 +235,18 @@ class Cache:
         columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
         connection.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
 
-    def read(self, name: str, default: Any = None) -> Any:
+    def read(self, text: str, default: Any = None) -> Any:
         query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
-        row = self.connection.execute(query, [self.key, name]).fetchone()
+        row = self.connection.execute(query, [self.key, _hash(text)]).fetchone()
         return json.loads(row[0]) if row else default
 
-    def write(self, name: str, value: Any) -> None:
-        row = [self.key, name, json.dumps(value)]
+    def write(self, text: str, value: Any) -> None:
+        row = [self.key, _hash(text), json.dumps(value)]
         self.connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", row)
 
     def known(self, texts: Sequence[str]) -> dict[str, list[float] | None]:
         """Return {text: probabilities} of the texts that are in the file; None for a text without a label."""
-        found = {text: self.read(_hash(text), default=()) for text in texts}
+        found = {text: self.read(text, default=()) for text in texts}
         return {text: value for text, value in found.items() if value != ()}
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.models.model import Model, compute_rows, response_table
+from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import as_settings
@@ -70,7 +70,7 @@ class LoadedModel(Model):
 
         The model reads `contexts`, and samples by the random numbers of its prompt's id.
         """
-        from evenhand.evaluation.models.generation import generate_responses, prompt_seed
+        from evenhand.evaluation.models.generation import generate_responses
 
         if run is not None:
             processes.on_rank_zero(lambda: self._facts(run))

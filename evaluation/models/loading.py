@@ -210,11 +210,7 @@ def turn_end(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str) -> None:
-    """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config.
-
-    A response ends at the EOS of the generation config or of the tokenizer, or at the end of a turn of a chat: a tuned
-    model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only.
-    """
+    """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config."""
     if tokenizer.eos_token_id is None:
         raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
     if tokenizer.pad_token_id is None and model.config.is_encoder_decoder:  # it may start decoding from padding
@@ -230,6 +226,7 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):
         settings["bad_words_ids"] = padding
+    # A tuned model's tokenizer may end turns with another token than its base, and GGUF files have one EOS only.
     added = tokenizer.added_tokens_decoder
     ends = [token for token in turn_end(tokenizer) if token in added and added[token].special] if kind == "chat" else []
     stops = [*np.atleast_1d(settings.get("eos_token_id", [])).tolist(), tokenizer.eos_token_id, *ends[:1]]
@@ -249,9 +246,7 @@ def _fuse_activations(model: PreTrainedModel) -> None:
 def _copy_head_input(model: PreTrainedModel) -> RemovableHandle:
     """Make the input of a model's output layer contiguous, from now on until the handle is removed.
 
-    To read a prompt, transformers passes the last position of each row, a view of all positions. If the layer's weights
-    are frozen, as after merging an adapter, `torch.matmul` copies them for each row of such a view: 7 GB for 128 rows
-    and SmolLM2's vocabulary.
+    Otherwise `torch.matmul` copies frozen weights for each row of a prompt: 7 GB for 128 rows and SmolLM2's vocabulary.
     """
     return model.get_output_embeddings().register_forward_pre_hook(
         lambda _, inputs: tuple(tensor.contiguous() for tensor in inputs)

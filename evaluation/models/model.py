@@ -4,6 +4,7 @@ The weights are here (`loaded`), on a server (`served`), or only their responses
 wraps another model (`wrapped`) changes what is asked or answered. Nothing else needs to know which model it has.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -146,11 +147,13 @@ class Model(ABC):
         clear_device_cache(garbage_collection=True)
 
 
-def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns: Any) -> pd.DataFrame:
-    """Return a table of prompt_id, response, the reason why the response is left out or None, and further columns.
+def prompt_seed(prompt_id: str, seed: int) -> int:
+    """Return the 64-bit seed of a prompt: a hash of the prompt's id and the run's seed, equal on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
 
-    A text None stands for reasoning that did not end: the table has an empty response and this reason.
-    """
+
+def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns: Any) -> pd.DataFrame:
+    """Return prompt_id, response, the reason why it is left out (a text None: unended reasoning), and more columns."""
     texts = [text if isinstance(text, str) else None for text in texts]  # Parquet may return NaN for None
     left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
     responses = [text or "" for text in texts]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.model import Model, compute_rows, response_table
+from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server import (
     Body,
@@ -79,8 +79,6 @@ class ServedModel(Model):
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
-        from evenhand.evaluation.models.generation import prompt_seed
-
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
         bodies = build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))

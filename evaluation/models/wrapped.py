@@ -19,7 +19,7 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.model import Model, prompt_seed
 from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, KIND, OPENING, PROMPT_ID, RESPONSE, TEXT, UNIT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
@@ -139,7 +139,6 @@ class ResampledModel(WrappedModel):
         of the responses and `candidate`, its number from 0. Empty candidates are drawn only if all candidates of a
         prompt are empty. A prompt whose λ is 0 has one candidate.
         """
-        from evenhand.evaluation.models.generation import prompt_seed
         from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 
         classifier = load_style_classifier(self.classifier)

@@ -1,11 +1,8 @@
 """Exact log-probabilities of the tokens of sentences under a masked language model.
 
-Pair metrics mask one token at a time (Steinborn et al. 2022, §3.2). Each masked position costs one pass of the encoder
-over its sentence. A batch has sentences of one length, so it needs neither padding nor an attention mask, and the head
-over the vocabulary runs at the masked positions only. AUL and AULA, which mask nothing, cost one pass for each distinct
-sentence.
-
-The order of the rows depends on the sentences only, so that a resumed run computes the same batches.
+Pair metrics mask one token at a time (Steinborn et al. 2022, §3.2). A batch has sentences of one length, so it needs
+neither padding nor an attention mask, and the head over the vocabulary runs at the masked positions only. AUL and AULA,
+which mask nothing, cost one pass for each distinct sentence.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,9 @@
 """Exact log-likelihoods of many sentences with common prefixes, in which each distinct prefix is computed once.
 
-Sentences of HolisticBias differ in a descriptor, a noun or a template and share the rest: of 5.3 million GPT-2 tokens
-of v1.0, only 0.8 million follow a prefix that occurs for the first time. The sentences form a tree of tokens. The model
-reads the nodes of the tree in depth-first order, packed into sequences in which a token attends only to its ancestors
-and has its depth as position. Each token thus has the same inputs as in its sentence. A sequence that starts inside the
-tree begins with the path to its first node, and does not depend on earlier sequences.
+Of 5.3 million GPT-2 tokens of HolisticBias v1.0, only 0.8 million follow a prefix that occurs for the first time. The
+model reads the nodes of the tree of prefixes in depth-first order, packed into sequences in which a token attends only
+to its ancestors and has its depth as position, as in its sentence. A sequence that starts inside the tree begins with
+the path to its first node.
 
 The method needs a model that respects the attention mask and the positions in its input (GPT-2, OPT, Llama, …).
 `sentences.supports_prefix_trees` detects others (Bloom's ALiBi counts positions by itself, Mamba has no attention).

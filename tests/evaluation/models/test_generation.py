@@ -12,8 +12,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import generation
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import generate_responses, prompt_seed
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.model import prompt_seed
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")

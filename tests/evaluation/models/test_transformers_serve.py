@@ -19,44 +19,28 @@ from tests.tiny_checkpoints import qwen
 pytestmark = pytest.mark.skipif(find_spec("fastapi") is None, reason="transformers' extra `serving` is not installed")
 
 
-@pytest.fixture(scope="module")
-def server_settings(tmp_path_factory):
-    """Return a function that returns the settings of a served chat model; the server runs during the tests."""
-    folder = tmp_path_factory.mktemp("served")
-    qwen(folder / "qwen")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [Path(sys.executable).with_name("transformers"), "serve", "--host", "127.0.0.1", "--port", str(port)]
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen([*command, "--device", "cpu"], env=ENVIRONMENT, stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_until(lambda: process.poll() is not None or is_ready(port))
-            assert process.poll() is None, (folder / "log").read_text()
-            url = f"http://127.0.0.1:{port}/v1"
-            yield lambda **settings: ModelSettings(name=str(folder / "qwen"), server=url, **settings)
-        finally:
-            process.kill()
-
-
 def is_ready(port):
     with suppress(URLError, OSError), urlopen(f"http://127.0.0.1:{port}/health") as answer:
         return answer.status == 200
     return False
 
 
-def build_bodies(model, n):
-    prompts = [f"I'm person {row}." for row in range(n)]
-    return build_requests(model, prompts, [""] * n, range(n), "", {"temperature": 1.0, "max_tokens": 8})
-
-
-def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(server_settings):
-    responses = []
-    for concurrency in (1, 1, 8):
-        model = server_settings(concurrency=concurrency)
-        batches = fetch_answers(model, build_bodies(model, 6))
-        answers = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
-        responses.append([answers[row] for row in range(6)])
+def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(tmp_path):
+    qwen(tmp_path / "qwen")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [Path(sys.executable).with_name("transformers"), "serve", "--host", "127.0.0.1", "--port", str(port)]
+    prompts, responses, arguments = [f"I'm person {row}." for row in range(6)], [], {"temperature": 1, "max_tokens": 8}
+    with subprocess.Popen([*command, "--device", "cpu"], env=ENVIRONMENT) as process:
+        try:
+            wait_until(lambda: process.poll() is not None or is_ready(port))
+            for concurrency in (1, 1, 8):
+                url = f"http://127.0.0.1:{port}/v1"
+                model = ModelSettings(name=str(tmp_path / "qwen"), server=url, concurrency=concurrency)
+                batches = fetch_answers(model, build_requests(model, prompts, [""] * 6, range(6), "", arguments))
+                answers = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
+                responses.append([answers[row] for row in range(6)])
+        finally:
+            process.kill()
     assert responses[0] == responses[1] and len(set(responses[0])) > 3
