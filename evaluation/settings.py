@@ -70,9 +70,7 @@ class CheckpointSettings(NamedSettings):
     base: str | None = option(None, "base of an adapter; null: as in the adapter's files", identity=CONTENT)
     dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
     device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one", identity=False)
-    device_map: str | dict[str, Any] | None = option(
-        None, "several devices: 'auto' or {module: device}; null: one", identity=False
-    )
+    device_map: str | dict[str, Any] | None = option(None, "'auto' or {module: device}; null: one", identity=False)
     attn_implementation: str | None = option(None, "'eager', 'sdpa', …; null: the default of transformers")
     quantization: Literal["4bit", "8bit"] | None = option(None, "bitsandbytes (evenhand[quantization]); null: none")
     trust_remote_code: bool = option(False, "run code from the checkpoint")
@@ -91,15 +89,11 @@ class ModelSettings(CheckpointSettings):
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
     )
-    adapter_strength: Strength | None = option(
-        None, "factor of a LoRA adapter's change of the weights; null: 1", omit_if_null=True
-    )
+    adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
     concurrency: Count = option(16, "concurrent requests to the server", identity=False)
-    tokenizer: str | None = option(
-        None, "tokenizer of a served model, for likelihoods; null: by its name", identity=CONTENT
-    )
+    tokenizer: str | None = option(None, "of a served model, for likelihoods; null: by its name", identity=CONTENT)
 
     def __post_init__(self) -> None:
         CheckpointSettings.__post_init__(self)
@@ -138,9 +132,7 @@ class JudgeSettings(NamedSettings):
 class StyleClassifierSettings(CheckpointSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
-    judge: JudgeSettings | None = option(
-        None, "LLM on a server as the classifier, with this file of labels; name is its model", omit_if_null=True
-    )
+    judge: JudgeSettings | None = option(None, "an LLM on a server, whose model is name; null: none", omit_if_null=True)
 
     def __post_init__(self) -> None:
         CheckpointSettings.__post_init__(self)

@@ -1,6 +1,5 @@
 """The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
@@ -16,8 +15,6 @@ from evenhand.recipes.loop import Plan, StageFolders, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.sweep.points import track_point, write_report
 
-log = logging.getLogger("evenhand")
-
 METHOD = "method"
 STAGES = "stages"
 THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile")
@@ -31,14 +28,11 @@ def ablate(settings: AblateSettings) -> None:
     Raises:
         InputError: a setting is unknown, a value is invalid, a point is repeated, or every point was rejected.
     """
-    grid = distinct_points(settings)
-    plans = [plan_point(settings, values, seed) for values in grid for seed in settings.seeds]
-    if not plans:
-        raise InputError(f"sweep: {settings.sweep} has no point; give each setting a value or a list of values.")
+    plans = [plan_point(settings, values, seed) for values in distinct_points(settings) for seed in settings.seeds]
     points = [point for plan in plans for point in plan.points]
     comparisons = [point.comparison for point in points]
-    if repeated := next((point for point in points if comparisons.count(point.comparison) > 1), None):
-        raise _repeated_point(repeated.swept)
+    if repeated := [point.swept for point in points if comparisons.count(point.comparison) > 1]:
+        raise InputError(f"sweep: the points {repeated} are equal; leave one of them out.")
     refused = run_plans(settings, plans, lambda point: track_point(settings, point))
     processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
@@ -71,29 +65,20 @@ def hashed_folders(folder: Path) -> StageFolders:
 
 def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
     """Return each point of each grid, as {setting: value}, without settings that its method does not use, once."""
-    lists = [[it if isinstance(it, list) else [it] for it in grid.values()] for grid in settings.sweep]
-    grids = zip(settings.sweep, lists, strict=True)
-    given = [dict(zip(grid, values, strict=True)) for grid, lists in grids for values in product(*lists)]
     distinct: list[dict[str, Any]] = []
-    for number, point in enumerate(given):
-        if METHOD not in point:
-            raise InputError(f"sweep: {point} has no `method`; give each grid a method or a list of methods.")
-        if point in given[:number]:
-            raise _repeated_point(point)
-        point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
-        method = load_method(point[METHOD])
-        unused = () if method.uses_threshold else THRESHOLD_SETTINGS
-        unused += () if method.trainer else ("adapter_strength",)
-        used = {name: value for name, value in point.items() if name not in unused}
-        if used not in distinct:
-            distinct.append(used)
-        elif processes.is_rank_zero():
-            log.info("%s: the method does not use all of these settings, so it is the point %s", point, used)
+    for grid in settings.sweep:
+        if METHOD not in grid or [] in grid.values():
+            raise InputError(f"sweep: {grid} has no `method` or no value; give a method, and a value to each setting.")
+        for values in product(*(it if isinstance(it, list) else [it] for it in grid.values())):
+            point = dict(zip(grid, values, strict=True))
+            point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
+            method = load_method(point[METHOD])
+            unused = () if method.uses_threshold else THRESHOLD_SETTINGS
+            unused += () if method.trainer else ("adapter_strength",)
+            used = {name: value for name, value in point.items() if name not in unused}
+            if used not in distinct:
+                distinct.append(used)
     return distinct
-
-
-def _repeated_point(point: Mapping[str, Any]) -> InputError:
-    return InputError(f"sweep: the point {point} is repeated; leave one of them out.")
 
 
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:

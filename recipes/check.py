@@ -51,8 +51,6 @@ NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFF
 # Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
 
-Interval = tuple[float, float] | None
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -61,11 +59,10 @@ class Finding:
     name: str
     status: str
     text: str
-    rows: Sequence[tuple[str, str, str, str]] = ()  # (descriptor and style, effect before, effect after, p-value)
+    details: Sequence[str] = ()
 
     def __str__(self) -> str:
-        rows = (f"  {name}: {before} → {after} percentage points, p {p}" for name, before, after, p in self.rows)
-        return "\n".join([f"{self.status}: {self.name}: {self.text}", *rows])
+        return "\n  ".join([f"{self.status}: {self.name}: {self.text}", *self.details])
 
 
 def check(settings: CheckSettings) -> int:
@@ -202,9 +199,10 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     growth, p = (after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()
     table = pd.DataFrame({"name": changes["unit"] + ", " + changes["name"], "before": before, "after": after})
     grown = table.assign(p=holm(p))[risen(growth, p)].sort_values("p", kind="stable")
-    rows = [
-        (sanitize(row.name_, 100), number(row.before, 1, sign=True), number(row.after, 1, sign=True), p_value(row.p))
-        for row in grown.rename(columns={"name": "name_"}).head(MAX_ROWS).itertuples()
+    details = [
+        f"{sanitize(unit, 100)}: {number(mean_before, 1, sign=True)} → {number(mean_after, 1, sign=True)} percentage "
+        f"points, p {p_value(p)}"
+        for unit, mean_before, mean_after, p in grown.head(MAX_ROWS).itertuples(index=False)
     ]
     text, (size, worst) = f"{len(grown)} of {len(changes):,} effects have grown", detectable_sizes(changes)
     if size > 0:
@@ -212,10 +210,10 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
             f"; a change of a style of at least {IN_USE:.0%} of the responses is found with a probability of 80 % from "
             f"about {number(100 * size, 1)} percentage points (median; at worst {number(100 * worst, 1)})"
         )
-    return Finding(name, BROKEN if rows else HOLDS, text, rows)
+    return Finding(name, BROKEN if details else HOLDS, text, details)
 
 
-def _status(bounds: Interval, limit: float) -> str:
+def _status(bounds: tuple[float, float] | None, limit: float) -> str:
     """Return the status of a limit by the interval of a score.
 
     >>> [_status(bounds, 0.1) for bounds in ((-0.2, 0.1), (0.0, 0.2), (0.11, 0.2), None)]
@@ -269,10 +267,14 @@ def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> st
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))
 
-    head = "| limit | status | measured |\n| :--- | :--- | :--- |"
-    lines = [f"## Evenhand: {status}", "", escaped(title), "", head]
+    lines = [
+        f"## Evenhand: {status}",
+        "",
+        escaped(title),
+        "",
+        "| limit | status | measured |",
+        "| :--- | :--- | :--- |",
+    ]
     lines += [f"| {escaped(it.name)} | **{it.status}** | {escaped(it.text)} |" for it in findings]
-    if grown := [f"| {' | '.join(map(escaped, row))} |" for found in findings for row in found.rows]:
-        head = "| grew: descriptor, style | before, points | after, points | p (Holm) |"
-        lines += ["", head, "| :--- | ---: | ---: | ---: |", *grown]
-    return "\n".join(lines) + "\n"
+    details = [f"- {escaped(detail)}" for found in findings for detail in found.details]
+    return "\n".join([*lines, "", *details]) + "\n"

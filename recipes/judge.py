@@ -1,6 +1,5 @@
 """The command `judge`: agreement of an LLM judge, or of another style classifier, with human labels."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,16 +14,13 @@ from evenhand.evaluation.metrics.generation_bias.measure import classifier_signa
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import BiasScore, write_scores
-from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.judge_settings import AgreementSettings
 from evenhand.recipes.measure import SCORES
+from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
-
-log = logging.getLogger("evenhand")
 
 JUDGED = "judged.parquet"
 JUDGE, OTHER = "judge", "other classifier"
@@ -44,7 +40,10 @@ def judge(settings: AgreementSettings) -> None:
     classifiers = {name: it for name, it in classifiers.items() if it is not None}
     inputs = {"texts": sha256_of(path)}
     for name, classifier in classifiers.items():
-        _check_labels(classifier, {label for names in labels for label in names})
+        styles = classifier_styles(classifier)
+        if unknown := sorted({label for names in labels for label in names}.difference(styles)):
+            has = f"which {classifier.name} has not; its labels: {', '.join(styles)}"
+            raise InputError(f"labels: the texts have {unknown[0]!r}, {has}.")
         inputs[name] = classifier_revision(classifier)
     with stage("judge", settings, inputs) as run:
         if run is None:
@@ -70,23 +69,8 @@ def judge(settings: AgreementSettings) -> None:
         print_scores([score for score in scores if "label" not in score.group])
 
 
-def _check_labels(classifier: StyleClassifierSettings, labels: set[str]) -> None:
-    if classifier.judge is None and not classifier.name:
-        raise InputError(
-            "style_classifier: give a judge (--style_classifier MODEL --style_classifier.judge.server URL)."
-        )
-    if unknown := sorted(labels - set(styles := classifier_styles(classifier))):
-        raise InputError(
-            f"labels: the texts have {unknown[0]!r}, which {classifier.name} has not; its labels: {', '.join(styles)}."
-        )
-
-
 def _scores(
-    vectors: Mapping[str, np.ndarray],
-    truth: np.ndarray,
-    styles: Sequence[str],
-    seed: int,
-    signature: Mapping[str, Any],
+    vectors: Mapping[str, np.ndarray], truth: np.ndarray, styles: Sequence[str], seed: int, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return the agreement of each classifier's most probable label with people and with the other classifier.
 
@@ -106,10 +90,8 @@ def _scores(
         if not used.any():
             raise InputError(f"{name}: it names no option for any text; give another model or API.")
         f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed, signature)
-        reason = "no text has a style"
-        hits = share_score(
-            "top_label_accuracy", true[np.arange(len(true)), best], 1.0, reason=reason, signature=signature
-        )
+        is_hit = true[np.arange(len(true)), best]
+        hits = share_score("top_label_accuracy", is_hit, 1.0, reason="no text has a style", signature=signature)
         single = used & (truth.sum(axis=1) == 1)
         labels = np.stack([top[name][single], truth[single].argmax(axis=1)])
         with_people = label_agreement(labels, seed, {"with": "people"}, signature)

@@ -4,7 +4,6 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-from collections.abc import Sequence
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,11 +27,11 @@ from evenhand.evaluation.settings import (
     ReportTo,
     Seed,
     Strength,
+    StyleClassifierSettings,
     option,
     strict_dataclass,
 )
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.recipes.judge_settings import AgreementSettings, LabelledTexts
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
@@ -72,9 +71,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
     model: ModelSettings = option(ModelSettings, "model to measure")
-    metrics: Annotated[list[str], Field(min_length=1)] = option(
-        lambda: [FAMILY], f"families of metrics: {', '.join(families.names())}"
-    )
+    metrics: Annotated[list[str], Field(min_length=1)] = option(lambda: [FAMILY], f"of: {', '.join(families.names())}")
     prompts: PromptSettings = option(PromptSettings, "the prompts that the model gets")
     decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
     capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well", identity=CONTENT)
@@ -85,13 +82,20 @@ class Measurement(family_groups("Settings", is_optional=True)):
                 raise unknown_name("metrics", name, FAMILIES)
             if getattr(self, name) is None:
                 setattr(self, name, FAMILIES[name].Settings())
+            if self.model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
+                raise InputError(f"model.system_prompt: {name} does not use it; measure {name} without it.")
+            if self.model.server and (self.capabilities or self.model.api not in FAMILIES[name].SERVER_APIS):
+                apis = " or ".join(FAMILIES[name].SERVER_APIS) or "none"
+                raise InputError(
+                    f"model.server: {', '.join(self.capabilities) or name} cannot be measured by its API "
+                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give model.api."
+                )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or omit capabilities.")
         for name in FAMILIES.keys() - set(self.metrics):
             if (group := getattr(self, name)) is not None and group != type(group)():
                 raise InputError(f"{name}: it is not among metrics {self.metrics}; add it, or omit its settings.")
             setattr(self, name, None)
-        check_model(self.model, self.metrics, self.capabilities)
 
     def with_metrics(self, *metrics: str) -> "Measurement":
         """Return a copy of the measurement with only the families `metrics` and their settings."""
@@ -202,9 +206,7 @@ class Experiment:
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
-    adapter_strength: Strength | None = option(
-        None, "measure tuned models with this factor of the adapter's change; null: 1", omit_if_null=True
-    )
+    adapter_strength: Strength | None = option(None, "factor of the adapter's change; null: 1", omit_if_null=True)
     opening: Count = option(4, "tokens of another person's response that the method `opening` begins with")
     candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
@@ -267,28 +269,46 @@ class AblateSettings(Launching, Tracked):
 
 
 @strict_dataclass
+class LabelledTexts:
+    """Settings of a file of labelled texts."""
+
+    data_dir: AnyPath = option(Path(), "folder of the files of texts", identity=CONTENT)
+    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts", identity=CONTENT)
+    columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
+    text_column: str = option("tweet", "column of texts")
+    label_column: str = option("class", "column of labels")
+    labels: dict[Any, str] = option(dict, "{value: name of the label}, perhaps of several; {}: as in the file")
+    label_separator: str | None = option(None, "separator between the labels of a text; null: each text has one label")
+
+
+@strict_dataclass
 class TrainClassifierSettings(LabelledTexts, Tracked):
     """Train a text classifier, of styles or offensiveness."""
 
     threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
-    model: str | None = option(
-        None, "id or folder of an encoder to start from; null: train from scratch", identity=CONTENT
-    )
+    model: str | None = option(None, "encoder to start from; null: train from scratch", identity=CONTENT)
     epochs: Count = option(3, "passes over the texts")
     learning_rate: Positive = option(1e-3, "peak of the cosine schedule")
     head_learning_rate: Positive = option(1e-2, "the same of a new head on an encoder, if it is higher")
     train_embeddings: bool = option(True, "false: keep the encoder's token embeddings, for half of the time")
-    dtype: Literal["auto", "float32", "bfloat16"] = option(
-        "float32", "bfloat16: mixed precision; 'auto': bfloat16 where the processor computes in it"
-    )
+    dtype: Literal["auto", "float32", "bfloat16"] = option("float32", "bfloat16: mixed; auto: if it is fast")
     batch_size: Count = option(64, "texts per step")
     test_texts: AnyPath | None = option(None, "another such file to test on; null: held-out texts", identity=CONTENT)
-    dev_texts: AnyPath | None = option(
-        None, "another such file, to choose each label's threshold on; null: `threshold` for all", identity=CONTENT
-    )
+    dev_texts: AnyPath | None = option(None, "such a file, to choose thresholds; null: `threshold`", identity=CONTENT)
     test_fraction: Fraction = option(0.1, "share of the texts to hold out and test on, without test_texts")
     seed: Seed = option(0, "random seed of weights, order and held-out texts")
     output_dir: AnyPath = option(Path("runs/classifier"), OUTPUT_DIR, identity=False)
+
+
+@strict_dataclass
+class AgreementSettings(LabelledTexts):
+    """Measure how well an LLM judge, or another style classifier, agrees with human labels."""
+
+    style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "the judge, or another classifier")
+    other_classifier: StyleClassifierSettings | None = option(None, "another to compare with; null: none")
+    limit: Count | None = option(None, "texts to draw at random; null: all")
+    seed: Seed = option(0, "random seed of the draw and of the bootstrap")
+    output_dir: AnyPath = option(Path("runs/judge"), OUTPUT_DIR, identity=False)
 
 
 @strict_dataclass
@@ -327,9 +347,7 @@ class ExportSettings:
     """Export a tuned model for use without Evenhand."""
 
     tuning: AnyPath = option(Path("runs/tune"), "finished run of `tune`", identity=CONTENT)
-    comparison: AnyPath | None = option(
-        None, "finished run of `compare`, for the model card; null: `compare` next to tuning, if any", identity=CONTENT
-    )
+    comparison: AnyPath | None = option(None, "run of `compare`, for the card; null: next to tuning", identity=CONTENT)
     merge: bool = option(True, "merge the adapter into its base; false: export the adapter alone")
     trust_remote_code: bool = option(False, TRUSTED, identity=False)
     push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private", identity=False)
@@ -373,19 +391,3 @@ def measure_config(settings: Any, family: str) -> MeasureConfig:
         )
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
     return MeasureConfig(*shared, settings.seed, settings.split, settings.responses, settings.capabilities)
-
-
-def check_model(model: ModelSettings, metrics: Sequence[str], capabilities: Sequence[str]) -> None:
-    """Raise InputError if the model has a system prompt or a server that a measured family does not support."""
-    for name in metrics:
-        apis = FAMILIES[name].SERVER_APIS
-        if model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
-            supporting = families_with("USES_SYSTEM_PROMPT")
-            raise InputError(f"model.system_prompt: {name} does not use it; measure {supporting} alone with it.")
-        if model.server and (capabilities or not apis):
-            raise InputError(
-                f"model.server: {', '.join(capabilities) or name} needs the model's weights, which a server does not "
-                f"give; measure {families_with('SERVER_APIS')} by it, or load the model."
-            )
-        if model.server and model.api not in apis:
-            raise InputError(f"model.api: {name} cannot be measured by {model.api!r}; give {' or '.join(apis)}.")

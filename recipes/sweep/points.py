@@ -19,7 +19,7 @@ from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
-from evenhand.evaluation.report.numbers import number, sanitize, score_text
+from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, find_score, read_scores
 from evenhand.evaluation.tables import read_table, write_table
@@ -71,13 +71,7 @@ class Point:
 
 
 def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
-    """Return the row of a point in the table that `summarise` reads; a rejected point has no scores.
-
-    Args:
-        point: a finished or rejected point.
-        folder: the folder of the sweep; the column `folder` is relative to it.
-        failed: the reason why the point was rejected, or "".
-    """
+    """Return the row of a point in the table that `summarise` reads; a point that was rejected has no scores."""
     row = {"method": point.method, "decoding": point.decoding, "seed": point.seed, "failed": failed}
     row |= {name: "null" if value is None else value for name, value in point.swept.items()}  # an absent field is NaN
     row["folder"] = point.comparison.relative_to(folder).as_posix()
@@ -88,8 +82,10 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag / SCORES)
         row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
-    manifest = json.loads((point.tuning / MANIFEST).read_text(encoding="utf-8")) if point.tuning else None
-    return row | {"minutes": manifest["seconds"]["total"] / 60 if manifest else 0.0}
+    seconds = (
+        json.loads((point.tuning / MANIFEST).read_text(encoding="utf-8"))["seconds"]["total"] if point.tuning else 0
+    )
+    return row | {"minutes": seconds / 60}
 
 
 def change_columns(
@@ -166,22 +162,19 @@ def write_report(
     write_table(folder / f"{POINTS}.parquet", table)
     notes, links = [], []
     for row in table[table["failed"] == ""].to_dict("records"):
-        links.append((setting_label(row, table, swept), row["seed"], row["folder"]))
+        links.append((f"{setting_label(row, table, swept)}, seed {row['seed']}", row["folder"]))
     for point in {point.before: point for point in points}.values():
-        scores = read_scores(point.before / SCORES)
+        scores, name = read_scores(point.before / SCORES), f"base model, seed {point.seed}, {point.decoding}"
         quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-        bias, decoding = score_text(find_score(scores, HEADLINE)), sanitize(point.decoding, 160)
-        named = f"Base model, seed {point.seed}, decoding {decoding}: pooled FGB* {bias}"
-        notes.append(", ".join([named, *(f"{it.metric} {number(it.value, 4)}" for it in quality if it)]) + ".")
-        links.append(("the base model", point.seed, point.before.relative_to(folder).as_posix()))
-    has_seeds = table["seed"].nunique() > 1
-    named = [(f"{label}, seed {seed}" if has_seeds else label, path) for label, seed, path in links]
+        numbers = "".join(f", {it.metric} {number(it.value, 4)}" for it in quality if it)
+        notes.append(f"The {name}: pooled FGB* {score_text(find_score(scores, HEADLINE))}{numbers}.")
+        links.append((name, point.before.relative_to(folder).as_posix()))
     description = {
         "title": title,
         "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
         "swept": swept,
         "notes": notes,
-        "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in named],
+        "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
     files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
@@ -197,7 +190,7 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links, folder=folder)
+        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "

@@ -161,8 +161,6 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
         {"method": "exchange", "train_per_cell": 4},
     ]
     assert len(distinct) == 2 + 4
-    with pytest.raises(InputError, match="is repeated"):
-        distinct_points(settings(sweep=[{"method": "exchange"}, {"method": "exchange"}]))
 
 
 @pytest.mark.parametrize(

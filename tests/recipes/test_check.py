@@ -117,7 +117,7 @@ def test_the_assertion_for_pytest(runs):
 
 def test_hostile_names_are_escaped():
     name = "<script>|`a`\x00\ufffe\x1b[31m&"
-    found = Finding("limit", "broken", name, [(name, "+1.0", "+2.0", "0.01")])
+    found = Finding("limit", "broken", name, [name])
     case = ElementTree.fromstring(junit_xml(name, [found])).find(".//failure")
     assert "<script>" in case.text and not {"\x00", "\x1b", "\ufffe"} & set(case.text)
     text = summary_markdown(name, "broken", [found])

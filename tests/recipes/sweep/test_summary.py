@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.recipes.sweep.page import setting_verdict
-from evenhand.recipes.sweep.summary import cost_rows, pareto_front, summarise
+from evenhand.recipes.sweep.summary import loss, pareto_front
 
 from .sweep_points import SWEPT, increased, point, refused, settings_of, without_reductions
 
@@ -31,9 +31,6 @@ def test_seeds_have_students_t_interval():
     rows = [point(seed=0, relevance_kept=NAN), point(seed=1, relevance_kept=0.7, relevance_kept_low=0.6)]
     (row,) = settings_of(*rows).to_dict("records")
     assert row["relevance_kept"] == 0.7 and math.isnan(row["relevance_kept_low"])
-    rows = [point(seed=0, style_drift=NAN), point(seed=1, style_drift=0.1, style_drift_low=0.05)]
-    (row,) = settings_of(*rows).to_dict("records")
-    assert (row["style_drift"], row["style_drift_low"]) == (0.1, 0.05)
     assert math.isnan(row["ratio_without_tag"])
 
 
@@ -44,8 +41,6 @@ def test_settings_are_grouped_by_swept_fields():
     assert list(summary["method"]) == ["control_tags", "control_tags", "exchange"]
     assert list(summary["label.quantile"])[:2] == [0.7, 0.9] and math.isnan(summary["label.quantile"][2])
     assert list(summary["seeds"]) == [2, 1, 1]
-    rows = [point() | {"targets": ["a", "b"]}, point(seed=1) | {"targets": ["a", "b"]}, point() | {"targets": ["c"]}]
-    assert list(settings_of(*rows, swept=["targets"])["seeds"]) == [2, 1]
     summary = settings_of(
         point(seed=0, reduction=0.9), refused("it burnt", seed=1), refused("it burnt", method="distill", seed=0)
     )
@@ -55,27 +50,20 @@ def test_settings_are_grouped_by_swept_fields():
 
 def test_the_worst_cluster_and_the_increased_clusters_are_over_all_seeds():
     rows = [
-        point(seed=0, worst_cluster="HATE", worst_cluster_change=0.002, cluster_changes=increased("HATE", "ENVY")),
-        point(seed=1, worst_cluster="ENVY", worst_cluster_change=0.003, cluster_changes=increased("ENVY")),
+        point(seed=0, worst_cluster_change=0.002, cluster_changes=increased("HATE", "ENVY")),
+        point(seed=1, worst_cluster_change=0.003, cluster_changes=increased("ENVY")),
         point("exchange", cluster_changes=increased("HATE")),
     ]
     first, second = settings_of(*rows).to_dict("records")
-    assert (first["worst_cluster"], first["worst_cluster_change"]) == ("ENVY", 0.003)
-    assert first["clusters_rose"] == "ENVY (2 of 2 seeds), HATE (1 of 2 seeds)"
-    assert second["clusters_rose"] == "HATE"
+    assert first["worst_cluster_change"] == 0.003
+    assert (first["clusters_rose"], second["clusters_rose"]) == ("HATE, ENVY", "HATE")
 
 
-def test_points_are_checked_and_their_order_changes_nothing():
+def test_the_order_of_points_changes_nothing():
     rows = [point(seed=seed, quantile=q, reduction=q - seed / 50) for q in (0.7, 0.9) for seed in range(3)]
     one = settings_of(*rows)
     other = settings_of(*reversed(rows)).sort_values("label.quantile", ignore_index=True)
     pd.testing.assert_frame_equal(one.drop(columns="number"), other.drop(columns="number"))
-    with pytest.raises(ValueError, match="equal method, decoding, label.quantile, seed;"):
-        settings_of(point(), point())
-    with pytest.raises(ValueError, match=r"lack the columns perplexity_change, rounds"):
-        summarise(pd.DataFrame([point()]).drop(columns="perplexity_change"), ["rounds"])
-    summary = summarise(pd.DataFrame([point()]).head(0), SWEPT)
-    assert summary.empty and "relevance_within_template_kept" in summary and cost_rows(summary) == {}
 
 
 def test_fronts_by_hand_and_by_brute_force():
@@ -93,18 +81,9 @@ def test_fronts_by_hand_and_by_brute_force():
         )
 
     assert [not beaten(i) for i in range(30)] == list(front)
-    summary = settings_of(
-        point("a", reduction=0.8, perplexity_change=0.01, relevance_kept=0.8, length_change=-0.02),
-        point("b", reduction=0.9, perplexity_change=0.02, relevance_kept=0.9, length_change=0.01),
-        point("c", reduction=NAN, perplexity_change=0.0, style_drift=NAN),
-    )
-    by_cost = cost_rows(summary.assign(style_drift=NAN))
-    assert "style_drift" not in by_cost and all(list(rows["number"]) == [1, 2] for rows in by_cost.values())
-    fronts = {name: list(rows["on_front"]) for name, rows in by_cost.items()}
-    assert fronts["perplexity_change"] == [True, True]
-    assert fronts["relevance_kept"] == fronts["length_change"] == [False, True]  # b also changes the length less
-    assert list(by_cost["relevance_kept"]["loss"]) == pytest.approx([0.2, 0.1])
-    assert list(by_cost["length_change"]["loss"]) == [0.02, 0.01]
+    summary = settings_of(point(relevance_kept=0.8, length_change=-0.02, perplexity_change=-0.01))
+    losses = [loss(summary, name)[0] for name in ("relevance_kept", "length_change", "perplexity_change")]
+    assert losses == pytest.approx([0.2, 0.02, -0.01])
 
 
 def within(name, low, high):
@@ -125,30 +104,27 @@ def within(name, low, high):
         (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
         (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),
         ({"cluster_changes": increased("HATE")}, ["clusters_rose"], []),
-        ({"base_low": NAN}, [], ["base"]),
+        ({"reduction_low": NAN, "reduction_high": NAN}, [], ["reduction"]),
     ],
 )
 def test_verdicts_on_the_criteria(columns, missed, inconclusive):
     (row,) = settings_of(point(**({"reduction": 0.96} | columns))).to_dict("records")
-    assert (row["missed"], row["inconclusive"], row["unmeasured"]) == (missed, inconclusive, [])
+    assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
     assert row["met"] == (not missed and not inconclusive)
 
 
 def test_unmeasured_criteria_and_missing_reductions():
-    (row,) = settings_of(point(reduction=0.96, reduction_unseen=NAN)).to_dict("records")
-    assert row["missed"] == row["inconclusive"] == [] and row["unmeasured"] == ["reduction_unseen"] and row["met"]
+    (row,) = settings_of(point(reduction=0.96, **without_reductions(["reduction_unseen"]))).to_dict("records")
+    assert row["met"]
     blank = without_reductions(["reduction_seen", "reduction_unseen"])
-    rows = settings_of(point(reduction=0.96, **blank), point("distill", reduction=0.1, **blank)).to_dict("records")
+    rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
     assert [row["missed"] for row in rows] == [[], ["reduction"]]
     (row,) = settings_of(point(**without_reductions())).to_dict("records")
-    assert not row["met"] and row["missed"] == [] and "reduction_seen" in row["unmeasured"]
+    assert not row["met"] and row["missed"] == [] and row["inconclusive"] == ["reduction"]
 
 
-def test_seeds_without_bias_or_reduction_are_inconclusive():
-    """The reduction is undefined in that seed; the mean over the other seeds would be too favourable."""
-    (row,) = settings_of(point(reduction=0.96), point(seed=1, reduction=0.96, base_low=-0.001)).to_dict("records")
-    assert row["without_bias"] == 1 and row["inconclusive"] == ["base"] and not row["met"]
-    # A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance.
+def test_seeds_without_a_reduction_are_inconclusive():
+    """A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance."""
     blank = without_reductions(["reduction_unseen"])
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
@@ -175,16 +151,13 @@ def test_a_refused_seed_misses_the_criteria_and_the_interval_over_seeds_decides(
         assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
 
 
-def test_labels_name_the_fields_that_vary_and_shorten_unambiguous_names():
+def test_labels_name_the_fields_that_vary():
     rows = [
-        point(quantile=0.7) | {"a.rate": 1e-4, "b.rate": 2, "c.same": "x", "rounds": 1},
-        point(quantile=0.9) | {"a.rate": 3e-4, "b.rate": 3, "c.same": "x", "rounds": math.nan},
+        point(quantile=0.7) | {"a.rate": 1e-4, "c.same": "x", "rounds": 1},
+        point(quantile=0.9) | {"a.rate": 3e-4, "c.same": "x", "rounds": math.nan},
     ]
-    swept = [*SWEPT, "a.rate", "b.rate", "c.same", "rounds"]
-    assert list(settings_of(*rows, swept=swept)["label"]) == [
-        "quantile 0.7 · a.rate 0.0001 · b.rate 2 · rounds 1",
-        "quantile 0.9 · a.rate 0.0003 · b.rate 3",
-    ]
+    labels = list(settings_of(*rows, swept=[*SWEPT, "a.rate", "c.same", "rounds"])["label"])
+    assert labels == ["quantile 0.7 · rate 0.0001 · rounds 1", "quantile 0.9 · rate 0.0003"]
 
 
 @pytest.mark.parametrize(
