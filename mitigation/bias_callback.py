@@ -1,16 +1,19 @@
-"""A callback for any trainer of transformers or TRL that measures generation bias during training."""
+"""Callbacks for any trainer of transformers or TRL that measure during training, above all generation bias."""
 
 import logging
 import math
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import TrainerState
+from transformers import Trainer, TrainerCallback, TrainerState
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
@@ -36,7 +39,6 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
-from evenhand.mitigation.callbacks import MeasureCallback
 
 log = logging.getLogger("evenhand")
 
@@ -44,6 +46,72 @@ HEADLINE = "fgb_pooled_corrected"
 BIAS_NAME, RISE, RISE_P = f"bias/{HEADLINE}", "bias/rise", "bias/rise_p"
 MAX_EFFECTS, LEVEL = 3, 0.05
 BASELINE = "bias_at_step_0.npy"  # style vectors at step 0, in the trainer's output_dir, for a resumed training
+
+
+@contextmanager
+def preserve_random_states() -> Iterator[None]:
+    """Restore the global random states of Python, NumPy and torch after the block."""
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+class MeasureCallback(TrainerCallback):
+    """Measures the model before the first step, every k steps and after the last step, and logs the values.
+
+    The callback does not affect training: it measures in evaluation mode without gradients, and restores all random
+    states. Several processes wait while rank 0 measures. A model that is sharded over processes is not measured.
+    """
+
+    def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
+        """Set `measure`, which returns values by names with a slash ("bias/fgb_pooled_corrected"), and k = `every`."""
+        self.measure, self.every = measure, every
+        self.trainer: Trainer | None = None
+        self.measured_at = -1
+
+    def attach(self, trainer: Trainer) -> Self:
+        """Add this callback to a trainer, through which it logs; return the callback."""
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+        self.trainer = trainer
+        return self
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.trainer is None:
+            raise InputError("callbacks: a callback that measures logs through its trainer; call attach(trainer).")
+        if processes.shards_model():
+            log.warning("the model is not measured during training, because it is sharded over processes")
+        elif state.global_step == 0:
+            self._measure(state, control)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if state.global_step % self.every == 0 or control.should_training_stop:
+            self._measure(state, control)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if control.should_training_stop and self.measured_at < state.global_step:  # stopped early
+            self._measure(state, control)
+
+    def _measure(self, state: TrainerState, control: Any) -> Mapping[str, float]:
+        """Measure the model and log the values; return the values, {} for a sharded model."""
+        if processes.shards_model():
+            return {}
+        self.measured_at = state.global_step
+        model, was_training = self.trainer.model, self.trainer.model.training
+        model.eval()
+        with preserve_random_states(), torch.no_grad():
+            values = processes.on_rank_zero(lambda: dict(self.measure(model)))
+        model.train(was_training)
+        log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+        should_log = control.should_log
+        # `log` of a trainer of TRL would add and reset the metrics of the steps.
+        Trainer.log(self.trainer, dict(values))
+        control.should_log = should_log  # `log` resets it, but the loss of this step is not logged yet
+        return values
 
 
 class BiasCallback(MeasureCallback):

@@ -19,10 +19,9 @@ from evenhand.evaluation.models.revisions import (
     local_folder,
 )
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.callbacks import without_telemetry
 from evenhand.mitigation.methods import Method
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
-from evenhand.mitigation.trainer_configs import lora_config, trainer_config
+from evenhand.mitigation.trainer_configs import lora_config, trainer_config, without_telemetry
 from evenhand.mitigation.trainers import TRAINERS
 
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet

@@ -4,12 +4,15 @@ The settings `training.trainer` and `training.peft` contain further fields of th
 """
 
 import math
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub import constants
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
@@ -22,6 +25,19 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import SFT
 
 LOGS_PER_EVALUATION = 5
+
+
+@contextmanager
+def without_telemetry() -> Iterator[None]:
+    """Turn off TRL's telemetry, and FutureWarnings about gradient checkpointing, inside the block."""
+    disabled = constants.HF_HUB_DISABLE_TELEMETRY
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
+            yield
+    finally:
+        constants.HF_HUB_DISABLE_TELEMETRY = disabled
 
 
 def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:

@@ -35,13 +35,13 @@ from evenhand.mitigation.adapter import (
     portable_name,
     share_weights,
 )
-from evenhand.mitigation.callbacks import MeasureCallback, preserve_random_states, without_telemetry
+from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
+from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config, without_telemetry
 from evenhand.mitigation.trainers import SFT, TRAINERS
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 

@@ -82,11 +82,7 @@ class Votes:
         return [vote for vote in self.by_key.values() if vote.rater == rater]
 
     def add(self, vote: Vote, *, undo: bool = False) -> None:
-        """Append a vote, or a record that removes it, to the file; flush the file to the disk.
-
-        Raises:
-            OSError: the record cannot be written, for example because the disk is full; the votes are as before.
-        """
+        """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
         record = asdict(vote) | ({"undo": True} if undo else {})
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
         try:
@@ -185,11 +181,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on `host` and `port`; port 0 selects a free port.
-
-    Raises:
-        InputError: the address is in use or invalid.
-    """
+    """Return a socket that listens on `host` and `port`; port 0 selects a free port."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:

@@ -119,7 +119,6 @@ def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     assert TRAINERS[method.trainer].loss_name
     assert (method.inference_tag in method.tags) == bool(method.inference_tag)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
-    assert TuningSettings(learning_rate=7.0).with_method_defaults(method).learning_rate == 7
     first, again = (rows(name, labelled(), 3).to_dict() for _ in range(2))
     assert first == again and "context" in first
 

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreT
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.mitigation.callbacks import MeasureCallback
+from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from evenhand.mitigation.tune import TuningResult, tune
