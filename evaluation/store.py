@@ -152,9 +152,7 @@ class Store:
 
 
 @contextmanager
-def stage(
-    command: str, config: Any, inputs: Mapping[str, Any] | None = None, recomputable: Mapping[str, str] | None = None
-) -> Iterator[Store | None]:
+def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Store | None]:
     """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
 
     Only rank 0 locks the folder and writes the config and the manifest.
@@ -163,8 +161,6 @@ def stage(
         command: the command of the stage.
         config: the settings of the stage; `output_dir` is the run folder.
         inputs: fingerprints, by name, of all files and models that affect the results of the stage.
-        recomputable: dotted names of settings that affect only one table, with the name of this table. If only such
-            settings differ from the settings of an unfinished run, the tables are deleted and the run continues.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, or cannot be written.
@@ -172,7 +168,7 @@ def stage(
     folder, inputs = config.output_dir, dict(inputs or {})
     identity = {"command": command, **identity_of(config), **identity_of({"inputs": inputs})}
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, identity, recomputable or {}, locks)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, identity, locks)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
@@ -205,7 +201,7 @@ def stage(
             processes.on_rank_zero(lambda: write_json(folder / MANIFEST, manifest()))
 
 
-def _is_finished(folder: Path, identity: Mapping[str, Any], recomputable: Mapping[str, str], locks: ExitStack) -> bool:
+def _is_finished(folder: Path, identity: Mapping[str, Any], locks: ExitStack) -> bool:
     """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the identity.
 
     If files of a finished run are damaged, they and the manifest are deleted, so that the stage recomputes them.
@@ -217,7 +213,7 @@ def _is_finished(folder: Path, identity: Mapping[str, Any], recomputable: Mappin
     if not had_manifest:  # a finished run needs no lock, because it is only read
         locks.enter_context(run_lock(folder))
     if _has_results(folder):
-        _check_same_run(folder, identity, recomputable)
+        _check_same_run(folder, identity)
         if (folder / MANIFEST).exists():  # perhaps written by another process before the lock
             manifest = read_manifest(folder, "output_dir")
             damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
@@ -241,13 +237,11 @@ def _has_results(folder: Path) -> bool:
         raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
 
 
-def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Mapping[str, str]) -> None:
-    """Delete the tables of an unfinished run that depend on a difference of the run's identity.
-
-    These are the tables of `recomputable` if only such settings differ, and all tables if nothing was measured yet.
+def _check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
+    """Check that a folder has no run of another identity; if it measured nothing yet, delete its tables instead.
 
     Raises:
-        InputError: the run is finished, or the difference affects tables that take long to compute.
+        InputError: the run has another identity, and is finished or has tables that take long to compute.
     """
     read_config(folder, "output_dir")  # of this format
     try:
@@ -255,15 +249,9 @@ def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Map
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"output_dir: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
     changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
-    stale: list[Path] = []
-    if changed and not (folder / MANIFEST).exists():
-        if recomputable.keys() >= set(changed):
-            stale = [folder / f"{recomputable[name]}.parquet" for name in changed]
-        elif not (folder / SCORES).exists() and not _files_in_subfolders(folder):
-            stale = [path for path in folder.iterdir() if path.suffix in (".parquet", ".json")]
-    for path in stale:
-        path.unlink(missing_ok=True)
-    if changed and not stale:
+    if not changed:
+        return
+    if (folder / MANIFEST).exists() or (folder / SCORES).exists() or _files_in_subfolders(folder):
         lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
         if len(lines) > MAX_DIFFERENCES_SHOWN:
             lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
@@ -271,6 +259,9 @@ def _check_same_run(folder: Path, identity: Mapping[str, Any], recomputable: Map
             f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
             "Give another --output_dir, or delete the folder."
         )
+    for path in folder.iterdir():
+        if path.suffix in (".parquet", ".json"):
+            path.unlink(missing_ok=True)
 
 
 def _files_in_subfolders(folder: Path) -> list[Path]:

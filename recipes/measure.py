@@ -47,7 +47,7 @@ def measure(settings: MeasureSettings) -> None:
     inputs = processes.on_rank_zero(lambda: read_inputs(settings))
     if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
         config[names[0]].open_model().check()
-    with stage("measure", settings, inputs, recomputable_tables(names)) as run:
+    with stage("measure", settings, inputs) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
@@ -127,13 +127,3 @@ def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
     if run is base:
         return cross_fitted_bias_values(base.table, base.vectors)
     return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)
-
-
-def recomputable_tables(metrics: Sequence[str]) -> dict[str, str]:
-    """Return {dotted name: table} for the settings and inputs that affect only one final table of a run."""
-    return {
-        f"{prefix}{name}.{setting}": table
-        for name in metrics
-        for setting, table in FAMILIES[name].RECOMPUTABLE.items()
-        for prefix in ("", "inputs.")
-    }

@@ -111,7 +111,6 @@ class Metric(ABC):
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
             `write_prompts(path, config)`, which writes the prompts and returns their number.
-        RECOMPUTABLE: {setting or input: the only table that depends on it}.
         TITLE, COUNTED, NOTES, LIMITS: texts of the report: the title, the plural noun of what n counts, sentences on
             how to read the numbers, and sentences on what they do not show.
         compare: optional; `compare(store, before, after, settings)` returns the scores `<metric>_difference`, after
@@ -124,7 +123,6 @@ class Metric(ABC):
     SERVER_APIS: ClassVar[Sequence[str]] = ()
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
-    RECOMPUTABLE: ClassVar[Mapping[str, str]] = {}
     TITLE: ClassVar[str] = "Scores"
     COUNTED: ClassVar[str] = "n"
     NOTES: ClassVar[Sequence[str]] = ()

@@ -17,13 +17,10 @@ import yaml
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run
-from evenhand.evaluation.metrics import translation_bias
-from evenhand.evaluation.metrics.generation_bias import settings as generation_bias
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.finished_runs import read_settings
-from evenhand.recipes.measure import recomputable_tables
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -80,44 +77,19 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
     assert run_once(replace(settings, quantile=0.5))
 
 
-def test_settings_of_final_tables_can_change_until_the_run_is_finished(tmp_path):
-    def entered(tokenize="13a", dialogue=None, sha=None, batch_size=512, directions=("en-xx",)):
-        settings = MeasureSettings(
-            metrics=["generation_bias", "translation_bias"],
-            generation_bias=generation_bias.Settings(neutral_dialogue=dialogue),
-            translation_bias=translation_bias.Settings(tokenize=tokenize, directions=list(directions)),
-            decoding=DecodingSettings(batch_size=batch_size),
-            output_dir=tmp_path / "run",
-            report_to="none",
-        )
-        inputs = {"generation_bias": {"neutral_dialogue": sha}}
-        return stage("measure", settings, inputs, recomputable_tables(["generation_bias", "translation_bias"]))
+def test_an_unfinished_run_takes_other_settings_until_rows_are_on_disk(settings):
+    def fail(settings, table):
+        with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+            write_table(run.folder / table, pd.DataFrame({"x": [1]}))
+            raise KeyboardInterrupt
 
-    def tables():
-        return {file.stem for file in (tmp_path / "run").glob("*.parquet")}
-
-    with pytest.raises(KeyboardInterrupt), entered() as run:
-        for name in ("translations", "sentence_scores", "neutral"):
-            run.write(name, pd.DataFrame({"x": [1]}))
-        write_table(run.folder / "parts" / "translations" / "0.parquet", pd.DataFrame({"x": [1]}))
-        raise KeyboardInterrupt
-    with (
-        pytest.raises(InputError, match="directions was .*; translation_bias.tokenize was"),
-        entered("zh", directions=["xx-en"]),
-    ):
-        pass
-    assert tables() == {"translations", "sentence_scores", "neutral"}
-    with pytest.raises(KeyboardInterrupt), entered("zh", batch_size=3):
-        raise KeyboardInterrupt
-    assert tables() == {"translations", "neutral"}
-    with entered("zh", "b.jsonl", "b's") as run:
-        assert tables() == {"translations"}
-    config, manifest = read_run(tmp_path / "run", "measure", "before")  # the config has the last settings
-    assert config["translation_bias"]["tokenize"] == "zh" and manifest["fingerprint"] == run.fingerprint
-    with entered("zh", "b.jsonl", "b's", batch_size=7) as run:
-        assert run is None
-    with pytest.raises(InputError, match="tokenize was 'zh', now '13a'"), entered("13a", "b.jsonl", "b's"):
-        pass
+    fail(settings, "prompts.parquet")
+    other = replace(settings, quantile=0.5)
+    fail(other, "parts/translations/0.parquet")
+    assert not (settings.output_dir / "prompts.parquet").exists()
+    with pytest.raises(InputError, match="quantile was 0.5, now 0.9"):
+        run_once(settings)
+    assert run_once(other)
 
 
 def test_a_killed_process_releases_the_lock(settings):

@@ -31,7 +31,6 @@ class GenerationBias(Metric):
     Settings, ComparisonSettings = own_settings.Settings, own_settings.ComparisonSettings
     FORMATS = METRICS
     SERVER_APIS, USES_SYSTEM_PROMPT, READS_RESPONSES = ("chat", "completions"), True, True
-    RECOMPUTABLE = {"neutral_dialogue": "neutral"}
     TITLE, COUNTED = "Generation bias", "responses"
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:

@@ -65,7 +65,6 @@ class TranslationBias(Metric):
     """Scores of a translation model, or of translations in files."""
 
     Settings = Settings
-    RECOMPUTABLE = {"tokenize": "sentence_scores"}
     FORMATS = (
         Format("spbleu", "spBLEU", "Overlap with references in n-grams of sentence pieces, 0 to 100."),
         Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100."),
