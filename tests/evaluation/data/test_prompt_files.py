@@ -9,7 +9,6 @@ import pytest
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
-from evenhand.evaluation.errors import InputError
 
 ROWS = [
     {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 1},
@@ -54,19 +53,6 @@ def test_a_written_sample_is_read_back_unchanged(tmp_path):
     for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
         read = read_prompts(write(tmp_path / name, sample.to_dict("records")))
     pd.testing.assert_frame_equal(read, sample.astype(read.dtypes))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("prompts.jsonl", "[1]\n", "line 1"),
-        ("prompts.csv", "text,template,axis,descriptor\na,b\n", "prompts"),
-    ],
-)
-def test_an_invalid_file_raises(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message):
-        read_prompts(tmp_path / name)
 
 
 @formats

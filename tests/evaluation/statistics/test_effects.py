@@ -72,15 +72,6 @@ def test_order_of_rows_names_and_copies_do_not_matter():
     np.testing.assert_allclose(effects(vectors, template, descriptor).p_family, first.p_family)
 
 
-def test_batches_of_permutations_change_nothing(monkeypatch):
-    rng, (template, descriptor) = np.random.default_rng(4), design()
-    vectors = one_hot(rng, len(template))
-    whole = effects(vectors, template, descriptor)
-    monkeypatch.setattr("evenhand.evaluation.statistics.effects.NUMBERS_IN_BATCH", 100)
-    parts = effects(vectors, template, descriptor)
-    assert (parts.p == whole.p).all() and (parts.p_family == whole.p_family).all()
-
-
 def test_a_planted_effect_is_found_and_nothing_else():
     rng, (template, descriptor) = np.random.default_rng(5), design(10, 12, 4)
     vectors = one_hot(rng, len(template), weights=[0.4, 0.3, 0.2, 0.1])

@@ -182,7 +182,7 @@ def coverage(sample, truth, trials):
 
 
 @pytest.mark.parametrize("size", [0.0, 0.3])
-@pytest.mark.parametrize("per_cell", [2, 3, (2, 3, 4, 5, 6), (2, 6)], ids=["two", "three", "two to six", "two or six"])
+@pytest.mark.parametrize("per_cell", [2, (2, 3, 4, 5, 6)], ids=["two", "two to six"])
 def test_intervals_cover_the_truth_where_cells_are_small(per_cell, size):
     """With the mean variance of the larger cells these were 37 to 88 %; where all cells are small there were none."""
     holds, _ = coverage(*planted(np.random.default_rng(9), size, descriptors=20, templates=3, per_cell=per_cell), 60)
