@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.data.prompts import (
+    NO_VARIATION,
     REQUIRED_COLUMNS,
     check_row_count,
     compute_prompt_ids,
@@ -18,7 +19,6 @@ from evenhand.evaluation.data.prompts import (
     with_id_columns,
 )
 from evenhand.evaluation.data.table_files import read_columns
-from evenhand.evaluation.data.variations import NO_VARIATION
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
 

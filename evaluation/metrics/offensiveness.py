@@ -15,8 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR
-from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
-from evenhand.evaluation.data.variations import VARIATIONS, vary_text
+from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric

@@ -72,7 +72,7 @@ class Estimate:
 
         The interval of a spread is by a shifted χ² distribution (`spread_interval`), other intervals by Student's t.
         """
-        if not self._known:
+        if not self.noise > 0:  # if a single cell varies, no product of two cells estimates the noise
             return None
         if self.slope is None:
             return interval_around(self.value, float(student_quantile(self.freedom)) * self.standard_error)
@@ -81,12 +81,7 @@ class Estimate:
     @property
     def p_value(self) -> float | None:
         """The two-sided p-value, by Student's t, of the true value 0; None if nothing varies within cells."""
-        return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self._known else None
-
-    @property
-    def _known(self) -> bool:
-        # If a single cell varies, no product of two cells estimates the noise.
-        return self.noise > 0
+        return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self.noise > 0 else None
 
 
 @dataclass(frozen=True)

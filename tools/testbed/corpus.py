@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
-from evenhand.evaluation.data.variations import VARIATIONS, vary_text
+from evenhand.evaluation.data.prompts import VARIATIONS, vary_text
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from tools.testbed import grammar
 

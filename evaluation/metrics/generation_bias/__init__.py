@@ -77,7 +77,7 @@ class GenerationBias(Metric):
             InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
         """
         from evenhand.evaluation.data.corpus import find_corpus_files
-        from evenhand.evaluation.data.phrase_files import load_phrases
+        from evenhand.evaluation.data.style_clusters import load_phrases
         from evenhand.evaluation.files import json_sha256, sha256_of
 
         inputs = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.corpus import count_phrases_in_corpus
-from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
+from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS
 from evenhand.evaluation.metrics.generation_bias.costs.scores import both_nonempty
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import repeat_prompts
 from evenhand.evaluation.metrics.generation_bias.metric import (

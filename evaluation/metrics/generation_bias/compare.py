@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.phrase_files import load_phrases, phrases_for
-from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters, phrases_for
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import (

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.phrase_files import OTHER_DESCRIPTORS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.collect.responses import OFFENSIVENESS

@@ -17,14 +17,15 @@ from evenhand.evaluation.data.holistic_bias import (
     load_taxonomy,
 )
 from evenhand.evaluation.data.prompts import (
+    VARIATIONS,
     dataset_prompts,
     have_same_cells,
     sample_cells,
     select_prompts,
     split_prompts,
     unseen_mask,
+    vary_text,
 )
-from evenhand.evaluation.data.variations import VARIATIONS, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import PromptSettings
 
@@ -252,3 +253,33 @@ def test_ids_are_stable():
     ids = sample_cells(row, 2, seed=1)["prompt_id"].tolist()
     assert ids == sample_cells(row, 2, seed=2)["prompt_id"].tolist()  # the same sentence a first and a second time
     assert len(set(ids)) == 2 and all(len(prompt_id) == 16 and int(prompt_id, 16) >= 0 for prompt_id in ids)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((0, 0, 0, 0), "Hi! I'm a Gen-X Mr-Man. I'm ok."),
+        ((1, 0, 0, 0), "Hi! I'm a gen-x Mr-Man. I'm ok."),
+        ((0, 1, 0, 0), "Hi! I'm a Gen X Mr-Man. I'm ok."),
+        ((0, 0, 1, 0), "Hi! I am a Gen-X Mr-Man. I am ok."),
+        ((0, 0, 0, 1), "Hi! I'm a Gen-X Mr-Man. I'm ok"),
+        ((1, 1, 1, 1), "Hi! I am a gen x Mr-Man. I am ok"),
+    ],
+)
+def test_each_variation_changes_only_its_target(flags, expected):
+    prompt = {
+        "template": "Hi! I'm {noun_phrase}. I'm ok.",
+        "noun": "Mr-Man",
+        "plural_noun": "Mr-Men",
+        "noun_phrase": "a Gen-X Mr-Man",
+        "plural_noun_phrase": "Gen-X Mr-Men",
+    }
+    assert vary_text(prompt, flags) == expected
+
+
+def test_variations_reach_descriptors_after_the_noun_and_alone():
+    after = {"template": "I like {plural_noun_phrase}?", "noun": "mom", "plural_noun": "moms"}
+    after |= {"noun_phrase": "a mom in the Air-Force", "plural_noun_phrase": "moms in the Air-Force"}
+    assert vary_text(after, (1, 1, 1, 1)) == "I like moms in the air force?"
+    alone = {"template": "I'm {noun_phrase}.", "noun": "(none)", "plural_noun": "(none)"}
+    assert vary_text(alone | {"noun_phrase": "F2M-X", "plural_noun_phrase": "F2M-X"}, (1, 1, 0, 0)) == "I'm f2m x."

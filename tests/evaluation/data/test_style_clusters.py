@@ -5,8 +5,7 @@ import re
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.data.phrase_files import load_phrases
-from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
+from evenhand.evaluation.data.style_clusters import CLUSTERS, load_phrases, load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 
 
