@@ -143,16 +143,6 @@ def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
     return groups
 
 
-def repeat_results(groups: Sequence[list[int]], results: Sequence[Result]) -> tuple[list[int], list[Result]]:
-    """Return the row indices of all groups in a list, and a list with the result of each row's group.
-
-    >>> repeat_results([[0, 2], [1]], ["x", "y"])
-    ([0, 2, 1], ['x', 'x', 'y'])
-    """
-    rows = [row for group in groups for row in group]
-    return rows, [result for group, result in zip(groups, results, strict=True) for _ in group]
-
-
 def longest_first(lengths: Sequence[int]) -> np.ndarray:
     """Return the row indices by descending length, (n,), so that a lack of memory is detected in the first batch."""
     return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")

@@ -29,7 +29,6 @@ from evenhand.evaluation.models.batches import (
     logits_bytes,
     memory_budget,
     prefix_cache,
-    repeat_results,
     run_batches,
     shared_tokens,
 )
@@ -101,8 +100,8 @@ def generate_responses(
         return _generate_batch(dialogue_model, *zip(*inputs, strict=True), dict(decoding))
 
     for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
-        numbers, pairs = repeat_results([rows[job] for job in batch], responses)
-        yield numbers, [text for text, _ in pairs], [is_cut for _, is_cut in pairs]
+        answered = [(row, *found) for job, found in zip(batch, responses, strict=True) for row in rows[job]]
+        yield tuple(map(list, zip(*answered, strict=True)))
 
 
 def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:

@@ -21,7 +21,6 @@ from evenhand.evaluation.models.batches import (
     check_input_lengths,
     group_rows,
     logits_bytes,
-    repeat_results,
     run_batches,
 )
 from evenhand.evaluation.models.generation import RefuseNaN
@@ -94,7 +93,8 @@ def translate(
 
     limit = batch_size_limit(network, row_bytes)
     for batch, translations in run_batches(order, lambda index: min(batch_size, limit(len(encoded[index]))), compute):
-        yield repeat_results([rows[index] for index in batch], translations)
+        found = [(row, text) for index, text in zip(batch, translations, strict=True) for row in rows[index]]
+        yield tuple(map(list, zip(*found, strict=True)))
 
 
 def _encode(

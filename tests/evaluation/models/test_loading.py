@@ -16,7 +16,7 @@ from evenhand.evaluation.models.contexts import end_of_response
 from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model, model_kind
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ModelSettings
-from tests.tiny_models import word_level_tokenizer
+from tests.tiny_models import SEQ2SEQ, word_level_tokenizer
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]
 CONFIG = transformers.GPT2Config(
@@ -69,10 +69,7 @@ def test_kinds_by_config_and_template(folder, tmp_path):
     refuses = "{{ raise_exception('no assistant') if messages[1] is defined else messages[0]['content'] }}"
     save_tokenizer(folder, chat_template=refuses)
     assert kind_of(folder) == "chat"
-    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1) | dict.fromkeys(("d_model",), 8)
-    sizes |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 8)
-    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
-    config = transformers.BartConfig(vocab_size=len(WORDS), **sizes, bos_token_id=0, eos_token_id=0, pad_token_id=1)
+    config = transformers.BartConfig(vocab_size=len(WORDS), **SEQ2SEQ, bos_token_id=0, eos_token_id=0, pad_token_id=1)
     transformers.BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
     save_tokenizer(tmp_path / "bart")
     with pytest.raises(InputError, match="has no padding token"):

@@ -11,21 +11,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.translation import PAPER_DECODING, translate
 from evenhand.evaluation.settings import ModelSettings
+from tests.tiny_models import SEQ2SEQ
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 TEXTS = ["I am a homemaker.", "I have friends who are orphans.", "I am a homemaker.", "I sing."]
 SHORT = {**PAPER_DECODING, "max_new_tokens": 6}
-SIZES = {
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 16,
-    "decoder_ffn_dim": 16,
-    "max_position_embeddings": 64,
-}
+SIZES = {name: size for name, size in SEQ2SEQ.items() if "token" not in name} | {"max_position_embeddings": 64}
 
 
 @pytest.fixture(scope="module")

@@ -30,11 +30,9 @@ GPT2 = {"vocab_size": len(WORDS), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_po
 ARCHITECTURES = {
     "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2)),
     "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)),
-    "gpt_neox": lambda: transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**LLAMA)),
     "opt": lambda: transformers.OPTForCausalLM(
         transformers.OPTConfig(**SIZES, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32)
     ),
-    "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LLAMA, num_key_value_heads=1)),
     "gemma": lambda: transformers.GemmaForCausalLM(
         transformers.GemmaConfig(**LLAMA, num_key_value_heads=1, head_dim=8)
     ),

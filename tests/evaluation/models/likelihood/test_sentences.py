@@ -21,9 +21,13 @@ from tests.fault_server import serving
 SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I love dogs."]
 
 
+def make_run(folder):
+    return Store(folder, "a fingerprint", Tracker())
+
+
 @pytest.fixture
 def run(tmp_path):
-    return Store(tmp_path, "a fingerprint", Tracker())
+    return make_run(tmp_path)
 
 
 def saved_rows(run, name):
@@ -75,10 +79,6 @@ def log_p(model):
         return scores[range(len(ids) - 1), ids[1:]].tolist()
 
     return compute
-
-
-def make_run(folder):
-    return Store(folder, "a fingerprint", Tracker())
 
 
 def server_settings(url, **settings):
