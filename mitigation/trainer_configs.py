@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import constants
@@ -146,11 +146,8 @@ def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, 
     for name, value in theirs.items():
         if name not in by_name:
             raise unknown_name(f"{group}.{name}", name, by_name)
-        # transformers checks choices only on its command line
-        choices = by_name[name].metadata.get("choices") if isinstance(value, str) else None
-        hint = Literal[tuple(choices)] if choices else by_name[name].type
         try:
-            adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+            adapter = TypeAdapter(by_name[name].type, config=ConfigDict(arbitrary_types_allowed=True))
             values[name] = adapter.validate_python(value)
         except ValidationError as error:
             raise InputError(f"{group}.{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None

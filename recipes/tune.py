@@ -61,8 +61,6 @@ def tune(settings: TuneSettings) -> None:
     """
     if settings.method and load_method(settings.method).trainer is None:  # an error before any run is read
         raise InputError(f"method: {settings.method} trains nothing; give it to `evenhand loop`.")
-    if settings.write_rows is not None and settings.write_rows.exists():
-        raise InputError(f"write_rows: {settings.write_rows} exists; give another folder.")
     folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     warn_of_split("tune", measured, folder)
