@@ -54,11 +54,7 @@ def run_sha256(manifest: Mapping[str, Any]) -> str:
 
 
 def read_config(folder: Path, field: str) -> dict[str, Any]:
-    """Return the settings in the config of a run folder.
-
-    Raises:
-        InputError: the config cannot be read, or is of another format. The message names the setting `field`.
-    """
+    """Return the settings in the config of a run folder."""
     settings = read_yaml(folder / CONFIG, field)
     if not isinstance(settings, Mapping):
         raise InputError(f"{field}: {folder / CONFIG} has no settings of a run; repair it, or delete the folder.")
@@ -71,11 +67,7 @@ def read_config(folder: Path, field: str) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
-    """Return the manifest of a run folder, or None if the manifest is absent or damaged.
-
-    Raises:
-        InputError: the manifest lists a file that is not inside the folder. The message names the setting `field`.
-    """
+    """Return the manifest of a run folder, or None if the manifest is absent or damaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         files = dict(manifest["files"])

@@ -97,11 +97,7 @@ def shut_down() -> None:
 
 
 def _exchange(communicate: Callable[[Any], None]) -> None:
-    """Connect this process to the other ranks, if it is not connected yet; call `communicate(torch.distributed)`.
-
-    Raises:
-        InputError: another rank has ended.
-    """
+    """Connect this process to the other ranks, if it is not connected yet; call `communicate(torch.distributed)`."""
     import torch
     from accelerate import PartialState
 

@@ -139,7 +139,10 @@ def signature_line(score: BiasScore) -> str:
     for letter, names in LETTERS.items():
         entry = next((signature[name] for name in names if signature.get(name) is not None), None)
         if entry is not None:
-            parts.append(f"{letter}:{_short_name(entry)}")
+            if isinstance(entry, Mapping):
+                name, version = display_name(str(entry.get("name") or "")), entry.get("revision") or entry.get("sha256")
+                entry = f"{name}@{version[:7]}" if version else name or _hash(entry)
+            parts.append(f"{letter}:{entry}")
     parts += [f"n:{score.n}", f"h:{_hash(signature)}"]
     version = (signature.get("packages") or {}).get("evenhand")
     return "|".join([*parts, f"v:{version}"] if version else parts)
@@ -152,13 +155,6 @@ LETTERS = {
     "c": ("style_classifier", "offensiveness_classifier"),
     "s": ("seed",),
 }
-
-
-def _short_name(value: Any) -> str:
-    if not isinstance(value, Mapping):
-        return str(value)
-    name, version = display_name(str(value.get("name") or "")), value.get("revision") or value.get("sha256")
-    return f"{name}@{version[:7]}" if version else name or _hash(value)
 
 
 def _hash(value: Any) -> str:

@@ -205,9 +205,6 @@ def _is_finished(folder: Path, identity: Mapping[str, Any], locks: ExitStack) ->
     """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the identity.
 
     If files of a finished run are damaged, they and the manifest are deleted, so that the stage recomputes them.
-
-    Raises:
-        InputError: the folder has a run with other settings, or cannot be written.
     """
     had_manifest = (folder / MANIFEST).exists()
     if not had_manifest:  # a finished run needs no lock, because it is only read
@@ -238,11 +235,7 @@ def _has_results(folder: Path) -> bool:
 
 
 def _check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Check that a folder has no run of another identity; if it measured nothing yet, delete its tables instead.
-
-    Raises:
-        InputError: the run has another identity, and is finished or has tables that take long to compute.
-    """
+    """Check that a folder has no run of another identity; if it measured nothing yet, delete its tables instead."""
     read_config(folder, "output_dir")  # of this format
     try:
         earlier = dict(json.loads((folder / IDENTITY).read_text(encoding="utf-8")))

@@ -38,11 +38,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names.
-
-    Raises:
-        InputError: the file is absent, not Parquet, or damaged.
-    """
+    """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names."""
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
         numbers, start = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32), 0

@@ -82,11 +82,7 @@ def _texts(
 
 
 def find_corpus_files(source: str) -> list[Path]:
-    """Return the files of a corpus; [] for the name of a dataset on the hub.
-
-    Raises:
-        InputError: the file does not exist, or the folder has files of several formats or no file of a known format.
-    """
+    """Return the files of a corpus; [] for the name of a dataset on the hub."""
     path = Path(source)
     if not path.exists() and not _format(path):
         return []

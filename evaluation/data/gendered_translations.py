@@ -208,11 +208,7 @@ def load_references(
 
 
 def references_sha256(path: Path | None) -> str:
-    """Return the SHA-256 of a file of references, or of all files in a folder of references.
-
-    Raises:
-        InputError: `path` is None or does not exist.
-    """
+    """Return the SHA-256 of a file of references, or of all files in a folder of references."""
     path = _check_path(path)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
@@ -304,11 +300,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
 
 
 def select_language(table: pd.DataFrame, lang: str) -> pd.DataFrame:
-    """Return the rows of a table of references that are in the language `lang`, a FLORES code.
-
-    Raises:
-        InputError: the table has no row of the language.
-    """
+    """Return the rows of a table of references that are in the language `lang`, a FLORES code."""
     rows = table[table[LANG] == lang]
     if rows.empty:
         raise unknown_name("lang", lang, set(table[LANG]))
@@ -325,11 +317,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def read_translations(path: Path, expected: int) -> list[str]:
-    """Return the translations in a text file with one line for each source sentence; a line may be empty.
-
-    Raises:
-        InputError: the file cannot be read, or its number of lines is not `expected`.
-    """
+    """Return the translations in a text file with one line for each source sentence; a line may be empty."""
     lines = _read_lines(path)
     if len(lines) != expected:
         raise InputError(f"{path} has {len(lines)} lines for {expected} sentences; write one translation per line.")

@@ -82,11 +82,7 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
 
 
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
-    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique.
-
-    Raises:
-        InputError: a value is not text, a prompt_id occurs twice, or the file has no rows.
-    """
+    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique."""
     if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
     for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA):
@@ -98,11 +94,7 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
 
 
 def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
-    """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns.
-
-    Raises:
-        InputError: a column has values of several types.
-    """
+    """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns."""
     keys = [columns[name] for name in REQUIRED_COLUMNS]
     personas = columns.get(PERSONA, [""] * len(keys[0]))
     rows = pd.Series(list(zip(*keys, personas, strict=True)))
@@ -127,11 +119,7 @@ def read_rows(path: Path, content: str, descriptor_column: str | None = None) ->
 
 
 def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
-    """Copy the values of `descriptor_column`, if it is given, as text to the column `descriptor`; return the columns.
-
-    Raises:
-        InputError: the file has no column of this name.
-    """
+    """Copy the values of `descriptor_column`, if it is given, as text to the column descriptor; return the columns."""
     if descriptor_column is not None:
         if descriptor_column not in columns:
             names = ", ".join(columns)

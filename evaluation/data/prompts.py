@@ -315,11 +315,7 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
 
 
 def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
-    """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4).
-
-    Raises:
-        InputError: a text is not its template filled with its noun phrase.
-    """
+    """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4)."""
     texts = []
     for prompt, row_flags in zip(table[list(VARIED_COLUMNS)].to_dict("records"), flags.tolist(), strict=True):
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:

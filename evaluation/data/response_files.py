@@ -130,9 +130,6 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
 
     Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the
     same order.
-
-    Raises:
-        InputError: a column has values of several types.
     """
     keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
     keys += [[persona or "" for persona in columns[PERSONA]]] if PERSONA in columns else []
@@ -141,11 +138,7 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
 
 
 def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
-    """Return the response to each prompt id, in the order of `prompt_ids`.
-
-    Raises:
-        InputError: some prompts have no row or several rows, or some ids are unknown; the message contains the counts.
-    """
+    """Return the response to each prompt id, in the order of `prompt_ids`."""
     counts, wanted = Counter(map(str, columns[PROMPT_ID])), {*prompt_ids}
     wrong_ids = {
         "without a row": wanted - counts.keys(),
@@ -163,11 +156,7 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
 
 
 def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: Path) -> str:
-    """Return the control tag of a file of responses: from the column control_tag, else from the settings, else "".
-
-    Raises:
-        InputError: the file has several tags, or its tag differs from the setting.
-    """
+    """Return the control tag of a file of responses: from the column control_tag, else from the settings, else ""."""
     tags = {value or "" for value in columns.get(CONTROL_TAG, ())} or {setting or ""}
     if len(tags) > 1 or (setting is not None and {setting} != tags):
         listed = ", ".join(map(repr, sorted(tags)))

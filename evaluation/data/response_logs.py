@@ -26,11 +26,7 @@ INSPECT_SUFFIXES = (".eval", ".json")
 
 
 def read_log(path: Path, descriptor_column: str | None = None) -> dict[str, list] | None:
-    """Return the columns of a log of another tool, known by the suffix and the keys of its lines; None for other files.
-
-    Raises:
-        InputError: the file does not have the tool's format.
-    """
+    """Return the columns of a log of another tool, known by suffix and keys of its lines; None for other files."""
     if path.suffix in INSPECT_SUFFIXES:
         return _read_inspect(path, descriptor_column)
     try:
