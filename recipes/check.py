@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pandas as pd
-
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
@@ -196,13 +194,12 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before, after = (100 * (changes[f"mean_{side}"] - changes[f"average_{side}"]) for side in ("before", "after"))
-    growth, p = (after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()
-    table = pd.DataFrame({"name": changes["unit"] + ", " + changes["name"], "before": before, "after": after})
-    grown = table.assign(p=holm(p))[risen(growth, p)].sort_values("p", kind="stable")
+    is_grown, p = risen((after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()), holm(changes["p"].to_numpy())
+    grown = changes.assign(before=before, after=after, p=p)[is_grown].sort_values("p", kind="stable")
     details = [
-        f"{sanitize(unit, 100)}: {number(mean_before, 1, sign=True)} → {number(mean_after, 1, sign=True)} percentage "
-        f"points, p {p_value(p)}"
-        for unit, mean_before, mean_after, p in grown.head(MAX_ROWS).itertuples(index=False)
+        f"{sanitize(f'{it.unit}, {it.name}', 100)}: {number(it.before, 1, sign=True)} → "
+        f"{number(it.after, 1, sign=True)} percentage points, p {p_value(it.p)}"
+        for it in grown.head(MAX_ROWS).itertuples()
     ]
     text, (size, worst) = f"{len(grown)} of {len(changes):,} effects have grown", detectable_sizes(changes)
     if size > 0:

@@ -20,13 +20,7 @@ from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_n
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
-from evenhand.recipes.settings import (
-    FAMILIES,
-    FAMILY,
-    CompareSettings,
-    MeasureSettings,
-    measure_config,
-)
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
@@ -52,20 +46,14 @@ def measure(settings: MeasureSettings) -> None:
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
             scores[name] = FAMILIES[name].measure(of_family, config[name])
-        processes.on_rank_zero(lambda: _finish(settings, run, [score for found in scores.values() for score in found]))
+        found = [score for of_family in scores.values() for score in of_family]
+        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report))
 
 
 def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
     """Return the fingerprints of the inputs of each family, by the family's name."""
     names = dict.fromkeys(settings.metrics)
     return {name: FAMILIES[name].inputs(measure_config(settings, name)) for name in names}
-
-
-def _finish(settings: MeasureSettings, run: Store | None, scores: Sequence[BiasScore]) -> None:
-    if run is not None:
-        rows = sorted(run.folder.glob("*.parquet"))
-        run.tracker.log_artifact("responses" if FAMILY in settings.metrics else "rows", "dataset", *rows)
-    finish("measurement", run, settings, scores, report)
 
 
 def finish(
@@ -75,14 +63,9 @@ def finish(
     scores: Sequence[BiasScore],
     report: Callable[..., list[Path]],
 ) -> None:
-    """Write a run's scores and report, and print the report.
-
-    Args:
-        name: the name of the tracked artifact.
-        run: None if the run is finished; its report is printed if `settings.show`.
-        report: function that writes and prints the report, as `report` does.
-    """
+    """Write a run's scores and report, and print the report; if the run is finished, `run` is None."""
     if run is not None:
+        run.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(run.folder.glob("*.parquet")))
         write_scores(run.folder / SCORES, scores)
         files = report(settings, write=True, show=settings.show)
         run.tracker.log_scores(scores)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECTS, SHOWN
@@ -71,23 +71,23 @@ class MeasuredResponses:
         write_text(path, self._pages[REPORT_FILE])
         return path
 
-    def _table(self) -> pd.DataFrame:
+    def _parts(self) -> tuple[pd.DataFrame, str]:
+        """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, metric) for metric in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        return pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
-
-    def _count(self) -> str:
         n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
-        return f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
+        table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
+        return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
 
     def __repr__(self) -> str:
-        last = f'{self._count()}. See .scores, .effects, .report("page.html").'
-        return "\n".join([self.summary, self._table().to_string(index=False, justify="left"), last])
+        table, count = self._parts()
+        last = f'{count}. See .scores, .effects, .report("page.html").'
+        return "\n".join([self.summary, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line = escape(sanitize(signature_line(find_score(self.scores, HEADLINE))))
-        table = self._table().to_html(index=False)  # escapes all texts
-        return f"<p><b>{escape(self.summary)}</b></p>{table}<p>{self._count()}.<br><code>{line}</code></p>"
+        line, (table, count) = signature_line(find_score(self.scores, HEADLINE)), self._parts()
+        text = f"<p><b>{escape(self.summary)}</b></p>{table.to_html(index=False)}"  # escapes all texts
+        return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 
 
 def measure_responses(
@@ -117,8 +117,6 @@ def measure_responses(
         InputError: the frame lacks a column or has a value that is not text, all responses are empty, or a setting is
             unknown or cannot be used. The message has field, value and fix.
     """
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"frame: {format_value(frame)} is not a pandas DataFrame; give one, as of pd.read_csv(FILE).")
     classifier = classifier if isinstance(classifier, Mapping) else str(classifier)
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")

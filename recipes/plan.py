@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,10 +27,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
-COLUMNS = (
-    *("", "descriptors", "templates", "responses to each"),
-    *("in total", "time", "smallest spread", "smallest effect"),
-)
+COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "smallest spread", "effect"]
 
 
 def plan(settings: PlanSettings) -> None:
@@ -53,7 +49,13 @@ def plan(settings: PlanSettings) -> None:
     for heading, is_enough in goals(settings, pilot):
         found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
         designs = {"this run": pilot.design, **{lever: new for lever, new in found.items() if new is not None}}
-        rows = [_row(label, pilot, design, seconds, effect) for label, design in designs.items()]
+        rows = []
+        for label, design in designs.items():
+            ratio = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
+            numbers = design.descriptors, design.templates, f"{design.responses:.3g}", f"{design.n:,}"
+            spread = number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT)
+            time, smallest = number(design.n * seconds / 60, 1), number(100 * effect * np.sqrt(ratio), 1)
+            rows.append((label, *numbers, time, spread, smallest))
         print(f"\n{heading}")
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
         for lever in (lever for lever, new in found.items() if new is None):
@@ -96,32 +98,6 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
         yield heading, lambda estimate: shows_difference(estimate, kept * max(estimate.value, 0.0))
 
 
-def _row(label: str, pilot: Pilot, design: Design, seconds: float, effect: float) -> tuple[Any, ...]:
-    per_descriptor = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
-    return (
-        label,
-        design.descriptors,
-        design.templates,
-        f"{design.responses:.3g}",
-        f"{design.n:,}",
-        _duration(design.n * seconds),
-        number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT),
-        number(100 * effect * np.sqrt(per_descriptor), 1),
-    )
-
-
 def _spread(pilot: Pilot) -> str:
     low, high = (bound * PER_UNIT for bound in pilot.estimate.interval)
     return f"{number(pilot.estimate.value * PER_UNIT)} {interval((low, high))} {UNIT}"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration as text in seconds, minutes or hours.
-
-    >>> _duration(45), _duration(400), _duration(40_000)
-    ('45 s', '6.7 min', '11.1 h')
-    """
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"

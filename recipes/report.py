@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,7 +69,11 @@ def _measured(folder: Path) -> MeasureSettings:
 
 def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return one page of several runs: each family of metrics that at least two runs have, and the ratings."""
-    named = dict(_named(folders))
+    resolved = [folder.resolve() for folder in folders]
+    if len(set(resolved)) < len(resolved):
+        raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
+    common = Path(os.path.commonpath(resolved))
+    named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
     pages = {name: measure.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
     families: dict[str, Mapping[str, Page]] = {}
@@ -84,13 +88,3 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     start = output_dir.resolve()
     paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}
     return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated)
-
-
-def _named(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield (name, folder) for each folder; the name is the shortest end of the path that no other folder shares."""
-    parts = [folder.resolve().parts for folder in folders]
-    if len(set(parts)) < len(parts):
-        raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
-    for folder, path in zip(folders, parts, strict=True):
-        length = next(n for n in range(1, len(path) + 1) if [other[-n:] for other in parts].count(path[-n:]) == 1)
-        yield "/".join(path[-length:]), folder

@@ -67,9 +67,8 @@ class Stage:
             run_command(self.command, self.settings)
         except InputError as error:
             return error
-        return self._no_bias() if self.must_show_bias else None
-
-    def _no_bias(self) -> TuningRejected | None:
+        if not self.must_show_bias:
+            return None
         pooled = find_score(read_scores(self.folder / SCORES), HEADLINE)
         if is_bias_significant(pooled):
             return None
@@ -167,7 +166,9 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
         # The default None would read RAY_ADDRESS.
         ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **options)
     except Exception as error:  # Ray has no common base class for these errors
-        raise InputError(f"ray_address: Ray cannot use {settings.ray_address!r} ({_on_one_line(error)}).") from None
+        raise InputError(
+            f"ray_address: Ray cannot use {settings.ray_address!r} ({' '.join(str(error).split())})."
+        ) from None
     try:
         cpus, gpus = settings.ray_cpus or 1, settings.ray_gpus
         if gpus is None:
@@ -188,7 +189,7 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
             raise  # a bug in the stage, with its traceback
         raise InputError(
             f"launcher: Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
-            f"every node and share the run folder. Finished work is kept. Ray's error: {_on_one_line(cause)}"
+            f"every node and share the run folder. Finished work is kept. Ray's error: {' '.join(str(cause).split())}"
         ) from None
     finally:
         ray.shutdown()
@@ -215,27 +216,18 @@ def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: Inpu
     return error
 
 
-def _on_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
+@cache
 def set_up_process(parent: int, threads: int, level: int) -> None:
     """Set up a process that runs stages: its end when the process `parent` ends, its threads and its logging."""
-    _exit_with(parent)  # before the slow import of torch
-    import torch
-
-    torch.set_num_threads(threads)
-    start_logging()
-    log.setLevel(level)
-
-
-@cache
-def _exit_with(parent: int) -> None:
-    """Start a thread that ends this process when its parent ends, or its stages would run beside those started next."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()  # before the slow import of torch
+    import torch
+
+    torch.set_num_threads(threads)
+    start_logging()
+    log.setLevel(level)

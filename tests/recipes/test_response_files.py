@@ -109,6 +109,8 @@ def test_empty_responses_are_left_out_and_missing_ones_raise(prompt_rows, tmp_pa
     with pytest.raises(InputError, match=r"responses: .*112 prompts.* 1 without a row"):
         measure_responses(tmp_path / "missing", prompt_rows.iloc[1:], responses[1:])
     measure_responses(tmp_path / "missing", prompt_rows, responses)  # the corrected file, into the same folder
+    with pytest.raises(InputError, match="responses: all 112 are empty"):
+        measure_responses(tmp_path / "mute", prompt_rows, [""] * len(prompt_rows))
 
 
 def test_the_batch_api_answers_the_requests(tmp_path):
