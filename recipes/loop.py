@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     ComparisonSettings,
     ResamplingSettings,

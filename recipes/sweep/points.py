@@ -35,7 +35,7 @@ REDUCTION_GROUPS = {
     "reduction_unseen": {"seen": "no"},
     "reduction_confirmed": {"classifier": "second"},
 }
-# The metric that is tested for a rise of a style cluster; generation_bias/warnings.py gives the reasons.
+# The metric that is tested for a rise of a style cluster; generation_bias/verdict.py gives the reasons.
 MONITORED_METRIC = "scgb_pooled_corrected"
 # column: (metric of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {

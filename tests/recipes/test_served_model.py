@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.collect.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.models import loading, server
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings

@@ -42,7 +42,7 @@ class GenerationBias(Metric):
         from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
         from evenhand.evaluation.data.style_clusters import load_style_clusters
         from evenhand.evaluation.files import json_sha256, sha256_of
-        from evenhand.evaluation.metrics.generation_bias.collect.prompts import prompt_inputs
+        from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs
         from evenhand.evaluation.models.capabilities import read_tasks
         from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
         from evenhand.evaluation.models.revisions import find_label
@@ -91,32 +91,15 @@ class GenerationBias(Metric):
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
         """Write the prompts for another program to answer, and return their number."""
-        from evenhand.evaluation.metrics.generation_bias.collect.prompts import write_prompts
+        from evenhand.evaluation.metrics.generation_bias.prompts import write_prompts
 
         return write_prompts(path, config)
 
     def collect(self, store: "Store", config: MeasureConfig) -> "Collected":
         """Write the tables of prompts, responses and style vectors; return the responses, and facts about them."""
-        from evenhand.evaluation.metrics.generation_bias.collect.responses import (
-            collect_responses,
-            write_offensiveness,
-            write_styles,
-        )
-        from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-            SECOND_STYLES,
-            STYLES,
-            read_styled_responses,
-        )
+        from evenhand.evaluation.metrics.generation_bias.measure import collect
 
-        checkpoints, model = classifiers(config), measured_model(config)
-        facts = collect_responses(store, config, model)
-        for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
-            if name in checkpoints:
-                write_styles(store, checkpoints[name], name, table)
-        measured = read_styled_responses(store.folder)
-        if OFFENSIVE in checkpoints:
-            write_offensiveness(store, checkpoints[OFFENSIVE], measured)
-        return model, measured, facts
+        return collect(store, config)
 
     def score(self, store: "Store", config: MeasureConfig, collected: "Collected") -> list[BiasScore]:
         """Return all scores of the run's tables."""

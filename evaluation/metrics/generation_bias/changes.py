@@ -106,7 +106,6 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
 def _paired_scores(
     name: str, cells: Cells, weights: np.ndarray, pooled: bool, over: str, common: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return the scores `<name>_difference`, after − before, and `<name>_reduction`, 1 − after / before."""
     zeros = np.zeros_like(weights)
     old, new = np.concatenate([weights, zeros]), np.concatenate([zeros, weights])
     before, after, difference = (

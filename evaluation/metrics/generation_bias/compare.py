@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters, phrases_for
@@ -32,13 +33,13 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     SECOND_STYLES,
     StyledResponses,
     has_same_prompts,
-    random_samples,
     read_styled_responses,
 )
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore, find_score
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.store import Store
 
+N_SAMPLES = 40  # tracked responses
 BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
@@ -79,18 +80,16 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         scores.append(parroting_score(parroting, signature))
     if config.corpus.path is not None:
         scores += frequency_scores(run, old, new, clusters, config.corpus, signature)
-    run.tracker.log_table("samples", random_samples(old, new))
+    drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
+    texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])
+    run.tracker.log_table("samples", texts.iloc[drawn])
     return scores
 
 
 def _likelihood_changes(
     run: Store, before: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return relevance and perplexity of both runs' responses under the model of the run `before`, and their changes.
-
-    A table that the run `before` has is not computed again. The changes are undefined if the model cannot be loaded at
-    the measured revision.
-    """
+    """Return relevance and perplexity of both runs' responses under the first run's model, and their changes."""
     model, measured = measured_model(before.config), signature["before"].get("model", {})
     prompts, (old_responses, new_responses) = rows[0].table, (side.table[RESPONSE].tolist() for side in rows)
 
@@ -155,11 +154,7 @@ def check_comparable(
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return differences and reductions of FGB* and pooled FGB* on subsets of prompts and by the second classifier.
-
-    Groups: `seen` is "yes" for prompts with values used in tuning and "no" for the other prompts (only in runs with
-    `unseen_by`); `classifier` is "second" for style vectors by the second classifier.
-    """
+    """Return differences and reductions by `seen` ("yes": values used in tuning) and by the second `classifier`."""
     over, scores = TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS, []
     if UNSEEN in rows[0].table:
         unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)

@@ -204,9 +204,8 @@ def transitions(
 def _arrange_units(
     vectors: np.ndarray, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
 ) -> tuple[Cells, pd.DataFrame, np.ndarray] | None:
-    """Return the responses by template and descriptor, and the units (descriptors, then groups of descriptors).
+    """Return cells, units (kind, unit, axis, n; descriptors, then groups) and weights of descriptors in groups, (g, D).
 
-    The table of units has kind, unit, axis and n (responses); the weights of descriptors in groups are (g, D).
     Descriptors without a template that another descriptor has are left out. None if no two descriptors are left.
     """
     descriptor, names = factorize(responses.table[DESCRIPTOR])
@@ -241,7 +240,6 @@ def _arrange_units(
 def _outcomes(
     units: pd.DataFrame, styles: Sequence[str], clusters: Mapping[str, Sequence[int]]
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return a row for each unit and each style or cluster, and the matrix (S, k) with 1 for styles of clusters."""
     indicator = np.zeros((len(styles), len(clusters)))
     for number, columns in enumerate(clusters.values()):
         indicator[list(columns), number] = 1

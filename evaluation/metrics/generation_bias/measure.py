@@ -1,52 +1,180 @@
-"""All scores of one run of generation bias, and their signature, which contains everything that affects them."""
+"""What a run of generation bias collects (responses, likelihoods, styles), and all scores, with their signature."""
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from accelerate.utils.memory import clear_device_cache
 
+from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.response_files import unexplained_repeats
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.collect.responses import NEUTRAL, OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import LIKELIHOODS, likelihood_scores
-from evenhand.evaluation.metrics.generation_bias.costs.scores import (
-    CAPABILITIES,
-    capability_scores,
-    perplexity_score,
-    style_share,
-    text_scores,
-    unfinished_share,
+from evenhand.evaluation.metrics.generation_bias.costs import relevance
+from evenhand.evaluation.metrics.generation_bias.costs import scores as costs
+from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+    EVEN_LIKELIHOODS,
+    LIKELIHOODS,
+    TEMPLATE_LIKELIHOODS,
 )
+from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIES
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED, generation_bias, scale_scores
-from evenhand.evaluation.metrics.generation_bias.settings import FIRST, OFFENSIVE, SECOND, classifiers, neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.prompts import (
+    check_repeated_prompts,
+    dataset_signature,
+    measurement_prompts,
+)
+from evenhand.evaluation.metrics.generation_bias.settings import (
+    FIRST,
+    OFFENSIVE,
+    SECOND,
+    classifiers,
+    measured_model,
+    neutral_dialogue,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLES,
     StyledResponses,
     read_styled_responses,
+    style_table,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD, offensive_share
+from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, RESPONSE, TEXT, UNSEEN, BiasScore
-from evenhand.evaluation.settings import CheckpointSettings, as_settings
+from evenhand.evaluation.models.revisions import find_label
+from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
 MAX_SAMPLES_TRACKED = 200
 MANY_REPEATS = 0.05  # share of repeated rows that may be chance; to it are added two standard errors of a share of ½
-Collected = tuple[
-    Model, StyledResponses, Mapping[str, Any]
-]  # the last: entries of the signature by `collect_responses`
+NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
+OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
+Collected = tuple[Model, StyledResponses, Mapping[str, Any]]  # the last: the signature's entries on the responses
+
+
+def collect(run: Store, config: MeasureConfig) -> Collected:
+    """Write the tables of prompts, responses and style vectors; return the responses, and facts about them."""
+    checkpoints, model = classifiers(config), measured_model(config)
+    facts = _collect_responses(run, config, model)
+    for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
+        if name in checkpoints:
+            _write_styles(run, checkpoints[name], name, table)
+    measured = read_styled_responses(run.folder)
+    if OFFENSIVE in checkpoints:
+        _write_offensiveness(run, checkpoints[OFFENSIVE], measured)
+    return model, measured, facts
+
+
+def _collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    """Write the prompts, the responses and, of a model with weights, likelihoods and results on tasks.
+
+    The return value is the signature's entries on model, dataset and decoding.
+    """
+    tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
+    run.ensure(PROMPTS, lambda: model.prompts(partial(measurement_prompts, config)))
+    prompts = run.read(PROMPTS)
+    check_repeated_prompts(config, model, prompts)
+    run.ensure(RESPONSES, lambda: model.respond(prompts, run), on_all_ranks=True)
+    answered = run.read(RESPONSES)
+    responses = answered[RESPONSE].tolist()
+    check_nonempty(responses)
+    if not model.without_weights:
+        _write_likelihoods(run, config, model, prompts, responses)
+        if tasks:
+            run.ensure(CAPABILITIES, lambda: model.capability_rows(tasks))
+    signature = model.signature(run, answered)
+    model.release()
+    return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
+
+
+def _write_likelihoods(
+    run: Store, config: MeasureConfig, model: Model, prompts: pd.DataFrame, responses: list[str]
+) -> None:
+    """Write the likelihoods of the responses, and of neutral dialogue."""
+
+    def likelihoods(name: str, scored: list[str]) -> pd.DataFrame:
+        drawn = relevance.sample_prompts(
+            prompts[PROMPT_ID].tolist(), config.settings.relevance_share, model.n_parameters()
+        )
+        return relevance.likelihoods_of_responses(
+            partial(model.log_likelihood, run=run, name=name), prompts, scored, drawn
+        )
+
+    def within_template() -> pd.DataFrame:
+        score = partial(model.log_likelihood, run=run, name=TEMPLATE_LIKELIHOODS)
+        return relevance.likelihoods_within_template(score, prompts, responses)
+
+    def neutral(pairs: pd.DataFrame) -> pd.DataFrame:
+        scores = model.log_likelihood(pairs.assign(**{PERSONA: ""}), pairs[RESPONSE].tolist())
+        if scores["log_likelihood"].isna().any():
+            raise InputError(f"neutral_dialogue: a pair is too long for {model.name}; leave it out.")
+        return pairs.join(scores)
+
+    if config.settings.relevance:
+        run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
+        if config.settings.for_comparisons:
+            even = relevance.even_responses(prompts, responses)
+            run.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
+            run.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
+    if (path := neutral_dialogue(config)) is not None:
+        run.ensure(NEUTRAL, lambda: neutral(load_neutral_dialogue(path)))
+
+
+def check_nonempty(responses: Sequence[str]) -> None:
+    """Raise InputError if no response has any text."""
+    if not any(response.strip() for response in responses):
+        raise InputError(
+            f"responses: all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
+            "and decoding.arguments: a reasoning model needs a larger max_new_tokens."
+        )
+
+
+def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: str) -> None:
+    """Write the style vectors of all responses by the classifier `name`, unless their table is on disk."""
+    if not run.has(table):
+        with run.step(table):
+            prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+            classifier = load_style_classifier(checkpoint, name)
+            texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
+            vectors, truncated = classify_rows(run, table, classifier, texts)
+            vectors = to_style_vectors(classifier, vectors)
+            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
+    clear_device_cache(garbage_collection=True)
+
+
+def _write_offensiveness(run: Store, settings: ClassifierSettings, measured: StyledResponses) -> None:
+    """Write prompt_id and the probability that the response is offensive, unless this table is on disk.
+
+    As in Smith et al. 2022, descriptors are not removed from the responses.
+    """
+    if run.has(OFFENSIVENESS):
+        return
+    with run.step(OFFENSIVENESS):
+        classifier = load_style_classifier(settings, OFFENSIVE)
+        label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
+        probabilities, _ = classify_rows(run, OFFENSIVENESS, classifier, measured.table[RESPONSE].tolist())
+        table = pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
+        run.write(OFFENSIVENESS, table)
 
 
 def run_scores(
@@ -54,8 +182,7 @@ def run_scores(
 ) -> list[BiasScore]:
     """Return all scores of the run's tables.
 
-    Generation bias has scores of all responses, of the group `seen` ("yes" or "no": whether tuning used the prompts'
-    values), and of the group `classifier`: "second", whose signature describes the second style classifier.
+    Groups: `seen` is "yes" for prompts with values that tuning used, else "no"; `classifier` is "second" or absent.
     """
     settings, checkpoints = config.settings, classifiers(config)
     facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
@@ -88,19 +215,19 @@ def run_scores(
     if SECOND in facts:
         second = read_styled_responses(run.folder, second=True)
         scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
-    scores += [*style_share(measured.vectors, clusters, signature), *text_scores(measured, signature)]
+    scores += [*costs.style_share(measured.vectors, clusters, signature), *costs.text_scores(measured, signature)]
     if CUT in measured.table:
-        scores += unfinished_share(measured.table, signature)
+        scores += costs.unfinished_share(measured.table, signature)
     if settings.relevance and not model.without_weights:
-        scores += likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
+        scores += relevance.likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
         classifier = {**facts[OFFENSIVE], "threshold": THRESHOLD}
         scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
     if config.capabilities:
-        scores += capability_scores(run.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
+        scores += costs.capability_scores(run.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
     if neutral_dialogue(config) is not None and not model.without_weights:
-        scores.append(perplexity_score(run.read(NEUTRAL), signature))
+        scores.append(costs.perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
     run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])

@@ -147,7 +147,6 @@ def generation_bias(
 def _include_single_responses(
     scores: Sequence[BiasScore], responses: StyledResponses, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
-    """Return the scores with the paper's forms (FGB, PGB, SCGB) computed over all cells, also cells of one response."""
     subsets = axis_subsets(*cells_and_axes(responses, responses.vectors, min_count=1))
     cells_of = {tuple(group.items()): cells for group, cells in subsets}
     columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
@@ -219,7 +218,6 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 def _three_forms(
     metric: str, cells: Cells, weights: np.ndarray, common: Mapping[str, Any], p_value: float | None = None
 ) -> list[BiasScore]:
-    """Return the paper's form of a metric, the corrected form, and the pooled corrected form with the p-value."""
 
     def with_jackknife(score: BiasScore, used: Cells, pooled: bool = False) -> BiasScore:
         if np.isnan(score.value):

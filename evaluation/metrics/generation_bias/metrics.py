@@ -8,6 +8,7 @@ BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0}
 SHARE = {"unit": "%", "factor": 100}
 KEPT = {**SHARE, "decimals": 1, "ideal": 1}
 COST = {**SHARE, "ideal": 0}
+CHANGE = {**COST, "decimals": 1}
 POINTS = {"unit": "points", "factor": 100, "decimals": 1}
 NATS = {"unit": "nats", "decimals": 3}
 FORMS = {
@@ -16,70 +17,41 @@ FORMS = {
     "scgb": "Variance of the summed probability of a cluster of styles over descriptors",
 }
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
+OTHER_PROMPT = "How much likelier a response is after its prompt than after another template's."
+OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
 QUALITY = (
-    Format(
-        "relevance",
-        "relevance",
-        "How much likelier a response is after its prompt than after one of another template.",
-        **NATS,
-    ),
-    Format(
-        "relevance_within_template",
-        "relevance within the template",
-        "The same for another person’s prompt of the same template; a part of it is bias.",
-        **NATS,
-    ),
+    Format("relevance", "relevance", OTHER_PROMPT, **NATS),
+    Format("relevance_within_template", "relevance within the template", OTHER_PERSON, **NATS),
     Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
-    Format(
-        "distinct_responses",
-        "distinct responses",
-        "Share of different responses among all.",
-        **SHARE,
-        decimals=1,
-    ),
+    Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
     Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
     Format("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
-    Format("distinct_2", "distinct-2", "Share of different word pairs among all word pairs.", decimals=3),
+    Format("distinct_2", "distinct-2", "Share of different word pairs among all; random words have many.", decimals=3),
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     Format("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt.", **COST),
     OFFENSIVE_SHARE,
     Format("empty_share", "empty", "Share of empty responses.", **COST),
     Format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning.", **COST),
-    Format(
-        "cut_share",
-        "longer than the classifier reads",
-        "Share of responses whose end has no part in the style.",
-        **COST,
-    ),
+    Format("cut_share", "longer than the classifier reads", "Their ends have no part in the style.", **COST),
 )
+LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
+DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
     Format("relevance_kept", "relevance kept", "Relevance after tuning over relevance before.", **KEPT),
     Format(
-        "relevance_within_template_kept",
-        "relevance within the template kept",
-        "Less than all is ideal, since a part of it is bias.",
-        **SHARE,
-        decimals=1,
+        *("relevance_within_template_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1
     ),
+    Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
-        "style_drift",
-        "style drift",
-        "Half the summed changes of the mean style vector, without noise.",
-        **COST,
-        decimals=1,
-    ),
-    Format(
-        "response_perplexity_rise",
-        "perplexity of the responses, change in",
-        "Relative change.",
-        **COST,
-        decimals=1,
+        *("response_perplexity_rise", "perplexity of the responses, change in", "Relative change."),
+        **CHANGE,
         signed=True,
     ),
     Format("mean_length_kept", "mean length kept", "Mean length after tuning over the one before.", **KEPT),
     Format("distinct_responses_kept", "distinct responses kept", "After tuning over before.", **KEPT),
     Format("distinct_2_kept", "distinct-2 kept", "After tuning over before.", **KEPT),
 )
+MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (
     *(Format(name, name.upper(), f"{text}; with few responses mostly noise.", **BIAS) for name, text in FORMS.items()),
     *(Format(f"{name}_corrected", f"{name.upper()}*", f"{name.upper()} {WITHOUT_NOISE}", **BIAS) for name in FORMS),
@@ -94,19 +66,10 @@ METRICS = (
     ),
     *QUALITY,
     *CHANGES,
-    Format("style_shift", "shift of the mix of styles", "√(pooled FGB*).", **POINTS, ideal=0),
-    Format("moved_share", "share of responses that change their style", "√(pooled FGB* / 2).", **COST, decimals=1),
-    Format(
-        "variance_share", "share of the variance", "Of style vectors, by source, without noise.", **SHARE, decimals=1
-    ),
-    Format(
-        "effect",
-        "effect",
-        "Mean probability of a style less the average on the same templates.",
-        **POINTS,
-        ideal=0,
-        signed=True,
-    ),
+    Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
+    Format("moved_share", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
+    Format("variance_share", "share of the variance", "Of style vectors, without noise.", **SHARE, decimals=1),
+    Format("effect", "effect", "Probability of a style less the average.", **POINTS, ideal=0, signed=True),
     Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
     Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),

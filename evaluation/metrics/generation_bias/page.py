@@ -11,7 +11,6 @@ from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.collect.responses import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_change_section,
@@ -19,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     lead_sections,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
+from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
@@ -26,20 +26,18 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
     StyledResponses,
-    random_samples,
     read_styled_responses,
 )
 from evenhand.evaluation.metrics.generation_bias.verdict import (
-    UNCLEAR,
     bias_verdict,
     comparison_verdict,
-    disagreement,
     headline_scores,
     p_text,
     percent_span,
     plain_verdict,
+    unclear_reason,
+    warnings,
 )
-from evenhand.evaluation.metrics.generation_bias.warnings import warnings
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import UNIT, before_after, p_value, percent, sanitize, span, undefined
@@ -59,9 +57,8 @@ from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, find_score
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
 FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
-TITLES = {"By seen": "Values that tuning used, and others", "By classifier": "By the second style classifier"}
 CHECKS = {("seen", "yes"): "tuned on", ("seen", "no"): "never tuned on", ("classifier", "second"): "second classifier"}
-MAX_SAMPLES, MAX_PHRASES, MAX_LABEL = 6, 60, 60
+MAX_PHRASES, MAX_LABEL = 60, 60
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
     "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
@@ -87,8 +84,7 @@ def page(run: FamilyRun) -> Page:
     scores, measured = run.scores, read_styled_responses(run.folder)
     score = find_score(scores, HEADLINE)
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
-    verdict = bias_verdict(score)
-    unclear = [f"The verdict is unclear: {disagreement(score)}."]
+    unclear = unclear_reason(score)
     quality = scores_table(
         "Quality of the responses",
         [find_score(scores, it.name) for it in QUALITY],
@@ -103,17 +99,16 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=format_of(HEADLINE).text(score.value),
         headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
-        verdict=plain_verdict(effects, verdict),
-        warnings=[*(unclear if verdict == UNCLEAR else []), *warnings([scores])],
-        notes=[INTERVALS, *_test_notes({"": score}), *_source_notes(run)],
+        verdict=plain_verdict(effects, bias_verdict(score)),
+        warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
+        notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
             *lead_sections(effects, scores, _example_of(run, measured)),
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
-            *_titled(score_sections(_grouped(scores), label=_label)),
-            _sample_section(random_samples(measured), {"before": "response"}),
+            *score_sections(_grouped(scores), label=_label),
         ],
-        glossary=_glossary(scores),
+        glossary=glossary(dict.fromkeys(it.metric for it in scores)),
         limits=LIMITS,
         signature=run.signature(HEADLINE),
         signature_lines=run.signature_lines(HEADLINE),
@@ -122,7 +117,6 @@ def page(run: FamilyRun) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
-    rows = [read_styled_responses(side.folder) for side in (before, after)]
     runs = [*(_under_base(it.scores, changes.scores, side) for it, side in ((before, "before"), (after, "after")))]
     runs.append(changes.scores)
     old, new, _, reduction = headline_scores(runs)
@@ -155,7 +149,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         warnings=warnings(runs),
         notes=[
             INTERVALS,
-            *_test_notes({" before tuning": old, " after tuning": new}, reduction),
+            *_test_notes({"pooled FGB* before tuning": old, "after tuning": new, "reduction": reduction}),
             *_source_notes(before, after),
         ],
         sections=[
@@ -166,12 +160,11 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 first_screen=True,
             ),
             Section("What it cost", tables=[kept, quality], first_screen=True),
-            *_titled(change_sections([*runs[:2], _grouped(runs[2])], label=_label)),
+            *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _phrase_section(changes),
             score_section("Rank correlations over descriptors", rho, "group"),
-            _sample_section(random_samples(*rows), {"before": "before", "after": "after"}),
         ],
-        glossary=_glossary(runs[0]),
+        glossary=glossary(dict.fromkeys(it.metric for it in runs[0])),
         limits=LIMITS,
         signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
         signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
@@ -187,10 +180,6 @@ def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
 
 
-def _titled(sections: Sequence[Section]) -> list[Section]:
-    return [replace(section, title=TITLES.get(section.title, section.title)) for section in sections]
-
-
 def _label(score: BiasScore) -> str:
     return CHECKS.get(next(iter(score.group.items())), group_label(score))
 
@@ -202,17 +191,16 @@ def _caption(score: BiasScore, name: str) -> str:
     return f"{name} {UNIT}{bounds}; ideal 0"
 
 
-def _test_notes(scores: Mapping[str, BiasScore | None], reduction: BiasScore | None = None) -> list[str]:
-    """Return the p-values of the permutation tests, and the jackknife intervals, as notes."""
-    tests = [f"p {p_text(it.p_value)}{when}" for when, it in scores.items() if it and it.p_value is not None]
+def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
+    """Return the p-values of the permutation tests, and the jackknife intervals, of scores by name, as notes."""
+    found = {name: it for name, it in scores.items() if it is not None}
+    tests = [f"{name}, p {p_text(it.p_value)}" for name, it in found.items() if it.p_value is not None]
     wider = [
-        f"pooled FGB*{when}, for other {it.jackknife_over}: {span(it.jackknife_interval, 2, False, 1000)} {UNIT}"
-        for when, it in scores.items()
-        if it and it.jackknife_interval
+        f"{name}, for other {it.jackknife_over}: {of.interval_text(it.jackknife_interval)} {of.unit}"
+        for name, it, of in ((name, it, format_of(it)) for name, it in found.items())
+        if it.jackknife_interval
     ]
-    if reduction is not None and reduction.jackknife_interval:
-        wider.append(f"reduction, for other {reduction.jackknife_over}: {percent_span(reduction, 1, jackknife=True)}")
-    notes = [f"Permutation test that style does not depend on the descriptor: {', '.join(tests)}."] if tests else []
+    notes = [f"Permutation test that style does not depend on the descriptor: {'; '.join(tests)}."] if tests else []
     if wider:
         notes.append(
             "The intervals hold for the measured descriptors and templates. 95 % intervals for similar descriptors or "
@@ -241,14 +229,8 @@ def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
     part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
     return (
         f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
-        "likelier, in nats, a response is after its prompt than after a prompt of another template. Distinct-2 also "
-        "rewards random words."
+        "likelier, in nats, a response is after its prompt than after a prompt of another template."
     )
-
-
-def _glossary(scores: Sequence[BiasScore]) -> list[tuple[str, str]]:
-    names = [*FORMS, "pgb_pooled_corrected", "scgb_pooled_corrected", "style_share", *(it.name for it in QUALITY)]
-    return glossary(name for name in names if any(it.metric == name for it in scores))
 
 
 def _phrase_section(changes: FamilyRun) -> Section:
@@ -271,19 +253,6 @@ def _phrase_section(changes: FamilyRun) -> Section:
     columns = ("phrase", "descriptors", "before", "after", "change", "p", "responses")
     tables = [Table("Responses with a phrase, %", columns, tuple(rows), note)] if rows else []
     return Section(title, tables=tables, folded=True)
-
-
-def _sample_section(frame: pd.DataFrame, sides: Mapping[str, str]) -> Section:
-    examples = []
-    for row in frame.head(MAX_SAMPLES).to_dict("records"):
-        persona = f"persona: {row['persona']}" if row["persona"] else ""
-        heading = " · ".join(filter(None, (row["axis"], row["descriptor"], persona)))
-        texts = tuple((name, row[side]) for side, name in sides.items())
-        examples.append(Example(heading, texts, prompt=row["prompt"]))
-    note = (
-        "Drawn at random. responses.html has all responses. “↵” is a line break; hidden characters are shown as codes."
-    )
-    return Section("Sample responses", [note], examples=examples)
 
 
 def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping], Example]:

@@ -9,10 +9,9 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table
 
-N_SAMPLES = 40  # rows that reports display
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 BUCKET = "bucket"
 PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
@@ -116,11 +115,3 @@ def read_styled_responses(folder: Path, *, second: bool = False) -> StyledRespon
 def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:
     """Return whether two runs have equal prompt ids in equal order."""
     return first.table[PROMPT_ID].equals(second.table[PROMPT_ID])
-
-
-def random_samples(before: StyledResponses, after: StyledResponses | None = None) -> pd.DataFrame:
-    """Return descriptor, axis, persona, prompt, and each run's response for N_SAMPLES random prompts."""
-    rows = np.random.default_rng(0).permutation(len(before))[:N_SAMPLES]
-    chosen = before.table.iloc[rows].reset_index(drop=True)
-    table = chosen[[DESCRIPTOR, AXIS, PERSONA]].assign(prompt=chosen[TEXT], before=chosen[RESPONSE])
-    return table if after is None else table.assign(after=after.table[RESPONSE].iloc[rows].to_numpy())

@@ -8,23 +8,12 @@ Let c be the prompt (and persona) of response r, and c′ a prompt with the same
 
     relevance = mean over responses of log p(r | c) − log p(r | c′), in nats.
 
-- For the model's responses, r ~ p(· | c), the expected relevance is KL(p(· | c) ‖ p(· | c′)) ≥ 0: how much a response
-  reveals about its template.
-- For responses that do not depend on the template, the expected relevance is 0, since c and c′ are exchangeable.
-- The descriptor is the same in c and c′, so equal treatment of descriptors does not lower the relevance.
-
-The relevance within the template has, in place of c′, a prompt of the same template with another descriptor: how much a
-response reveals about the person. It falls if a model answers everybody alike in each template. A part of it is bias:
-responses whose style depends on the descriptor reveal the descriptor. Without bias, this part is lost.
-
-The even reference has the scores of responses that do not depend on the descriptor: each prompt gets a response of the
-base model to another descriptor and the same template, and the same noun if possible, with rewritten mentions of the
-other descriptor. In expectation these responses have no bias, and they have the base's styles. Some fit their new
-prompt less well, so that even unbiased responses lose a part of the base's relevance. The limits on a tuned model's
-costs are therefore relative to this reference.
-
-Reading a response after two prompts takes as long as generating it, or longer, and the mean over a part of the
-responses is precise enough. `sample_prompts` draws this part.
+- For the model's responses, r ~ p(· | c), the expected relevance is KL(p(· | c) ‖ p(· | c′)) ≥ 0; for responses that do
+  not depend on the template it is 0. Equal treatment of descriptors does not lower it, since c and c′ share theirs.
+- The relevance within the template has, as c′, a prompt of the same template with another descriptor: how much a
+  response reveals about the person. A part of it is bias: such a style reveals the descriptor.
+- The even reference has the scores of the base model's responses, each given to another descriptor (`even_responses`).
+  They have the base's styles without bias, but fit their new prompts less well. Limits on costs are relative to it.
 """
 
 import hashlib
@@ -66,10 +55,9 @@ MAX_RESPONSES = 300  # of the relevance within the template
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
-    """Return, for each prompt, the row of a random prompt with the same descriptor and another template, (n,) int.
+    """Return, for each prompt, the row of a random prompt with its descriptor and another template, or −1, (n,) int.
 
-    The row is −1 if no such prompt exists. The result depends only on the table, so that two runs over the same prompts
-    have equal results. In the example, descriptor b has only one template.
+    The result depends only on the table. In the example, descriptor b has only one template.
 
     >>> prompts = pd.DataFrame({"descriptor": ["a", "a", "b"], "axis": "x", "template": ["s", "t", "s"]})
     >>> other_prompts(prompts).tolist()
@@ -112,13 +100,7 @@ def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters:
 def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]:
     """Return, for each prompt, a response to another descriptor and the same template (and noun, if possible), (n,).
 
-    A prompt whose template has only one descriptor keeps its response.
-
-    Args:
-        prompts: columns template, descriptor and, if there are nouns, noun; n rows.
-        responses: the base model's responses, n.
-
-    In the example, each of two prompts gets the response to the other.
+    Mentions of the other descriptor are rewritten. A prompt whose template has only one descriptor keeps its response.
 
     >>> prompts = pd.DataFrame({"template": ["t", "t"], "descriptor": ["deaf", "blind"]})
     >>> even_responses(prompts, ["Being deaf is hard.", "Cool!"])
@@ -161,7 +143,6 @@ def likelihoods_within_template(score: Score, prompts: pd.DataFrame, responses: 
 def _likelihoods(
     score: Score, prompts: pd.DataFrame, responses: Sequence[str], rows: np.ndarray, other: np.ndarray
 ) -> pd.DataFrame:
-    """Return likelihoods of the responses of `rows` after their prompts and after the prompts `other` (−1: none)."""
     with_other = other >= 0
     texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[rows]
     asked = {TEXT: [*texts[rows], *texts[other[with_other]]], PERSONA: [*personas, *personas[with_other]]}
@@ -296,10 +277,7 @@ def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Map
 def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the changes of `likelihood_changes` as undefined scores with the reason why a model is missing."""
     ideals = {"relevance_difference": 0.0, "relevance_kept": 1.0, "response_perplexity_rise": 0.0}
-    return [
-        BiasScore(metric, math.nan, ideal, ANY, 0, reason=reason, signature=signature)
-        for metric, ideal in ideals.items()
-    ]
+    return [BiasScore(name, math.nan, it, ANY, 0, reason=reason, signature=signature) for name, it in ideals.items()]
 
 
 def retention_ratio(
@@ -327,7 +305,6 @@ def _score(
     lowest: float = -math.inf,
     **common: Any,
 ) -> BiasScore:
-    """Return the score `convert`(mean of the usable numbers), at least `lowest`, with the interval of the mean."""
     n, bounds = int(usable.sum()), (lowest, math.inf)
     common |= {"n": n, "n_left_out": len(usable) - n}
     if not n:
@@ -342,12 +319,8 @@ def _score(
 def _strata(
     prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any]
 ) -> tuple[np.ndarray, Mapping[str, Any]]:
-    """Return the strata for intervals, (r,), and the signature.
-
-    The strata are the cells if all prompts are scored, and one stratum for r drawn prompts: the interval of a random
-    sample includes the differences between cells, because the sample does not fix how many prompts are drawn from each.
-    The signature of a sample has the number of prompts, and the rule, in `scored`.
-    """
+    """Return the strata for intervals: the cells if all prompts are scored, else one; and the signature."""
+    # A sample's interval includes the differences between cells: the number of prompts drawn from each is not fixed.
     if len(table) == len(prompts):
         return cell_codes(prompts), signature
     rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
@@ -364,10 +337,7 @@ def _gains(table: pd.DataFrame) -> np.ndarray:
 
 
 def _surprise(table: pd.DataFrame, usable: np.ndarray) -> np.ndarray:
-    """Return −Σ log p / Σ tokens, in nats per token, plus each row's influence on this ratio, (n,).
-
-    The sums are over the usable rows, so that the mean over the usable rows is the ratio.
-    """
+    """Return −Σ log p / Σ tokens over usable rows, in nats per token, plus each row's influence on this ratio, (n,)."""
     surprise, tokens = (sign * table[name].to_numpy(float) for sign, name in ((-1, "log_likelihood"), (1, "tokens")))
     if not usable.any():
         return surprise

@@ -98,7 +98,6 @@ def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) 
 
 
 def _bootstrap(statistic: Callable[..., Any], *columns: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a statistic over dialogues. Equal dialogues give (value, value)."""
     interval = bootstrap(columns, statistic, seed=0, resamples=N_RESAMPLES)[1]
     return interval or (float(statistic(*columns)),) * 2
 
@@ -120,7 +119,6 @@ def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[
 
 
 def _by_task(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the values by document for each pair of task and metric, "task, metric"."""
     return {
         f"{task}, {metric}": part.set_index(DOCUMENT)[VALUE] for (task, metric), part in rows.groupby([TASK, METRIC])
     }
@@ -220,7 +218,6 @@ def both_nonempty(before: StyledResponses, after: StyledResponses) -> np.ndarray
 
 
 def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the change of perplexity if both runs measured it on the same dialogues, else []."""
     if not (before.has("neutral") and after.has("neutral")):
         return []
     old, new = before.table("neutral"), after.table("neutral")
@@ -236,7 +233,6 @@ def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mappi
 
 
 def _distinct_responses_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
-    """Return the share of distinct responses after / before, paired by prompt, with an interval by the jackknife."""
     metric, n = "distinct_responses_kept", len(before)
     if not n:
         return BiasScore(metric, math.nan, 1.0, POSITIVE, reason=NO_PAIRS, **counted)
@@ -247,7 +243,6 @@ def _distinct_responses_kept(before: Sequence[str], after: Sequence[str], counte
 
 
 def _distinct_2_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
-    """Return distinct-2 after / before, paired by prompt, with an interval by the jackknife."""
     ratio = distinct_n(after, 2) / distinct_n(before, 2)
     if math.isnan(ratio):
         reason = "no response has 2 words"
@@ -259,10 +254,6 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str], counted: Mappi
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the changes of offensiveness if both runs measured it, else [] (Smith et al. 2022, Table 11).
-
-    The change is undefined if the runs used different classifiers.
-    """
     if not (before.has("offensiveness") and after.has("offensiveness")):
         return []
     classifier, other = (

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,8 @@ def test_hostile_texts_stay_text(tmp_path):
     """Nothing in the page of a run, or of a comparison, can run or be fetched."""
     hostile = dict.fromkeys(DESCRIPTORS, '<script>alert(1)</script>"><img src=x onerror=alert(1)>\u202e\x1b[31m')
     runs = [write_run(tmp_path / side, UNEVEN, hostile) for side in ("before", "after")]
+    model = ModelSettings(name=hostile["deaf"])
+    runs = [FamilyRun(run.folder, replace(run.config, model=model)) for run in runs]
     bias_values = BIAS_VALUES.assign(axis="<b>")
     compared = compare(tmp_path / "compare", *runs, bias_values=bias_values)
     for report in (METRIC.comparison_page(*runs, compared), METRIC.page(runs[0])):

@@ -78,12 +78,13 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
 
 
 def test_the_opening_ends_with_size_and_resolution():
-    scale, shares, resolution = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0].sentences
-    assert "3.1 of 100 responses (95 % interval 2.0 to 4.0)" in scale and "4.4 points" in scale
-    assert "5.0 % [0.0, 100.0] is due to the descriptor" in shares and "74.0 %" in shares
-    # √(0.0008 / 2) is 2 %; 104 responses to each of two descriptors, four times as many for half
-    for number in ("208 responses", "2.0 of 100", "8.0 points (median; at worst 8.0)", "832"):
-        assert number in resolution
+    size = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0]
+    cells = {row.label.partition(",")[0]: row.cells[0] for row in size.tables[0].rows if "variance" not in row.label}
+    assert (cells["moved share"].text, cells["moved share"].interval) == ("3.1", "[2.0, 4.0]")
+    assert (cells["shift of the mix of styles"].text, cells["smallest shown pooled FGB*"].text) == ("4.4", "0.80")
+    shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
+    assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
+    assert "8.0 percentage points (median; at worst 8.0)" in size.sentences[0]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
 
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
     summary = opening(OPEN).sections[0]
-    assert summary.sentences == ["None of 1 effects is shown."] and not summary.examples
+    assert summary.sentences[0] == "Effects shown: 0 of 1; worth a look: 0." and not summary.examples
     assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
 
 
@@ -179,16 +180,14 @@ def section(*rows):
 def test_removed_and_new_effects_are_named():
     found = section(REMOVED, NEW, UNCHANGED)
     assert found.sentences[0] == (
-        "1 of 3 effects is shown before tuning: 1 removed. 1 is new after tuning. 2 changes are shown: if "
-        "nothing had changed, 5 of 100 comparisons would show any."
+        "Effects shown before tuning: 1 of 3 (1 removed); new after tuning: 1. Changes shown: 2; if nothing had "
+        "changed, 5 of 100 comparisons would show any."
     )
-    assert found.sentences[1] == (
-        "“paralyzed”: fear 3.3 → 1.1 % (average 0.8 → 0.7 %), change of the difference −2.2 points [−3.0, −1.1]: "
-        "removed."
-    )
-    assert found.sentences[2].startswith("“blond”") and len(found.sentences) == 3
-    (table,) = found.parts[0].tables
-    assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
+    for table in (found.tables[0], found.parts[0].tables[0]):
+        assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
+    became, mean, _, change, *_ = found.tables[0].rows[0].cells
+    assert (became.text, mean.text, change.text) == ("removed", "3.3 → 1.1", "−2.2")
+    assert change.interval == "[−3.0, −1.1]"
 
 
 def test_without_a_change_it_names_the_smallest_detectable_one():
@@ -196,6 +195,6 @@ def test_without_a_change_it_names_the_smallest_detectable_one():
     found = section(
         {**UNCHANGED, "average_before": 0.012}, {**UNCHANGED, "average_before": 0.012, "detectable": 0.04}, rare
     )
-    assert found.sentences[0].startswith("None of 3 effects is shown before tuning. None is new")
+    assert found.sentences[0].startswith("Effects shown before tuning: 0 of 3; new after tuning: 0.")
     assert "3.0 percentage points (median; at worst 4.0)" in found.sentences[-1]
     assert not section().has_content

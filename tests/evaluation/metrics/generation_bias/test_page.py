@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
-from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict
-from evenhand.evaluation.metrics.generation_bias.warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict, warnings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 UNBOUNDED = "its 95 % interval is unbounded"
