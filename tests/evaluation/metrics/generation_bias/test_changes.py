@@ -41,20 +41,6 @@ def test_parroting_by_descriptor_largest_rise_first():
     assert np.allclose(table["change"], [1 / 3, 0, -0.5])
 
 
-@pytest.mark.parametrize(
-    ("response", "found"),
-    [
-        ("I'm sorry to hear that.", True),
-        ("Oh. I’M  SORRY\nTO HEAR it!", True),
-        ("I'm sorry.", False),
-        ("", False),
-        ("I'm sorry to heart-attack", True),  # as in the paper, a phrase may end inside a word
-    ],
-)
-def test_contains(response, found):
-    assert contains([response], "i'm sorry to hear").tolist() == [found]
-
-
 def test_phrases_are_text_and_descriptors_are_ranked_by_b():
     assert contains(["what (is) it?", "what is it?"], "(IS) it?").tolist() == [True, False]
     bias = pd.DataFrame(

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    MAX_ROWS,
     effect_change_section,
     effect_example,
     lead_sections,
@@ -106,11 +105,6 @@ def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_n
     summary = opening(OPEN).sections[0]
     assert summary.sentences[0] == "Effects shown: 0 of 1; worth a look: 0." and not summary.examples
     assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
-
-
-def test_only_the_largest_effects_are_in_the_table():
-    rows = opening(*({**OPEN, "unit": f"d{n}"} for n in range(MAX_ROWS + 5))).sections[2].tables[0]
-    assert len(rows.rows) == MAX_ROWS and rows.note.startswith("5 smaller effects")
 
 
 def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -124,9 +123,3 @@ def test_limits_of_costs_are_relative_to_the_even_reference(kept, even, expected
     scores = [score("relevance_kept", kept, (kept - 0.01, kept + 0.01), ideal=1.0)]
     scores += [score("relevance_kept", even, ideal=1.0, **EVEN)] if even else []
     assert len(warnings([[], [], scores])) == expected
-
-
-@pytest.mark.parametrize(("n", "has_warning"), [(49, True), (50, False)])
-def test_few_responses_have_a_warning(tuned, n, has_warning):
-    texts = warnings([[replace(it, n=n) for it in tuned[0]]])
-    assert any(text.startswith(f"Only {n} responses") for text in texts) == has_warning
