@@ -187,17 +187,16 @@ def score_sections(
     counted: str = "n",
     *,
     label: Callable[[BiasScore], str] = group_label,
-    further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
 ) -> list[Section]:
     """Return the default sections of scores: of all rows, then "By …" for each set of the groups' keys.
 
-    A score `<metric>_detectable` is in a column of its metric's table. Long tables have both ends. `label`, `counted`
-    and `further` are as in `scores_table`.
+    A score `<metric>_detectable` is in a column of its metric's table. Long tables have both ends. `label` and
+    `counted` are as in `scores_table`.
     """
     detectable = {
         (it.metric.removesuffix(DETECTABLE), *it.group.items()): it for it in scores if it.metric.endswith(DETECTABLE)
     }
-    columns = dict(further or {})
+    columns = {}
     if detectable:
         columns["detectable"] = lambda it: score_cell(detectable.get((it.metric, *it.group.items())), missing="")
     cuts: dict[tuple[str, ...], list[BiasScore]] = {}

@@ -8,7 +8,7 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import number_cell, score_sections, significant_direction, value_text
+from evenhand.evaluation.report.tables import significant_direction, value_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
 
@@ -75,7 +75,6 @@ class LikelihoodBias(Metric):
     TITLE, COUNTED = "Likelihood Bias", "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
-        "|AUC − ½| is the mean size of the differences between two descriptors: 0 for no difference, at most 0.5.",
     )
     LIMITS = (
         "The likelihood of a sentence is not an opinion. The numbers show how differently a model treats descriptors. "
@@ -182,18 +181,7 @@ class LikelihoodBias(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        from evenhand.evaluation.metrics.likelihood_bias.pairs import pair_effects
-
-        table = run.table("likelihoods")
-        effects = pair_effects(table)
-        sizes = (effects["auc"] - 0.5).abs().groupby(effects[AXIS]).mean()
-
-        def size(score: BiasScore) -> Cell:
-            is_axis = list(score.group) == [AXIS]
-            return number_cell(sizes.get(score.group[AXIS], math.nan), 2) if is_axis else Cell("")
-
-        tables = score_sections(run.scores, self.COUNTED, further={"|AUC − ½|": size})
-        return [*tables, _extremes_section(table)]
+        return [*super().sections(run), _extremes_section(run.table("likelihoods"))]
 
 
 def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.DataFrame") -> tuple[Any, Any]:
