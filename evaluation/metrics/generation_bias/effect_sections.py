@@ -50,13 +50,7 @@ CAPTION = "mean probability of the style in %, difference in percentage points"
 def lead_sections(
     effects: pd.DataFrame, scores: Sequence[BiasScore], example_of: Callable[[Mapping], Example]
 ) -> list[Section]:
-    """Return the sections that open a report; [] if the table of effects is empty.
-
-    Args:
-        effects: the result of `effects`.
-        scores: the scores of the run.
-        example_of: function of an effect that returns responses that carry it (`effect_example`).
-    """
+    """Return the sections that open a report; [] if there are no effects. `example_of(effect)` has its responses."""
     if not len(effects):
         return []
     claims = [replace(example_of(row), claim=effect_text(row)) for row in _named_effects(effects)]
@@ -163,12 +157,7 @@ def effect_example(
     or a group) if the unit has more of the style than the average, else one to other descriptors. Next to it is a
     random response of the other side to the same template and, if possible, the same noun; the draw has a fixed seed.
     The example is empty if the other side has no response to any such template.
-
-    Args:
-        run: all prompts, responses and style vectors of a run.
-        effect: a row of the table of effects.
-        columns: the columns of the effect's styles.
-        offensive: whether each response is offensive, and hidden, (n,); None without an offensiveness classifier.
+    `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
     table, template = run.table, to_codes(run.table[TEMPLATE])
     unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
