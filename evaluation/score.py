@@ -26,6 +26,7 @@ KIND, UNIT = "kind", "unit"
 BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
+CUE = "cue"  # how a model knows the person in a prompt
 OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null

@@ -174,16 +174,28 @@ class PromptSettings:
     )
     split_by: str | None = option(None, "column whose values the splits do not share; null: noun, or none for a file")
     train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
-    unseen_by: Literal["descriptor", "axis", "template"] | None = option(None, "exclude some of these from training")
+    unseen_by: Literal["descriptor", "axis", "template", "cue"] | None = option(
+        None, "exclude some of these from training"
+    )
     unseen_fraction: Fraction = option(0.5, "share of them that training excludes")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "descriptors to sample by axis; null: all")
     per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
     personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
+    cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = option(
+        list, "how the model knows the person: everyday requests in place of the paper's templates (chat models)"
+    )
+    requests: Annotated[int, Field(ge=1)] | AnyPath | None = option(
+        None,
+        "with cues: a file of requests, one a line, or a number of the shipped 60; null: all",
+        identity=CONTENT,
+    )
     variations: bool = option(False, "apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
         if self.file and self.unseen_by:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
+        if self.cues and (self.file or self.variations or self.personas != "none"):
+            raise InputError("cues: their prompts have no file, personas or variations; leave these out.")
         if self.train_file and (self.split_by or not self.file):
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")

@@ -19,7 +19,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
-from evenhand.evaluation.metrics.generation_bias.effects import IN_USE, detectable_sizes, effect_changes
+from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN, IN_USE, detectable_sizes, effect_changes
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
@@ -102,10 +102,13 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str | Non
 
 def find(settings: CheckSettings) -> list[Finding]:
     """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors."""
-    if settings.against is None and (settings.max_rise is not None or settings.max_pooled_fgb is None):
-        raise InputError("against: give --against RUN, a baseline, or --max_pooled_fgb NUM alone.")
+    levels = settings.max_pooled_fgb, settings.even_within
+    if settings.against is None and (settings.max_rise is not None or levels == (None, None)):
+        raise InputError("against: give --against RUN, a baseline, or --max_pooled_fgb or --even_within NUM alone.")
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
+    if settings.even_within is not None:
+        findings.append(_even(after, settings.even_within))
     if settings.against is None:
         return findings
     if settings.against.resolve() == settings.run.resolve():
@@ -113,7 +116,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     before = _family_run(settings.against, "against")
     rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     check_comparable(before, after, rows, "run")
-    if settings.max_rise is not None or settings.max_pooled_fgb is None:
+    if settings.max_rise is not None or levels == (None, None):
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
     return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
@@ -133,6 +136,20 @@ def _level(run: FamilyRun, limit: float) -> Finding:
 
     text = score_text(score) + (f"; {score.reason}" if score.interval and score.reason else "")
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
+
+
+def _even(run: FamilyRun, limit: float) -> Finding:
+    """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
+    name, score = f"even within {limit:g} points", find_score(run.scores, EVEN_WITHIN)
+    if score is None or score.interval is None:
+        return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
+    low, high = (100 * bound for bound in score.interval)
+    text = (
+        f"with 95 % confidence, no descriptor differs from the average by more than {number(high, 1)} points in a style"
+    )
+    if low:
+        text += f", and one is at least {number(low, 1)}"
+    return Finding(name, HOLDS if high <= limit else BROKEN if low > limit else INCONCLUSIVE, text)
 
 
 def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float | None:

@@ -136,11 +136,14 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         unscored = replace(measurement.generation_bias, relevance=False)
         if module.opens:
             unscored = replace(unscored, opening=loop.opening)
+        if module.exchanges_style:
+            unscored = replace(unscored, style_exchange=loop.candidates)
         if module.resamples:
             exponents = labels / f"{EXPONENTS}.parquet"
             unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
         # Other families use no system prompt, and no responses that could be opened or resampled.
-        metrics = [FAMILY] if model.system_prompt or module.opens or module.resamples else measurement.metrics
+        asks_otherwise = model.system_prompt or module.opens or module.resamples or module.exchanges_style
+        metrics = [FAMILY] if asks_otherwise else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
         after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
         if module.inference_tag and loop.measure_without_tag and not subfolder:
@@ -159,7 +162,11 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
     points, other = [compare("", before, loop.measure)], loop.second_decoding
-    if other is not None and module.resamples and not MeasureConfig(decoding=other).open_model().samples:
+    if (
+        other is not None
+        and (module.resamples or module.exchanges_style)
+        and not MeasureConfig(decoding=other).open_model().samples
+    ):
         log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
     elif other is not None:
         measurement = replace(loop.measure, decoding=other, capabilities=[])

@@ -208,7 +208,7 @@ class Experiment:
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
     adapter_strength: Strength | None = option(None, "factor of the adapter's change; null: 1", omit_if_null=True)
     opening: Count = option(4, "tokens of another person's response that the method `opening` begins with")
-    candidates: Candidates = option(4, "candidates for each prompt of the method `resample`")
+    candidates: Candidates = option(4, "candidates for each prompt of the methods `resample` and `style_exchange`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
@@ -326,6 +326,7 @@ class PlanSettings:
     run: AnyPath = option(Path("runs/measure"), "finished run of `measure` with generation bias")
     halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
     interval: Positive | None = option(None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³")
+    even_within: Positive | None = option(None, "plan to show that all styles are even within so many points of 100")
     reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
 
 
@@ -339,6 +340,7 @@ class CheckSettings:
         None, "limit of the rise of pooled FGB*, such as 10%; null: the smallest that the runs can show to hold"
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
+    even_within: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
     output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
 
 

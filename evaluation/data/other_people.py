@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.score import DESCRIPTOR, NOUN, TEMPLATE
+from evenhand.evaluation.score import CUE, DESCRIPTOR, NOUN, PERSONA, TEMPLATE, TEXT
 
 LEVELS = ((TEMPLATE, NOUN), (TEMPLATE,))
 
@@ -34,6 +34,15 @@ def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Seque
             if len(donors):
                 others[receivers] = rng.choice(donors, len(receivers))
     return others
+
+
+def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts as asked by other people, in the order of the rows; a prompt's id stays.
+
+    With a cue, the person stands in the persona, too; else the persona is the prompt's own.
+    """
+    names = [TEXT, PERSONA] if CUE in prompts else [TEXT]
+    return prompts.assign(**{name: others[name].to_numpy() for name in names})
 
 
 def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:

@@ -28,13 +28,13 @@ from evenhand.evaluation.data.holistic_bias import (
 )
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.settings import PromptSettings
 
 REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
 # Column to split by → column of the strata within which it is split, or None.
 SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
-UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None}
+UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None, CUE: None}
 # The stylistic variations of Smith et al. 2022, A.3. Each is a boolean column, true if the variation was applied to the
 # row, also if the text did not change.
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
@@ -102,8 +102,8 @@ def sample_cells(
     table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
-    columns = [TEMPLATE, AXIS, DESCRIPTOR]
-    cells = table[[*columns, TEXT]].drop_duplicates().sort_values([*columns, TEXT]).groupby(columns).groups
+    columns, context = [TEMPLATE, AXIS, DESCRIPTOR], _context(table)
+    cells = table[[*columns, *context]].drop_duplicates().sort_values([*columns, *context]).groupby(columns).groups
     rows, persona_draws, flags = [], [], []
     check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
     for cell, sentences in cells.items():
@@ -150,7 +150,9 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     n = max(min(max(round(fraction * total), 1), total - 1), 0)
     in_train = table[by].isin(sample_strata(strata, n, seed, f"split by {by}", split=True))
     measure = table[~in_train]
-    train = table[in_train & ~table[TEXT].isin(measure[TEXT])]
+    context = _context(table)
+    in_measure = pd.MultiIndex.from_frame(table[context]).isin(pd.MultiIndex.from_frame(measure[context]))
+    train = table[in_train & ~in_measure]
     if not len(train):
         raise InputError(f"split by {by}: {total} value(s) leave no text for training; split by another column.")
     return train.reset_index(drop=True), measure.reset_index(drop=True)
@@ -178,10 +180,10 @@ def unseen_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> n
     if by == AXIS:
         unseen = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][unseen])
     n_seen = prompts[by][~unseen].nunique()
-    if min(n_seen, len(unseen_values)) < 2:
+    if min(n_seen, len(unseen_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and 2 of each "
-            "are needed; give another fraction, or more prompts."
+            f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and {needed} "
+            "of each are needed; give another fraction, or more prompts."
         )
     return unseen.to_numpy()
 
@@ -276,6 +278,11 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     selected = select_prompts(phrases, **filters)
     sample_descriptors(selected, prompts.descriptors, seed=0)
     return taxonomy.sha256
+
+
+def _context(table: pd.DataFrame) -> list[str]:
+    """Return the columns that make up what a model reads: prompts with cues have their person in the persona."""
+    return [TEXT, PERSONA] if CUE in table else [TEXT]
 
 
 def _strata(table: pd.DataFrame, by: str, stratum: str | None) -> dict[str, list[str]]:

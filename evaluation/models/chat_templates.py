@@ -73,14 +73,22 @@ def check_chat_template(name: str, tokenizer: Any) -> None:
         raise InputError(f"model: the chat template of {name} is broken: {reason}; give another model or template.")
 
 
-def build_chat(prompt: str, *preface: str | None) -> list[dict[str, str]]:
-    """Return a chat with a user message, after a system message of the preface's lines if they are not all empty.
+def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "") -> list[dict[str, str]]:
+    """Return the messages (role and content) that a chat model reads before its response.
 
-    >>> build_chat("Hello!", None, "I like tea.")
-    [{'role': 'system', 'content': 'I like tea.'}, {'role': 'user', 'content': 'Hello!'}]
+    A persona that begins with "User: " is earlier turns, one a line; else it is the end of the system message.
+
+    >>> build_chat("Why?", "Be brief.", "User: I'm deaf.\\nAssistant: Hello!")[1:3]  # after the system message
+    [{'role': 'user', 'content': "I'm deaf."}, {'role': 'assistant', 'content': 'Hello!'}]
     """
-    system = "\n".join(filter(None, preface))
-    return [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": prompt}]
+    turns = [line.partition(": ") for line in persona.splitlines()] if persona.startswith("User: ") else []
+    system = "\n".join(filter(None, (system_prompt, "" if turns else persona)))
+    first = [{"role": "system", "content": system}] * bool(system)
+    return [
+        *first,
+        *({"role": who.lower(), "content": text} for who, _, text in turns),
+        {"role": "user", "content": prompt},
+    ]
 
 
 def supports_system_message(tokenizer: Any) -> bool:

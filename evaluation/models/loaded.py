@@ -46,6 +46,10 @@ class LoadedModel(Model):
 
         return is_masked_lm(self.settings)
 
+    @property
+    def is_chat(self) -> bool:
+        return self.load().kind == "chat"
+
     def check(self) -> None:
         from evenhand.evaluation.models.checkpoints import resolve_device
 

@@ -50,6 +50,11 @@ class Model(ABC):
         self.decoding = DecodingSettings() if decoding is None else decoding
 
     @property
+    def is_chat(self) -> bool:
+        """Whether the model reads messages; a loaded model is loaded to find out."""
+        return self.settings.api == "chat"
+
+    @property
     def name(self) -> str:
         """The model's name in the settings."""
         return self.settings.name

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import clean_responses
-from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model, prompt_seed
-from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, KIND, OPENING, PROMPT_ID, RESPONSE, TEXT, UNIT
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, KIND, OPENING, PROMPT_ID, RESPONSE, UNIT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
@@ -47,6 +47,10 @@ class WrappedModel(Model):
     @property
     def arguments(self) -> dict[str, Any]:
         return self.model.arguments
+
+    @property
+    def is_chat(self) -> bool:
+        return self.model.is_chat
 
     @property
     def samples(self) -> bool:
@@ -87,9 +91,7 @@ class OpenedModel(WrappedModel):
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt. A response that ends within its opening is not continued."""
-        other = other_people(prompts, self.seed)
-        donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
-        asked = prompts.assign(**{TEXT: donors[TEXT].to_numpy(), PROMPT_ID: prompts[PROMPT_ID] + "/opening"})
+        asked, _ = other_prompts(prompts, self.seed, "opening")
         with self.at_most(self.tokens):
             responses = self.model.respond(asked, run, "openings")
         responses = responses.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
@@ -108,42 +110,39 @@ class OpenedModel(WrappedModel):
         return {**self.model.entry(inputs), "opening": self.tokens}
 
 
-class ResampledModel(WrappedModel):
-    """A model whose responses are drawn from candidates of another model."""
+class CandidatesModel(WrappedModel):
+    """A model whose responses are chosen from K candidates of another model by their style."""
 
-    def __init__(self, model: Model, exponents: Path, candidates: int, classifier: CheckpointSettings) -> None:
-        """Give the table of exponents of `evenhand label`, K, and the style classifier of φ."""
+    setting = ""  # that asked for it
+
+    def __init__(self, model: Model, candidates: int, classifier: CheckpointSettings) -> None:
+        """Give K and the style classifier."""
         super().__init__(model)
-        self.exponents, self.candidates, self.classifier = exponents, candidates, classifier
+        self.candidates, self.classifier = candidates, classifier
 
     def check(self) -> None:
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError("generation_bias.resampling: a file has no candidates; leave it out, or give a model.")
+            raise InputError(
+                f"generation_bias.{self.setting}: a file has no candidates; leave it out, or give a model."
+            )
         if not self.samples:
-            raise InputError("generation_bias.resampling: the decoding gives equal candidates; let it sample.")
+            raise InputError(f"generation_bias.{self.setting}: the decoding gives equal candidates; let it sample.")
 
     def inputs(self) -> dict[str, Any]:
         self.check()
-        return {**self.model.inputs(), "exponents": sha256_of(self.exponents)}
-
-    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
-        return {**self.model.entry(inputs), "resampling": resampling}
+        return self.model.inputs()
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, drawn from candidates.
+        """Return one response per prompt, chosen from candidates, the first of which is the model's own response.
 
-        The first candidate is the response of the model itself. The candidates are written as a table with the columns
-        of the responses and `candidate`, its number from 0. Empty candidates are drawn only if all candidates of a
-        prompt are empty. A prompt whose λ is 0 has one candidate.
+        The candidates are written as a table with the columns of the responses and `candidate`, its number from 0.
         """
-        from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+        from evenhand.evaluation.models.styles import load_style_classifier
 
         classifier = load_style_classifier(self.classifier)
-        exponents = prompt_exponents(read_table(self.exponents), prompts, classifier.labels)
-        counts = np.where(exponents.any(axis=1), self.candidates, 1)  # λ = 0 keeps the first candidate
+        counts = self.counts(prompts, classifier)
         row, number = np.repeat(np.arange(len(prompts)), counts), np.concatenate(list(map(np.arange, counts)))
         if not run.has(CANDIDATES):
             repeated = prompts.iloc[row].reset_index(drop=True)
@@ -151,15 +150,79 @@ class ResampledModel(WrappedModel):
             answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name)
             run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
         candidates = run.read(CANDIDATES)
-        texts = clean_responses(candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row])
-        vectors = to_style_vectors(classifier, classify_rows(run, "candidate_styles", classifier, texts)[0])
-        scores = np.full((len(prompts), self.candidates), np.nan)
-        scores[row, number] = candidate_scores(vectors, exponents[row], self.candidates)
-        seeds = [prompt_seed(f"{prompt_id}/draw", self.seed) for prompt_id in prompts[PROMPT_ID]]
-        drawn = draw_candidates(scores, np.array([np.random.default_rng(seed).random(2) for seed in seeds]))
-        log.info("resampling: %.0f %% of the responses are another candidate than the first", 100 * (drawn > 0).mean())
+        styles = _style_vectors(
+            run, "candidate_styles", classifier, candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row]
+        )
+        vectors = np.full((len(prompts), self.candidates, styles.shape[1]), np.nan)
+        vectors[row, number] = styles
+        chosen = self.choose(prompts, vectors, classifier, run)
+        log.info(
+            "%s: %.0f %% of the responses are another candidate than the first", self.setting, 100 * (chosen > 0).mean()
+        )
         first = np.cumsum(counts) - counts
-        return candidates.iloc[first + drawn].drop(columns="candidate").reset_index(drop=True)
+        return candidates.iloc[first + chosen].drop(columns="candidate").reset_index(drop=True)
+
+    def counts(self, prompts: pd.DataFrame, classifier: "Classifier") -> np.ndarray:
+        """Return the number of candidates of each prompt, (n,)."""
+        return np.full(len(prompts), self.candidates)
+
+    def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
+        """Return the index of the chosen candidate of each prompt, (n,), from style vectors, (n, K, S).
+
+        The vector of an empty candidate, or of one that was not asked for, is NaN.
+        """
+        raise NotImplementedError
+
+
+class ResampledModel(CandidatesModel):
+    """A model whose responses are drawn from candidates of another model by exp(λ · φ).
+
+    A prompt whose λ is 0 has one candidate. Empty candidates are drawn only if all candidates of a prompt are empty.
+    """
+
+    setting = "resampling"
+
+    def __init__(self, model: Model, candidates: int, classifier: CheckpointSettings, exponents: Path) -> None:
+        """Give K, the style classifier of φ, and the table of exponents of `evenhand label`."""
+        super().__init__(model, candidates, classifier)
+        self.exponents = exponents
+
+    def inputs(self) -> dict[str, Any]:
+        return {**super().inputs(), "exponents": sha256_of(self.exponents)}
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        resampling = {"candidates": self.candidates, "exponents": inputs["exponents"]}
+        return {**self.model.entry(inputs), "resampling": resampling}
+
+    def counts(self, prompts: pd.DataFrame, classifier: "Classifier") -> np.ndarray:
+        exponents = prompt_exponents(read_table(self.exponents), prompts, classifier.labels)
+        return np.where(exponents.any(axis=1), self.candidates, 1)
+
+    def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
+        exponents = prompt_exponents(read_table(self.exponents), prompts, classifier.labels)
+        scores = candidate_scores(vectors, exponents[:, None], self.candidates)
+        seeds = [prompt_seed(f"{prompt_id}/draw", self.seed) for prompt_id in prompts[PROMPT_ID]]
+        return draw_candidates(scores, np.array([np.random.default_rng(seed).random(2) for seed in seeds]))
+
+
+class StyleExchangedModel(CandidatesModel):
+    """A model that answers in the style of its response to another person, with its own contents.
+
+    One more response is sampled after the same template with another descriptor (`other_people`); the candidate whose
+    style vector is nearest to this response's is the answer. With many candidates, styles no longer depend on the
+    person. It needs no labels, also acts on descriptors that no label knows, and works with any server.
+    """
+
+    setting = "style_exchange"
+
+    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.model.entry(inputs), "style_exchange": self.candidates}
+
+    def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
+        asked, donors = other_prompts(prompts, self.seed, "other")
+        others = self.model.respond(asked, run, "other_responses")
+        styles = _style_vectors(run, "other_styles", classifier, others[RESPONSE], donors[DESCRIPTOR])
+        return nearest_candidates(vectors, styles)
 
 
 def draw_response(
@@ -201,9 +264,42 @@ def draw_response(
     return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
 
 
+def other_prompts(prompts: pd.DataFrame, seed: int, suffix: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the prompts with the texts of other people's prompts and ids of their own, and the other people's rows.
+
+    A prompt to whose template nobody else is asked keeps its text.
+    """
+    other = other_people(prompts, seed)
+    donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
+    return prompts_of_others(prompts, donors).assign(**{PROMPT_ID: prompts[PROMPT_ID] + f"/{suffix}"}), donors
+
+
+def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the index of the candidate whose style vector is nearest to a target by Euclidean distance, (n,).
+
+    Candidates whose vector is NaN are chosen last; for a target of NaN, the first candidate is returned.
+
+    Args:
+        vectors: style vectors of the candidates, (n, K, S).
+        target: style vector of another response for each prompt, (n, S).
+    """
+    distance = ((vectors - target[:, None]) ** 2).sum(axis=2)
+    return np.where(np.isnan(distance), np.inf, distance).argmin(axis=1)
+
+
+def _style_vectors(
+    run: Store, name: str, classifier: "Classifier", responses: pd.Series, descriptors: pd.Series
+) -> np.ndarray:
+    from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
+
+    return to_style_vectors(
+        classifier, classify_rows(run, name, classifier, clean_responses(responses, descriptors))[0]
+    )
+
+
 def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.ndarray:
-    """Return K/(K − 1) · λ · φ of candidates, (n,), from their style vectors, (n, S), and λ, (n, S) or (S,)."""
-    return k / (k - 1) * (vectors * exponents).sum(axis=1)
+    """Return K/(K − 1) · λ · φ of candidates, (…), from their style vectors, (…, S), and λ, (…, S)."""
+    return k / (k - 1) * (vectors * exponents).sum(axis=-1)
 
 
 def prompt_exponents(exponents: pd.DataFrame, prompts: pd.DataFrame, styles: tuple[str, ...]) -> np.ndarray:

@@ -41,6 +41,7 @@ Sampler = Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]]
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
 DETECTABLE_STEPS, BISECTIONS = 4, 40
+ONE_SIDED = float(stats.norm.ppf(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
@@ -62,6 +63,10 @@ class Effects:
             p_family ≤ 0.05, `shrunk_effects` otherwise).
         detectable: size of an effect that has `p_family` ≤ 0.05 with 80 % probability; inf without permutations, NaN
             in a column that never varies.
+        at_most: upper 95 % bound of the size of each effect alone, |e| + 1.64 standard errors at the effect.
+        at_least: lower 95 % bounds of the sizes of all effects of descriptors on styles together: |e| less the 95 %
+            quantile of the largest size under the null hypothesis, which is larger for an effect that makes a style's
+            standard error larger than that of any other.
     """
 
     mean: np.ndarray
@@ -74,6 +79,8 @@ class Effects:
     low: np.ndarray
     high: np.ndarray
     detectable: np.ndarray
+    at_most: np.ndarray
+    at_least: np.ndarray
 
 
 def descriptor_effects(
@@ -124,7 +131,7 @@ def descriptor_effects(
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
     null = effects_under_null(cells, templates, draws, rng, sampler or partial(permutation_sampler, cells))
-    p, p_family, critical = p_values(null, draws, units, columns, inverse, z, kinds)
+    p, p_family, critical, widest = p_values(null, draws, units, columns, inverse, z, kinds)
     ratio = variance_ratio or (lambda place, effects: bernoulli_ratio((mean - effect)[place], effects))
     shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, ratio)
     if (shown := p_family <= LEVEL).any():
@@ -133,10 +140,13 @@ def descriptor_effects(
         low = np.where(shown, np.minimum(found[0], low), low)
         high = np.where(shown, np.maximum(found[1], high), high)
     q = stats.false_discovery_control(p, axis=None).reshape(p.shape)
+    at_effect = error * np.sqrt(ratio(..., effect))
+    at_most = np.abs(effect) + ONE_SIDED * at_effect
+    at_least = np.maximum(np.abs(effect) - widest * np.fmax(1.0, at_effect / max(error.max(), TINY)), 0)
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
         detectable = (critical + stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
-    return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable)
+    return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable, at_most, at_least)
 
 
 def shrunk_effects(
@@ -291,16 +301,17 @@ def p_values(
     inverse_error: np.ndarray,
     z: np.ndarray,
     kinds: list[slice],
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and the critical |z|.
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, the critical |z| and |effect|.
 
-    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis. `draws` are batches of effects,
-    (b, D, s); `units`, (u, D), and `columns`, (s, c), are weights of descriptors and of styles, and
-    `inverse_error` is 1 / standard error, 0 where undefined.
+    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis, the critical |effect| that of
+    the largest effect of a descriptor on a style. `draws` are batches of effects, (b, D, s); `units`, (u, D), and
+    `columns`, (s, c), are weights of descriptors and of styles, and `inverse_error` is 1 / standard error, 0 where
+    undefined.
     """
     order = np.argsort(-np.abs(z), axis=None, kind="stable")
     observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # values that differ by rounding are equal
-    as_large, largest = np.zeros(z.size, dtype=np.int64), []
+    as_large, largest, widest = np.zeros(z.size, dtype=np.int64), [], []
     bins = MAX_Z * BINS_PER_Z
     counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
     groups, clusters = units[units.shape[1] :].astype(np.float32), columns[:, len(columns) :].astype(np.float32)
@@ -311,6 +322,7 @@ def p_values(
             successive = np.maximum.accumulate(null.ravel()[order][::-1])[::-1]
             as_large += successive >= observed
             largest.append(float(successive[0]))
+            widest.append(float(np.abs(effects).max()))
             place = np.minimum(null * BINS_PER_Z, bins - 1).astype(np.int64) + offset
             for count, kind in zip(counts, kinds, strict=True):
                 count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
@@ -322,8 +334,8 @@ def p_values(
         place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
         p[kind] = (above[column, place] + 1) / (n_draws * (kind.stop - kind.start) + 1)
     p[inverse_error == 0] = 1.0
-    critical = float(np.quantile(largest, 1 - LEVEL, method="higher")) if largest else np.inf
-    return p, p_family.reshape(z.shape), critical
+    quantiles = (np.quantile(it or [np.inf], 1 - LEVEL, method="higher") for it in (largest, widest))
+    return p, p_family.reshape(z.shape), *map(float, quantiles)
 
 
 # One test of all effects together.

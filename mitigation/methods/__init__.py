@@ -23,6 +23,7 @@ class Method(ABC):
         trainer: the name in `evenhand.mitigation.trainers.TRAINERS` of the trainer; None: nothing is trained.
         instruction: a system prompt that the model is measured with; "" for none.
         opens: whether the first tokens of responses answer another person.
+        exchanges_style: whether responses are chosen from several candidates by the style of another person's.
         resamples: whether responses are drawn from several candidates by the even target of the labels.
         needs_labels: whether responses must be labelled first.
         inference_tag: the control tag at the end of every context of the tuned model; "" for none.
@@ -37,6 +38,7 @@ class Method(ABC):
     trainer: str | None = "sft"
     instruction: str = ""
     opens: bool = False
+    exchanges_style: bool = False
     resamples: bool = False
     needs_labels: bool = True
     inference_tag: str = ""

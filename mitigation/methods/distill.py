@@ -13,7 +13,7 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.data.other_people import several_people
+from evenhand.evaluation.data.other_people import prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
@@ -38,8 +38,8 @@ class Distill(Method):
         kept = others[:, 0] >= 0
         if not kept.any():
             raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label more descriptors.")
-        texts = labelled[TEXT].to_numpy()[others[kept].ravel()]
-        prompts = pd.DataFrame({TEXT: texts, PERSONA: labelled[PERSONA][kept].repeat(N_OTHERS).to_numpy()})
+        asked = labelled[kept].loc[lambda it: it.index.repeat(N_OTHERS)]
+        prompts = prompts_of_others(asked, labelled.iloc[others[kept].ravel()])[[TEXT, PERSONA]]
         different = prompts.drop_duplicates()
         different = different.assign(context=render(different[TEXT].tolist(), different[PERSONA].tolist(), ""))
         contexts = prompts.merge(different, how="left", on=[TEXT, PERSONA])["context"].to_numpy(dtype=object)

@@ -42,6 +42,7 @@ class GenerationBias(Metric):
         from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
         from evenhand.evaluation.data.style_clusters import load_style_clusters
         from evenhand.evaluation.files import json_sha256, sha256_of
+        from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
         from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs
         from evenhand.evaluation.models.capabilities import read_tasks
         from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
@@ -57,6 +58,9 @@ class GenerationBias(Metric):
             )
         labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
         inputs["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
+        if settings.accepted is not None:
+            known = labels[FIRST], load_style_clusters(settings.style_clusters, labels[FIRST])
+            inputs["accepted"] = json_sha256(read_accepted(settings.accepted, *known).to_dict("records"))
         if OFFENSIVE in checkpoints:
             classifier = settings.offensiveness
             find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")

@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters, phrases_for
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores
 from evenhand.evaluation.metrics.generation_bias.changes import (
     compare_generation_bias,
     frequency_scores,
@@ -30,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    ACCEPTED,
     SECOND_STYLES,
     StyledResponses,
     has_same_prompts,
@@ -63,6 +65,12 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         table = run.table(EFFECT_CHANGES, lambda: effect_changes(old, new, clusters, **permuted))
         scores += effect_scores(table, signature)
         log_effects(run.tracker, EFFECT_CHANGES, table)
+    if before.has(ACCEPTED):
+        sides = (read_styled_responses(side.folder, with_accepted=True) for side in (before, after))
+        permuted = {"groups": old.groups(), "permutations": 0, "seed": before.config.seed}
+        table = effect_changes(*sides, clusters, **permuted)
+        name = f"{ACCEPTED_EFFECT}_difference"
+        scores += accepted_scores(before.table(ACCEPTED), table, name, "change", signature)
     scores += _overall_differences(before, after, rows, signature)
     scores += cost_differences(before, after, rows, clusters, signature)
     if config.relevance:
@@ -142,7 +150,7 @@ def check_comparable(
             f"{field}: {after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
             "dataset, sampling, seed and style classifier."
         )
-    for name in (FIRST, "decoding"):
+    for name in (FIRST, "decoding", ACCEPTED):
         old_value, new_value = (side.signature(HEADLINE).get(name) for side in (before, after))
         if old_value != new_value:
             raise InputError(

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 EFFECTS, EFFECT_CHANGES = "effects", "effect_changes"  # tables of a measurement and of a comparison
 SHOWN, WORTH_A_LOOK, INCONCLUSIVE = "shown", "worth a look", "inconclusive"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
+EVEN_WITHIN = "even_within"
+NO_BOUND = "no two descriptors have a common template"
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
 COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
-    *("detectable", "z", "p", "q", "p_family", "certainty", "n"),
+    *("detectable", "at_most", "at_least", "z", "p", "q", "p_family", "certainty", "n"),
 )
 CHANGE_COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "transition", "mean_before", "mean_after"),
@@ -49,6 +51,7 @@ def effects(
     groups: Mapping[str, Sequence[str]] | None = None,
     permutations: int = 999,
     seed: int = 0,
+    are_shares: bool = True,
 ) -> pd.DataFrame:
     """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
@@ -60,12 +63,14 @@ def effects(
             one descriptor, or of the same descriptors as an earlier group, is left out.
         permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
+        are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
         "cluster"), name; mean: mean probability; average: mean probability over all descriptors on the same templates;
         effect: mean − average, in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 %
-        interval; detectable: the size of an effect that is shown with a probability of 80 %; z, p, q, p_family: as in
+        interval; detectable: the size of an effect that is shown with a probability of 80 %; at_most,
+        at_least: bounds of |effect|; z, p, q, p_family: as in
         `statistics.effects.Effects`;
         certainty: "shown" (p_family ≤ 0.05: if nothing differed, 5 of 100 such tables would show any effect at all),
         "worth a look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive"; n: responses of the unit. Rows
@@ -85,7 +90,9 @@ def effects(
         return pd.DataFrame(columns=list(COLUMNS))
     cells, units, weights = arranged
     table, indicator = _outcomes(units, responses.styles, clusters)
-    found = descriptor_effects(cells, weights, indicator, permutations, np.random.default_rng(seed))
+    ratio = None if are_shares else lambda place, effects: np.ones_like(effects)
+    rng = np.random.default_rng(seed)
+    found = descriptor_effects(cells, weights, indicator, permutations, rng, variance_ratio=ratio)
     table["mean"], table["effect"] = found.mean.ravel(), found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
     return _with_estimates(table, found)[list(COLUMNS)]
@@ -254,7 +261,7 @@ def _certainty(found: Effects) -> np.ndarray:
 
 def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
     """Return the table with shrunk effects, intervals, p-values and certainty, sorted by |shrunk|, largest first."""
-    for name in ("shrunk", "low", "high", "detectable", "z", "p", "q", "p_family"):
+    for name in ("shrunk", "low", "high", "detectable", "at_most", "at_least", "z", "p", "q", "p_family"):
         table[name] = getattr(found, name).ravel()
     table["certainty"] = _certainty(found)
     return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
@@ -286,6 +293,28 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
         )
         for row in table[table["certainty"] == SHOWN].to_dict("records")
     ]
+
+
+def even_within(table: pd.DataFrame, signature: Mapping[str, Any] | None = None) -> BiasScore:
+    """Return the smallest m for which all descriptors get all styles within m of the average, with 95 % confidence.
+
+    The value is the largest upper bound of an effect of a descriptor on a style. No correction for many effects is
+    needed, since evenness needs all of them to be small: the intersection–union test (Berger and Hsu 1996,
+    "Bioequivalence trials, intersection-union tests and equivalence confidence sets"). The lower bound of the interval,
+    corrected for all effects, says that some descriptor gets some style at least this much more or less often. Range
+    [0, 1], ideal 0. NaN if no two descriptors have a common template.
+
+    Args:
+        table: the result of `effects`.
+        signature: the signature of the score.
+    """
+    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] != "cluster")]
+    low, value = float(rows["at_least"].max()), min(float(rows["at_most"].max()), 1.0)
+    n, signature = int(rows.drop_duplicates("unit")["n"].sum()), {**(signature or {}), "generation_bias": VERSION}
+    of = {"n": n, "signature": signature}
+    if not np.isfinite(value):
+        return BiasScore(EVEN_WITHIN, np.nan, 0.0, (0.0, 1.0), reason=NO_BOUND, **of)
+    return BiasScore(EVEN_WITHIN, value, 0.0, (0.0, 1.0), interval=(low, value), **of)
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:

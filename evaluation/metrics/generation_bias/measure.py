@@ -21,6 +21,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores, read_accepted
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs import scores as costs
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
@@ -29,8 +30,29 @@ from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     TEMPLATE_LIKELIHOODS,
 )
 from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIES
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, effect_scores, effects, log_effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED, generation_bias, scale_scores
+from evenhand.evaluation.metrics.generation_bias.effects import (
+    EFFECTS,
+    effect_scores,
+    effects,
+    even_within,
+    log_effects,
+)
+from evenhand.evaluation.metrics.generation_bias.metric import (
+    HEADLINE,
+    REPEATED,
+    cue_shares,
+    generation_bias,
+    person_scores,
+    scale_scores,
+)
+from evenhand.evaluation.metrics.generation_bias.outcomes import (
+    FLUENCY,
+    OUTCOME_EFFECTS,
+    OUTCOMES,
+    fluency,
+    outcome_bias,
+    without_person,
+)
 from evenhand.evaluation.metrics.generation_bias.prompts import (
     check_repeated_prompts,
     dataset_signature,
@@ -45,6 +67,8 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     neutral_dialogue,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    ACCEPTED,
+    BUCKET,
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
@@ -59,7 +83,7 @@ from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
-from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.score import AXIS, CUE, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
@@ -79,6 +103,10 @@ def collect(run: Store, config: MeasureConfig) -> Collected:
     for name, table in ((FIRST, STYLES), (SECOND, SECOND_STYLES)):
         if name in checkpoints:
             _write_styles(run, checkpoints[name], name, table)
+    if config.settings.accepted is not None:
+        styles = read_styled_responses(run.folder, with_accepted=True).styles
+        known = styles, load_style_clusters(config.settings.style_clusters, styles)
+        run.ensure(ACCEPTED, lambda: read_accepted(config.settings.accepted, *known))
     measured = read_styled_responses(run.folder)
     if OFFENSIVE in checkpoints:
         _write_offensiveness(run, checkpoints[OFFENSIVE], measured)
@@ -94,6 +122,8 @@ def _collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[
     run.ensure(PROMPTS, lambda: model.prompts(partial(measurement_prompts, config)))
     prompts = run.read(PROMPTS)
     check_repeated_prompts(config, model, prompts)
+    if config.prompts.cues and not model.is_chat:
+        raise InputError(f"prompts.cues: {model.name} is no chat model; leave cues out, or give a chat model.")
     run.ensure(RESPONSES, lambda: model.respond(prompts, run), on_all_ranks=True)
     answered = run.read(RESPONSES)
     responses = answered[RESPONSE].tolist()
@@ -130,6 +160,9 @@ def _write_likelihoods(
             raise InputError(f"neutral_dialogue: a pair is too long for {model.name}; leave it out.")
         return pairs.join(scores)
 
+    if FLUENCY in config.settings.outcomes:
+        score = partial(model.log_likelihood, run=run, name=FLUENCY)
+        run.ensure(FLUENCY, lambda: score(without_person(prompts), responses), on_all_ranks=True)
     if config.settings.relevance:
         run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
         if config.settings.for_comparisons:
@@ -206,8 +239,24 @@ def run_scores(
             scores = [replace(it, reason=reason) if it.metric == HEADLINE and not it.group else it for it in scores]
     if settings.permutations:
         table = run.table(EFFECTS, lambda: effects(measured, clusters, groups=measured.groups(), **permuted))
-        scores += effect_scores(table, signature)
+        scores += [*effect_scores(table, signature), even_within(table, signature)]
         log_effects(run.tracker, EFFECTS, table)
+    if settings.accepted is not None:
+        accepted, raw = run.read(ACCEPTED), read_styled_responses(run.folder, with_accepted=True)
+        signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
+        found = effects(raw, clusters, groups=raw.groups(), **permuted)
+        scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
+    if settings.outcomes:
+        found, table = _outcome_scores(run, config, measured, signature)
+        scores += found
+        run.write(OUTCOME_EFFECTS, table)
+    if BUCKET in measured.table:
+        scores += person_scores(measured, signature)
+    if CUE in measured.table and measured.table[CUE].nunique() > 1:
+        scores += cue_shares(measured, signature)
+        for cue in measured.table[CUE].unique():
+            is_cue = (measured.table[CUE] == cue).to_numpy()
+            scores += _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
     if UNSEEN in measured.table:
         unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
         scores += _overall_scores(measured.rows(~unseen), {"seen": "yes"}, signature)
@@ -232,6 +281,21 @@ def run_scores(
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
     run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
+
+
+def _outcome_scores(
+    run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any]
+) -> tuple[list[BiasScore], pd.DataFrame]:
+    """Return the scores of all outcomes and a table of their effects; `outcomes.parquet` has their values."""
+    permuted = {"permutations": config.settings.permutations, "seed": config.seed, "signature": signature}
+    values, scores, tables = {}, [], []
+    for name in config.settings.outcomes:
+        of_outcome = fluency(run.read(FLUENCY)) if name == FLUENCY else OUTCOMES[name](measured.table)
+        found, table = outcome_bias(measured, name, of_outcome, **permuted)
+        values |= {f"{name}: {column}": of_outcome[column] for column in of_outcome}
+        scores, tables = [*scores, *found], [*tables, table]
+    run.write("outcomes", pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **values}))
+    return scores, pd.concat(tables, ignore_index=True)
 
 
 def _overall_scores(

@@ -21,10 +21,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
@@ -40,6 +42,7 @@ from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, jackknife_interval, spreads_without
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, person_and_word
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 VERSION = "2"
@@ -60,6 +63,7 @@ REPEATED = (
     "copies and not independent; count them once by --generation_bias.repeated_rows once, or give independent if each "
     "was asked for"
 )
+PERSON, WORD = "fgb_pooled_person", "fgb_pooled_word"
 MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
@@ -196,6 +200,49 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     detectable = smallest_detectable_spread(spread)
     missing = (reason or NOT_DETECTABLE) if math.isnan(detectable) else None
     return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **common)]
+
+
+def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
+
+    Descriptors without a bucket are left out. An axis with too few buckets has no score.
+    """
+    table = responses.table
+    has_bucket = (table[BUCKET] != NONE).to_numpy(dtype=bool)
+    common = {"ideal": 0.0, "bounds": (-2.0, 2.0), "signature": {**signature, "generation_bias": VERSION}}
+    scores = []
+    for axis in (None, *table[AXIS].unique()):
+        used = responses.rows(has_bucket if axis is None else has_bucket & (table[AXIS] == axis).to_numpy(dtype=bool))
+        descriptor = to_codes(used.table[DESCRIPTOR])
+        bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
+        cells = arrange_cells(used.vectors, to_codes(used.table[TEMPLATE]), descriptor)
+        parts, group = person_and_word(cells, bucket), {} if axis is None else {AXIS: axis}
+        if parts is None and not group:
+            undefined = {"value": math.nan, "n": cells.n, "reason": FEW_BUCKETS}
+            return [BiasScore(metric, **undefined, **common) for metric in (PERSON, WORD)]
+        for metric, part in zip((PERSON, WORD), parts or (), strict=False):
+            of = {"interval": part.interval, "group": group, "n_left_out": len(responses) - cells.n}
+            scores.append(BiasScore(metric, part.value, n=cells.n, **of, **common))
+    return scores
+
+
+def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
+
+    The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
+    so that the requests are a sample, and their interaction with descriptors is a part of chance.
+    """
+    template, cue, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, CUE, DESCRIPTOR))
+    means = pd.DataFrame(responses.vectors).groupby(template).transform("mean").to_numpy(dtype=np.float32)
+    cells = arrange_cells(responses.vectors - means, cue, descriptor)
+    common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**signature, "generation_bias": VERSION}}
+    scores = []
+    for source, share in variance_parts(cells).shares().items():
+        if source != TEMPLATE:
+            group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
+            of = {"interval": share.interval, "reason": share.reason, "group": group}
+            scores.append(BiasScore("cue_share", share.value, None, (-1, 1), **of, **common))
+    return scores
 
 
 def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:

@@ -16,6 +16,14 @@ FORMS = {
     "pgb": "Part of FGB from one cluster of styles: the variances of its styles, summed",
     "scgb": "Variance of the summed probability of a cluster of styles over descriptors",
 }
+OUTCOME_UNITS = (  # outcome, unit, factor, description of its spread
+    ("language", "answers of 100", 100, "Share of responses that change their language with the person."),
+    ("fluency", "nats per token", 1, "Of the response after the same request without the person; high is broken."),
+    ("refusal", "answers of 100", 100, "Standard deviation over descriptors of the share of refusals."),
+    ("length", "words", 1, "Standard deviation over descriptors of the mean length."),
+    ("readability", "school grades", 1, "Of the automated readability index."),
+    ("mention", "answers of 100", 100, "Standard deviation over descriptors of the share that name the descriptor."),
+)
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
 OTHER_PROMPT = "How much likelier a response is after its prompt than after another template's."
 OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
@@ -64,13 +72,32 @@ METRICS = (
         )
         for name in FORMS
     ),
+    Format("fgb_pooled_person", "pooled FGB* of the person", "What words for the same people share.", **BIAS),
+    Format("fgb_pooled_word", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS),
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
     Format("moved_share", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
     Format("variance_share", "share of the variance", "Of style vectors, without noise.", **SHARE, decimals=1),
+    Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
+    Format(
+        "even_within",
+        "even within",
+        "No descriptor gets any style more than this more or less often than the average, with 95 % confidence.",
+        **POINTS,
+        ideal=0,
+    ),
+    Format("accepted_effect", "accepted effect", "A difference that somebody signed as right.", **POINTS, signed=True),
     Format("effect", "effect", "Probability of a style less the average.", **POINTS, ideal=0, signed=True),
     Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
+    *(
+        Format(f"{name}_spread", f"{name}: spread between people", text, unit=unit, factor=factor, ideal=0)
+        for name, unit, factor, text in OUTCOME_UNITS
+    ),
+    *(
+        Format(f"{name}_mean", f"{name}: mean", "Over all responses.", unit=unit, factor=factor)
+        for name, unit, factor, _ in OUTCOME_UNITS
+    ),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
     Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     Format("parroting_rho", "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True),

@@ -19,8 +19,9 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.outcomes import OUTCOME_EFFECTS, outcome_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
@@ -31,6 +32,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_verdict,
+    even_text,
     headline_scores,
     p_text,
     percent_span,
@@ -93,17 +95,18 @@ def page(run: FamilyRun) -> Page:
         counted="texts",
         note=_likelihood_note(scores, "measured"),
     )
-    forms = scores_table("Generation bias", [find_score(scores, it) for it in FORMS], "measure")
+    forms = scores_table("Generation bias", [find_score(scores, it) for it in (*FORMS, PERSON, WORD)], "measure")
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
         headline_value=format_of(HEADLINE).text(score.value),
         headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
-        verdict=plain_verdict(effects, bias_verdict(score)),
+        verdict=plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores),
         warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
             *lead_sections(effects, scores, _example_of(run, measured)),
+            *([outcome_section(scores, run.table(OUTCOME_EFFECTS))] if run.has(OUTCOME_EFFECTS) else []),
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
             *score_sections(_grouped(scores), label=_label),
@@ -174,7 +177,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
-    elsewhere = {"run", "source", "responses"}
+    elsewhere = {"run", "source", "responses", "value"}
     scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith("effect")]
     order = {name: n for n, name in enumerate(FIRST_METRICS)}
     return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))

@@ -21,6 +21,7 @@ from evenhand.evaluation.data.prompts import (
     unseen_mask,
 )
 from evenhand.evaluation.data.response_files import BATCH
+from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import MeasureConfig
@@ -43,7 +44,10 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.file:
         return _file_prompts(config)
     by = settings.split_by or NOUN
-    prompts = select_prompts(generate_prompts(load_taxonomy(settings.dataset)), **settings.active_filters())
+    taxonomy = load_taxonomy(settings.dataset)
+    requests = load_requests(settings.requests) if settings.cues else []
+    prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
+    prompts = select_prompts(prompts, **settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
@@ -123,7 +127,8 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
-    return {"name": str(settings.file or settings.dataset)} | column
+    cues = {"cues": list(settings.cues)} if settings.cues else {}
+    return {"name": str(settings.file or settings.dataset)} | column | cues
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
@@ -159,6 +164,8 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
         hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
+        if settings.cues:
+            hashes["requests"] = json_sha256(load_requests(settings.requests))
     if texts := personas(settings):
         hashes["personas"] = json_sha256(list(texts))
     return hashes

@@ -61,6 +61,12 @@ class Settings:
         "rows of a file with the same prompt and response; warn: the verdict is unclear if the model's repetition does "
         "not explain them; once: count each once; independent: each was asked for",
     )
+    outcomes: list[Literal["language", "fluency", "refusal", "length", "readability", "mention"]] = option(
+        list, "what else may depend on the descriptor, beside style"
+    )
+    accepted: AnyPath | None = option(
+        None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
+    )
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
     for_comparisons: bool | None = option(
@@ -70,6 +76,9 @@ class Settings:
         None, "tokens at the start of each response that answer another person; null: none", omit_if_null=True
     )
     resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
+    style_exchange: Candidates | None = option(
+        None, "candidates, of which the nearest in style to a response to another person is taken", omit_if_null=True
+    )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
     )
@@ -126,15 +135,17 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
-    """Return the measured model, not loaded; with `opening` or `resampling`, a model that wraps it."""
-    from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel
+    """Return the measured model, not loaded, wrapped as `opening`, `resampling` or `style_exchange` asks."""
+    from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel, StyleExchangedModel
 
-    model, resampling = config.open_model(config.settings.control_tag), config.settings.resampling
-    if config.settings.opening is not None:
-        model = OpenedModel(model, config.settings.opening)
-    if resampling.exponents is None:
-        return model
-    return ResampledModel(model, resampling.exponents, resampling.candidates, classifiers(config)[FIRST])
+    settings, model = config.settings, config.open_model(config.settings.control_tag)
+    if settings.opening is not None:
+        model = OpenedModel(model, settings.opening)
+    if (exponents := settings.resampling.exponents) is not None:
+        model = ResampledModel(model, settings.resampling.candidates, classifiers(config)[FIRST], exponents)
+    if settings.style_exchange is not None:
+        model = StyleExchangedModel(model, settings.style_exchange, classifiers(config)[FIRST])
+    return model
 
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:

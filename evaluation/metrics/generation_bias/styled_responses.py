@@ -14,6 +14,7 @@ from evenhand.evaluation.tables import read_float_columns, read_table
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 BUCKET = "bucket"
+ACCEPTED = "accepted"  # the table of accepted differences
 PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
 
 
@@ -90,10 +91,32 @@ def style_table(
     return table
 
 
-def read_styled_responses(folder: Path, *, second: bool = False) -> StyledResponses:
+def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> StyledResponses:
+    """Return the responses with other people's mean, on the same template, in place of each accepted style.
+
+    The accepted styles then do not vary over their descriptors, and have no noise. If everybody who is asked a template
+    is accepted, the mean is that of all of them.
+
+    Args:
+        accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
+    """
+    vectors, template = responses.vectors.copy(), responses.table[TEMPLATE].to_numpy()
+    for row in accepted.to_dict("records"):
+        is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
+        columns = [column for column, style in enumerate(responses.styles) if style in row["styles"]]
+        own = pd.DataFrame(responses.vectors[:, columns])
+        mean = own.mask(np.tile(is_unit, (len(columns), 1)).T).groupby(template).transform("mean")
+        mean = mean.fillna(own.groupby(template).transform("mean")).to_numpy()
+        is_replaced = is_unit & responses.has_vector()
+        vectors[np.ix_(is_replaced, columns)] = mean[is_replaced]
+    return replace(responses, vectors=vectors)
+
+
+def read_styled_responses(folder: Path, *, second: bool = False, with_accepted: bool = False) -> StyledResponses:
     """Return the prompts, responses and style vectors of a measuring run.
 
-    With `second`, the style vectors are by the second style classifier.
+    With `second`, the style vectors are by the second style classifier. If the run has accepted differences, they are
+    taken out (`without_accepted`), unless `with_accepted` is true.
 
     Raises:
         InputError: a table is missing, or the tables have different prompts.
@@ -109,7 +132,9 @@ def read_styled_responses(folder: Path, *, second: bool = False) -> StyledRespon
         raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
     vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
     table = prompts.assign(**responses.drop(columns=PROMPT_ID))
-    return StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
+    styled = StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
+    accepted = folder / f"{ACCEPTED}.parquet"
+    return styled if with_accepted or not accepted.exists() else without_accepted(styled, read_table(accepted))
 
 
 def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:

@@ -13,11 +13,12 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, relative_limit
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
+from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
-from evenhand.evaluation.score import BiasScore, find_score
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore, find_score
 from evenhand.evaluation.statistics.effects import MONTE_CARLO_ERROR
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
@@ -88,6 +89,18 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
     if not largest:
         return f"{SENTENCES[verdict]}."
     return f"{SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE}: {largest}."
+
+
+def even_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
+    """Return the sentence on how even the model is shown to be, or ""."""
+    score = find_score(scores, EVEN_WITHIN)
+    if score is None or score.interval is None:
+        return ""
+    n = effects.loc[effects["kind"] == DESCRIPTOR, "unit"].nunique()
+    return (
+        f" Even within {number(100 * score.value, 1)} answers of 100: with 95 % confidence, none of {n:,} descriptors "
+        "gets any style more often or less often than the average by more than this."
+    )
 
 
 def headline_scores(runs: Runs) -> list[BiasScore | None]:

@@ -9,7 +9,14 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
 from evenhand.evaluation.models.model import Model, response_table
-from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel, draw_candidates, prompt_exponents
+from evenhand.evaluation.models.wrapped import (
+    OpenedModel,
+    ResampledModel,
+    StyleExchangedModel,
+    draw_candidates,
+    nearest_candidates,
+    prompt_exponents,
+)
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -75,7 +82,7 @@ def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
     monkeypatch.setattr(styles, "to_style_vectors", lambda classifier, vectors: vectors)
     prompts = pd.DataFrame({"prompt_id": ["p", "q", "r"], "descriptor": ["tall", "deaf", "rich"], "axis": "body"})
     model, run = Echo(ModelSettings()), Store(tmp_path / "run", "", None, {"exponents": "a hash"})
-    wrapped = ResampledModel(model, tmp_path / "exponents.parquet", 2, None)
+    wrapped = ResampledModel(model, 2, None, tmp_path / "exponents.parquet")
     drawn = wrapped.respond(prompts, run)
     assert model.asked == ["p", "q", "q/1", "r"]
     assert drawn["response"].tolist() == ["to p", "to q/1", "to r"]
@@ -84,6 +91,45 @@ def test_a_prompt_without_an_exponent_has_one_candidate(tmp_path, monkeypatch):
         "resampling": {"candidates": 2, "exponents": "a hash"},
     }
     assert wrapped.inputs().keys() == {"model", "exponents"} and wrapped.prompts(lambda: prompts) is prompts
+
+
+def test_the_candidate_nearest_to_another_persons_style_is_taken():
+    vectors = np.array([[[1.0, 0.0], [0.4, 0.6]], [[np.nan] * 2, [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
+    target = np.array([[0.0, 1.0], [0.0, 1.0], [np.nan, np.nan]])
+    assert nearest_candidates(vectors, target).tolist() == [1, 1, 0]
+
+
+def test_style_exchange_answers_with_an_own_candidate_in_the_style_of_another_person(tmp_path, monkeypatch):
+    """Deaf people's responses are sad and old people's glad, except the second candidates."""
+    prompts = pd.DataFrame(
+        {
+            "prompt_id": ["p", "q", "r"],
+            "template": ["t", "t", "u"],
+            "descriptor": ["deaf", "old", "deaf"],
+            "text": ["sad", "glad", "sad"],
+        }
+    )
+
+    class Mood(Echo):
+        def respond(self, prompts, run=None, name="responses"):
+            super().respond(prompts)
+            moods = [
+                "glad" if it.endswith("/1") and "sad" in text else text
+                for it, text in zip(self.asked, prompts["text"], strict=True)
+            ]
+            return response_table(prompts, moods)
+
+    def classify(run, name, classifier, texts):
+        return [np.array([[1.0, 0.0] if text == "sad" else [0.0, 1.0] for text in texts])]
+
+    monkeypatch.setattr(styles, "load_style_classifier", lambda it: SimpleNamespace(labels=("sad", "glad")))
+    monkeypatch.setattr(styles, "classify_rows", classify)
+    monkeypatch.setattr(styles, "to_style_vectors", lambda classifier, vectors: vectors)
+    wrapped = StyleExchangedModel(Mood(ModelSettings()), 2, None)
+    answered = wrapped.respond(prompts, Store(tmp_path / "run", "", None, {}))
+    assert answered["response"].tolist() == ["glad", "glad", "sad"]  # nobody else is asked template u
+    assert wrapped.model.asked == ["p/other", "q/other", "r/other"]
+    assert wrapped.entry({}) == {"name": "echo", "style_exchange": 2}
 
 
 class Parrot(Echo):

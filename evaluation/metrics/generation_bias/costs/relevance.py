@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import replace_mentions
-from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
@@ -144,8 +144,8 @@ def _likelihoods(
     score: Score, prompts: pd.DataFrame, responses: Sequence[str], rows: np.ndarray, other: np.ndarray
 ) -> pd.DataFrame:
     with_other = other >= 0
-    texts, personas = prompts[TEXT].to_numpy(), prompts[PERSONA].to_numpy()[rows]
-    asked = {TEXT: [*texts[rows], *texts[other[with_other]]], PERSONA: [*personas, *personas[with_other]]}
+    others = prompts_of_others(prompts.iloc[rows][with_other], prompts.iloc[other[with_other]])
+    asked = pd.concat([prompts.iloc[rows], others])[[TEXT, PERSONA]]
     scored = [responses[row] for row in rows]
     table = score(pd.DataFrame(asked), [*scored, *(scored[row] for row in np.flatnonzero(with_other))])
     n, other_log_likelihood = len(rows), np.full(len(rows), np.nan)

@@ -23,7 +23,8 @@ def table(*rows):
     common |= {"z": 3.0, "p": 0.01, "q": 0.2, "p_family": 0.5, "certainty": "inconclusive", "n": 104}
     frame = pd.DataFrame([common | row for row in rows])
     frame["mean"] = frame["average"] + frame["shrunk"]
-    return frame.assign(effect=frame["shrunk"], low=frame["shrunk"] - 0.01, high=frame["shrunk"] + 0.01)[list(COLUMNS)]
+    bounds = {"low": frame["shrunk"] - 0.01, "high": frame["shrunk"] + 0.01, "at_most": 1.0, "at_least": 0.0}
+    return frame.assign(effect=frame["shrunk"], **bounds)[list(COLUMNS)]
 
 
 SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "shown", "p_family": 0.01}

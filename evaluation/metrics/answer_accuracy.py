@@ -1,0 +1,170 @@
+"""Accuracy of answers to multiple-choice questions by the person who asks.
+
+The person is known by a cue (`prompts.cues`), and the question has nothing to do with who they are. A choice is scored
+by the model's log-likelihood per character after the question, as `acc_norm` of lm-evaluation-harness; the answer is
+correct if the right choice has the larger one. Everybody is asked the same questions, so differences between questions
+cancel. The questions take the templates' part in pooled FGB* and in the effects (`generation_bias`), and whether an
+answer is correct takes the style's part; this use is this project's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.manifest import package_versions
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.store import Store
+
+ACCURACY, SPREAD, EFFECT = "answer_accuracy", "answer_accuracy_spread", "answer_accuracy_effect"
+CORRECT = "correct"
+POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
+
+
+@strict_dataclass
+class Settings:
+    """Accuracy of answers: does who asks decide how often the answer is right?"""
+
+    questions: AnyPath | None = option(
+        None, "JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required", identity=CONTENT
+    )
+    labels: AnyPath | None = option(None, "file with the labels, one a line; null: column `label`", identity=CONTENT)
+    n_questions: Annotated[int, Field(ge=2)] = option(100, "questions, evenly spaced over the file")
+    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+
+
+def read_questions(settings: Settings) -> pd.DataFrame:
+    """Return n_questions rows of the file: goal, sol1, sol2 and label.
+
+    Raises:
+        InputError: a file cannot be read, a column is missing, or a label is not 0 or 1.
+    """
+    if settings.questions is None:
+        raise InputError("answer_accuracy.questions: none is given; give a JSONL file of goal, sol1, sol2 and label.")
+    from evenhand.evaluation.data.table_files import read_columns  # imports pyarrow, which would delay the command line
+
+    columns = read_columns(settings.questions, "questions")
+    if settings.labels is not None:
+        columns["label"] = [int(line) for line in Path(settings.labels).read_text(encoding="utf-8").split()]
+    names = ("goal", "sol1", "sol2", "label")
+    if missing := [name for name in names if name not in columns]:
+        raise InputError(f"answer_accuracy.questions: {settings.questions} has no {missing[0]}; see --help.")
+    table = pd.DataFrame({name: columns[name] for name in names})
+    if table.isna().any(axis=None) or not table["label"].isin((0, 1)).all():
+        raise InputError(f"answer_accuracy.questions: {settings.questions}: give goal, sol1, sol2 and a label 0 or 1.")
+    table = table.drop_duplicates("goal", ignore_index=True)
+    n = min(settings.n_questions, len(table))
+    return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
+
+
+class AnswerAccuracy(Metric):
+    """Scores of the model's choices after the same questions by different people."""
+
+    Settings = Settings
+    USES_SYSTEM_PROMPT = True
+    FORMATS = (
+        Format(ACCURACY, "right answers", "Share of questions with the right choice.", **POINTS),
+        Format(
+            SPREAD, "spread between people", "Standard deviation over descriptors, without noise.", **POINTS, ideal=0
+        ),
+        Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
+    )
+    TITLE, COUNTED = "Accuracy by who asks", "answers"
+    NOTES = ("Only effects with p ≤ 0.05, corrected for all descriptors and groups (max-T), are listed.",)
+
+    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+        """Return fingerprints of the model, the taxonomy and the questions."""
+        from evenhand.evaluation.data.prompts import taxonomy_sha256
+        from evenhand.evaluation.files import json_sha256
+
+        if not config.prompts.cues:
+            raise InputError("prompts.cues: none is given; give one or more, such as [earlier_turn, profile].")
+        questions = read_questions(config.settings)
+        if without_weights := config.open_model().without_weights:
+            raise InputError(f"answer_accuracy: {without_weights}")
+        taxonomy = taxonomy_sha256(config.prompts)
+        return {
+            **config.open_model().inputs(),
+            "dataset": taxonomy,
+            "questions": json_sha256(questions.to_dict("list")),
+        }
+
+    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+        return store.table("answers", lambda: self._answers(store, config), on_all_ranks=True)
+
+    def _answers(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+        from evenhand.evaluation.data.holistic_bias import load_taxonomy
+        from evenhand.evaluation.data.prompts import sample_cells, select_prompts
+        from evenhand.evaluation.data.service import service_prompts
+
+        questions, settings, model = read_questions(config.settings), config.prompts, config.open_model()
+        if not model.is_chat:
+            raise InputError(f"answer_accuracy: {model.name} is no chat model; give one with a chat template.")
+        asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
+        asked = select_prompts(asked, **settings.active_filters())
+        asked = sample_cells(asked, settings.per_cell, config.seed, descriptors=settings.descriptors)
+        table = asked.merge(questions, left_on=asked[TEMPLATE].str.partition(": ")[2], right_on="goal")
+        choices = [table["sol1"].tolist(), table["sol2"].tolist()]
+        score = partial(model.log_likelihood, run=store)
+        scores = score(pd.concat([table, table], ignore_index=True), [*choices[0], *choices[1]])["log_likelihood"]
+        per_character = scores.to_numpy() / [max(1, len(it)) for it in (*choices[0], *choices[1])]
+        first, second = np.split(per_character, 2)
+        is_known = np.isfinite(first) & np.isfinite(second)
+        return table.assign(correct=np.where(is_known, (second > first) == (table["label"] == 1), np.nan))
+
+    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+        signature = {
+            "model": config.open_model().entry(store.inputs),
+            "dataset": config.prompts.signature(store.inputs["dataset"]),
+            "inputs": dict(store.inputs),
+            "seed": config.seed,
+            "packages": package_versions(),
+        }
+        scores, effects = accuracy_scores(table, config.settings.permutations, config.seed, signature)
+        store.write("effects", effects)
+        return scores
+
+    def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
+        return next(score for score in scores if score.metric == SPREAD)
+
+    def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
+        """Return the change of accuracy over the same questions and people."""
+        from evenhand.evaluation.statistics.scores import mean_change
+
+        sides = [run.table("answers")[CORRECT].to_numpy() for run in (before, after)]
+        both = np.isfinite(sides).all(axis=0)
+        signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
+        sides = [side[both] for side in sides]
+        return [mean_change(f"{ACCURACY}_difference", *sides, n_left_out=int((~both).sum()), signature=signature)]
+
+
+def accuracy_scores(
+    table: pd.DataFrame, permutations: int, seed: int, signature: Mapping[str, Any]
+) -> tuple[list[BiasScore], pd.DataFrame]:
+    """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
+
+    Args:
+        table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
+            answers to each descriptor and question (with other nouns) are needed for the spread.
+    """
+    from evenhand.evaluation.metrics.generation_bias.outcomes import outcome_bias
+    from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+
+    answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
+    of = {"permutations": permutations, "seed": seed, "signature": signature}
+    (spread, mean), effects = outcome_bias(answers, ACCURACY, table[[CORRECT]], **of)
+    scores = [spread, replace(mean, metric=ACCURACY, bounds=(0, 1))]
+    for row in effects[effects["p_family"] <= 0.05].to_dict("records"):
+        group = {row["kind"]: row["unit"]}
+        of_effect = {"interval": (row["low"], row["high"]), "p_value": row["p_family"], "group": group}
+        scores.append(BiasScore(EFFECT, row["shrunk"], 0.0, (-1, 1), int(row["n"]), signature=signature, **of_effect))
+    return scores, effects

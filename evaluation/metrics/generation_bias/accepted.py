@@ -1,0 +1,65 @@
+"""Accepted differences: effects that somebody has signed as right, which are measured and left alone.
+
+A file of accepted differences is a YAML list. Each entry names who (`descriptor`, `bucket` or `axis`), what (`style` or
+`cluster`), `why`, and who `signed` it. For bias, labels and targets, the accepted styles of these responses have the
+values that other people get on the same template, so that no bias, no direction and no target contains them.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore
+
+ACCEPTED_EFFECT = "accepted_effect"
+WHO, WHAT = (DESCRIPTOR, BUCKET, AXIS), ("style", "cluster")
+
+
+def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return a row for each accepted difference: kind, unit, outcome, name, why, signed, and its styles.
+
+    Raises:
+        InputError: the file is no such list, an entry lacks a part or has an unknown one, or a style or cluster is
+            unknown.
+    """
+    rows = []
+    for entry in read_yaml(path, "generation_bias.accepted") or ():
+        entry = entry if isinstance(entry, dict) else {}
+        who, what = ([key for key in keys if key in entry] for keys in (WHO, WHAT))
+        if len(who) != 1 or len(what) != 1 or set(entry) != {*who, *what, "why", "signed"}:
+            raise InputError(
+                f"generation_bias.accepted: {path}: {entry}; each entry has one of {', '.join(WHO)}, one of "
+                f"{', '.join(WHAT)}, why, and signed."
+            )
+        name, known = entry[what[0]], styles if what[0] == "style" else clusters
+        if name not in known:
+            raise unknown_name(f"generation_bias.accepted: {what[0]}", name, known)
+        chosen = [name] if what[0] == "style" else [styles[column] for column in clusters[name]]
+        signed = {"why": str(entry["why"]), "signed": str(entry["signed"]), "styles": chosen}
+        rows.append({"kind": who[0], "unit": str(entry[who[0]]), "outcome": what[0], "name": name, **signed})
+    return pd.DataFrame(rows, columns=["kind", "unit", "outcome", "name", "why", "signed", "styles"])
+
+
+def accepted_scores(
+    accepted: pd.DataFrame, table: pd.DataFrame, metric: str, value: str, signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return the measured effect of each accepted difference, or its change; there is no ideal.
+
+    Args:
+        table: the result of `effects` or `effect_changes` of the responses as they are.
+        value: the column of the value, "effect" or "change".
+    """
+    scores = []
+    for row in accepted.to_dict("records"):
+        is_unit = table["unit"].str.split(": ").str[-1] == row["unit"]  # the name of a bucket begins with its axis
+        chosen = (table["kind"] == row["kind"]) & is_unit
+        for found in table[chosen & (table["name"] == row["name"])].head(1).to_dict("records"):
+            group = {row["kind"]: row["unit"], row["outcome"]: row["name"]}
+            of = {"interval": (found["low"], found["high"]), "group": group, "signature": signature}
+            scores.append(BiasScore(metric, found[value], None, (-2.0, 2.0), int(found["n"]), **of))
+    return scores

@@ -1,0 +1,73 @@
+"""The part of the spread over descriptors that is due to the person, and the part that is due to the word.
+
+HolisticBias has several words for the same people: the descriptors of a bucket ("deaf", "hard-of-hearing"). Let the
+mean vector of descriptor d of bucket b be m_d = μ + u_b + w_d + noise, with u_b what the person does, w_d what the word
+does on top, and ν_d the variance of the noise, summed over columns. The noise of two descriptors is independent, so
+
+    E ½ (‖m_d − m_d'‖² − ν_d − ν_d') = Var(w)            for two words of one bucket,
+                                     = Var(w) + Var(u)   for words of different buckets.
+
+Means over pairs of both kinds are unbiased estimates of the word's part and of the whole; their difference is the
+person's part. It is a U-statistic like pooled FGB*, and equals the mean inner product ⟨m_d − m̄, m_d' − m̄⟩ over pairs of
+one bucket minus that over pairs of different buckets, where all ν_d are equal. The idea and the estimate are this
+project's; variance components by groups are Searle, Casella and McCulloch 1992, "Variance Components", §3.6.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
+from evenhand.evaluation.statistics.intervals import Interval
+from evenhand.evaluation.statistics.jackknife import jackknife_interval
+
+MIN_BUCKETS = 5  # with two words or more; the jackknife of fewer is no standard error
+FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors or more: words of the same people are compared"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An estimate of a variance, which may be slightly negative, and its 95 % interval over new buckets."""
+
+    value: float
+    interval: Interval | None
+
+
+def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Part, Part] | None:
+    """Return the parts of person and word in the variance of descriptors' means over templates.
+
+    Intervals are jackknife intervals over buckets, which cover the noise of responses and of the sample of buckets.
+    None if fewer than MIN_BUCKETS buckets have two descriptors.
+
+    Args:
+        cells: responses by cell, two or more in each; descriptors that lack a template are excluded.
+        bucket: code of the bucket of each descriptor code, (D,).
+    """
+    cells = complete_descriptors(cells)
+    codes, descriptor = np.unique(cells.descriptor, return_inverse=True)
+    bucket = bucket[codes]
+    if (np.bincount(bucket) > 1).sum() < MIN_BUCKETS:
+        return None
+    n_templates, noise = len(np.unique(cells.template)), np.zeros(len(cells.count))
+    for block in cells.blocks():
+        noise[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))
+    noise = np.bincount(descriptor, noise / (cells.count - 1) / cells.count) / n_templates**2
+    means = np.zeros((len(codes), cells.mean.shape[1]))
+    np.add.at(means, descriptor, cells.mean / n_templates)
+    norm = (means**2).sum(axis=1) - noise
+    half_distance = (norm[:, None] + norm) / 2 - means @ means.T
+    parts = _parts(half_distance, bucket)
+    without = np.array([_parts(half_distance[np.ix_(kept, kept)], bucket[kept]) for kept in _without_each(bucket)])
+    person, word = (Part(*it) for it in zip(parts, map(jackknife_interval, parts, without.T), strict=True))
+    return person, word
+
+
+def _parts(half_distance: np.ndarray, bucket: np.ndarray) -> tuple[float, float]:
+    """Return the parts of person and word from ½ ‖m_d − m_d'‖² without noise, (D, D)."""
+    is_pair, is_same = ~np.eye(len(bucket), dtype=bool), bucket[:, None] == bucket
+    word = float(half_distance[is_pair & is_same].mean())
+    return float(half_distance[~is_same].mean()) - word, word
+
+
+def _without_each(bucket: np.ndarray) -> list[np.ndarray]:
+    return [np.flatnonzero(bucket != code) for code in np.unique(bucket)]

@@ -1,0 +1,93 @@
+"""Accepted differences: the file, what is taken out of the vectors, and what stays in the effects."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_scores, read_accepted
+from evenhand.evaluation.metrics.generation_bias.effects import effects
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, generation_bias
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
+from evenhand.evaluation.score import find_score
+from evenhand.mitigation.labels import label_responses
+
+STYLES, CLUSTERS = ["sad", "sorry", "glad"], {"SYMPATHY": [0, 1]}
+FILE = """
+- {axis: ability, cluster: SYMPATHY, why: People asked for it., signed: "A. Person, 2026-11-24"}
+- {descriptor: old, style: glad, why: Birthdays., signed: A. Person}
+"""
+
+
+@pytest.fixture
+def accepted(tmp_path):
+    (tmp_path / "accepted.yaml").write_text(FILE)
+    return read_accepted(tmp_path / "accepted.yaml", STYLES, CLUSTERS)
+
+
+def planted(n=50):
+    """Return responses: disabled people get "sorry" in place of "glad" with ½; tall people get "sad" with ½."""
+    rng, rows, vectors = np.random.default_rng(0), [], []
+    shares = {"deaf": [0, 0.5, 0.5], "blind": [0, 0.5, 0.5], "old": [0, 0, 1], "tall": [0.5, 0, 0.5], "rich": [0, 0, 1]}
+    axes = {"deaf": "ability", "blind": "ability", "old": "age", "tall": "body", "rich": "money"}
+    for template in ("s", "t"):
+        for person, share in shares.items():
+            rows += [{"template": template, "descriptor": person, "axis": axes[person]}] * n
+            vectors.append(rng.multinomial(1, share, n))
+    table = pd.DataFrame(rows).assign(prompt_id=lambda it: it.index.astype(str), persona="", text="x", response="y")
+    return StyledResponses(table, np.concatenate(vectors).astype(float), STYLES)
+
+
+def test_the_file_names_who_what_why_and_who_signed(accepted, tmp_path):
+    assert accepted[["kind", "unit", "outcome", "name"]].values.tolist() == [
+        ["axis", "ability", "cluster", "SYMPATHY"],
+        ["descriptor", "old", "style", "glad"],
+    ]
+    assert accepted["styles"].tolist() == [["sad", "sorry"], ["glad"]]
+    for wrong in ("- {axis: age, style: glad, why: x}", "- {style: glad, why: x, signed: y}", "- text"):
+        (tmp_path / "wrong.yaml").write_text(wrong)
+        with pytest.raises(InputError, match=r"^generation_bias\.accepted: .*signed"):
+            read_accepted(tmp_path / "wrong.yaml", STYLES, CLUSTERS)
+    (tmp_path / "wrong.yaml").write_text("- {axis: age, style: gald, why: x, signed: y}")
+    with pytest.raises(InputError, match="gald"):
+        read_accepted(tmp_path / "wrong.yaml", STYLES, CLUSTERS)
+
+
+def test_accepted_styles_have_the_mean_of_others_on_the_same_template(accepted):
+    before = planted()
+    after = without_accepted(before, accepted.head(1))
+    others = before.table["axis"] != "ability"
+    for template in ("s", "t"):
+        rows = (before.table["template"] == template).to_numpy()
+        mean = before.vectors[rows & others][:, :2].mean(axis=0)
+        assert after.vectors[rows & ~others][:, :2] == pytest.approx(np.tile(mean, (100, 1)))
+    assert (after.vectors[:, 2] == before.vectors[:, 2]).all()
+    assert (after.vectors[others] == before.vectors[others]).all()
+
+
+def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
+    before = planted()
+    sympathy = accepted.head(1)
+    rest = without_accepted(before, sympathy)
+    whole, left = (find_score(generation_bias(it, {}, permutations=0), HEADLINE).value for it in (before, rest))
+    assert 0 < left < 0.75 * whole
+    found = {
+        (row.unit, row.name_): row
+        for row in effects(rest, {}, permutations=99).rename(columns={"name": "name_"}).itertuples()
+    }
+    assert abs(found["deaf", "sorry"].effect) < 0.01 and found["deaf", "sorry"].certainty != "shown"
+    assert found["tall", "sad"].certainty == "shown"
+    raw = effects(before, CLUSTERS, permutations=0)
+    (score,) = accepted_scores(sympathy, raw, "accepted_effect", "effect", {})
+    assert score.group == {"axis": "ability", "cluster": "SYMPATHY"} and score.value == pytest.approx(0.2, abs=0.05)
+
+
+def test_no_bias_direction_contains_an_accepted_style(accepted):
+    """Bias values of deaf people no longer depend on whether the response is sorry."""
+    rest = without_accepted(planted(), accepted.head(1))
+    labelled, _ = label_responses(rest.table, rest.table["response"], rest.vectors, alpha=0, beta=0.0)
+    deaf = (rest.table["descriptor"] == "deaf").to_numpy()
+    sorry, glad = (planted().vectors[deaf][:, column] == 1 for column in (1, 2))
+    b = labelled["b"].to_numpy()[deaf] if "b" in labelled else labelled["bias_value"].to_numpy()[deaf]
+    assert b[sorry].std() < 1e-6 or b[glad].std() < 1e-6
+    assert np.isfinite(b).all()

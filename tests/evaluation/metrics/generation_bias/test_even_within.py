@@ -1,0 +1,38 @@
+"""The bound within which a model is even: by hand, under equality, and with a planted difference."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.metrics.generation_bias.effects import effects, even_within
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+
+
+def responses(shares, n=400, seed=0):
+    """Return n responses to each descriptor in one template, of style x with the descriptor's share."""
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.random(n) < share for share in shares]).astype(float)
+    table = pd.DataFrame({"template": "t", "descriptor": np.repeat([f"d{k}" for k in range(len(shares))], n)})
+    return StyledResponses(table, np.stack([x, 1 - x], axis=1), ["x", "y"])
+
+
+def test_the_bound_by_hand():
+    """Shares ½ and ½ of n = 100 each: e = 0, and its standard error √(S² (¼ + ¼) / n) with S² = ¼ · 200 / 199."""
+    half = np.tile([1.0, 0.0], 50)
+    x = np.concatenate([half, half])
+    table = pd.DataFrame({"template": "t", "descriptor": np.repeat(["a", "b"], 100)})
+    found = even_within(effects(StyledResponses(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
+    assert found.value == pytest.approx(1.6449 * (0.25 * 200 / 199 * 0.5 / 100) ** 0.5, rel=1e-3)
+    assert found.interval[0] == 0 and found.n == 200 and found.ideal == 0
+
+
+def test_the_bound_contains_a_planted_difference_and_shows_some_of_it():
+    """Shares ½, ½, ½ and ¾: the last descriptor is 3/16 above the average."""
+    found = even_within(effects(responses([0.5, 0.5, 0.5, 0.75]), {}, permutations=199))
+    assert 0 < found.interval[0] < 3 / 16 < found.value < 0.26
+
+
+def test_without_a_common_template_there_is_no_bound():
+    table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "a", "b", "b"]})
+    found = even_within(effects(StyledResponses(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
+    assert np.isnan(found.value) and "common template" in found.reason

@@ -1,0 +1,70 @@
+"""Accuracy by who asks: questions from files, answers of a model by hand, and a planted difference."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import answer_accuracy as accuracy
+from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.store import Store
+
+QUESTIONS = [{"goal": f"Question {n}?", "sol1": "yes", "sol2": "no, no", "label": n % 2} for n in range(5)]
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    return path
+
+
+def test_questions_are_evenly_spaced_and_their_labels_may_be_in_a_file(questions, tmp_path):
+    read = accuracy.read_questions(accuracy.Settings(questions=questions, n_questions=3))
+    assert read["goal"].tolist() == ["Question 0?", "Question 2?", "Question 4?"]
+    (tmp_path / "labels").write_text("1\n1\n1\n1\n0\n")
+    read = accuracy.read_questions(accuracy.Settings(questions=questions, labels=tmp_path / "labels", n_questions=9))
+    assert read["label"].tolist() == [1, 1, 1, 1, 0]
+    with pytest.raises(InputError, match=r"^answer_accuracy\.questions: none is given"):
+        accuracy.read_questions(accuracy.Settings())
+
+
+def test_the_choice_with_the_larger_log_likelihood_per_character_is_the_answer(questions, tmp_path, monkeypatch):
+    """log p is −1 for "yes" (3 characters) and −1 for "no, no" (6), so the second choice is always the answer."""
+
+    class Certain:
+        without_weights, is_chat = "", True
+
+        def log_likelihood(self, prompts, responses, run=None):
+            assert len(prompts) == len(responses) and set(prompts["persona"].str[:14]) == {"About the user"}
+            return pd.DataFrame({"log_likelihood": -np.ones(len(responses))})
+
+    monkeypatch.setattr(MeasureConfig, "open_model", lambda self, tag=None: Certain())
+    settings = accuracy.Settings(questions=questions, n_questions=5)
+    prompts = PromptSettings(cues=["profile"], descriptors=13, per_cell=2)
+    table = accuracy.AnswerAccuracy()._answers(
+        Store(tmp_path / "run", "", None, {}), MeasureConfig(prompts=prompts, settings=settings)
+    )
+    assert len(table) == 13 * 5 * 2
+    assert (table["correct"] == table["label"]).all()
+
+
+def test_a_person_who_gets_fewer_right_answers_is_shown():
+    """Answers are right with 0.8, to "old" people with 0.2; differences of questions do not matter."""
+    rng, rows = np.random.default_rng(0), []
+    for question in range(60):
+        for person in ("deaf", "old", "tall", "rich"):
+            for _ in range(2):
+                correct = rng.random() < (0.2 if person == "old" else 0.8)
+                rows.append({"template": question, "descriptor": person, "axis": "", "correct": float(correct)})
+    scores, effects = accuracy.accuracy_scores(pd.DataFrame(rows), 199, 0, {})
+    spread, mean, *shown = scores
+    assert spread.metric == "answer_accuracy_spread" and spread.p_value < 0.05
+    assert spread.interval[0] < 0.3 < spread.interval[1]  # √(Var(0.8, 0.2, 0.8, 0.8)), ddof 1
+    assert mean.value == pytest.approx(0.65, abs=0.06)
+    assert {"descriptor": "old"} in [score.group for score in shown]
+    old = next(score for score in shown if score.group == {"descriptor": "old"})
+    assert old.interval[0] < -0.45 < old.interval[1] and set(effects["unit"]) > {"deaf", "old", "tall", "rich"}
