@@ -4,6 +4,7 @@ Each stage is one W&B run, and all stages of an experiment are in one group. W&B
 in, and reads WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY, WANDB_TAGS and its other environment variables.
 """
 
+import io
 import json
 import logging
 import math
@@ -12,7 +13,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
 
@@ -28,15 +30,20 @@ log = logging.getLogger("evenhand")
 PROJECT = "evenhand"
 WAIT = 30  # time-out of W&B's server in seconds, after which this run and later runs stay offline
 HEADLINES = 10  # maximum number of scores with a panel
+TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with log_responses
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """A logger of a stage's numbers to W&B (`wandb_run`), to TensorBoard (`writer`), or to nothing."""
+    """A logger of a stage's numbers to W&B (`wandb_run`), to TensorBoard (`writer`), or to nothing.
+
+    Without `logs_responses`, W&B gets no prompts and no responses.
+    """
 
     wandb_run: Any = None
     writer: Any = None
     keeps_files: bool = False
+    logs_responses: bool = False
 
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
@@ -67,6 +74,11 @@ class Tracker:
 
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
 
+    def log_samples(self, rows: pd.DataFrame) -> None:
+        """Log a table of prompts and responses, if the settings ask for it (W&B only)."""
+        if self.logs_responses:
+            self.log_table("samples", rows)
+
     def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
         """Log the matplotlib figure that `draw` returns as an image (W&B only)."""
         if self.wandb_run:
@@ -75,16 +87,22 @@ class Tracker:
 
             self.wandb_run.log({name: wandb.Image(draw())})
 
-    def log_report(self, files: Sequence[Path]) -> None:
-        """Log each HTML page among the files of a report as a panel (W&B only)."""
-        for path in (path for path in files if self.wandb_run and path.suffix == ".html"):
+    def log_report(self, files: Mapping[Path, Page]) -> None:
+        """Log each page of a report as a panel, with prompts and responses if the settings ask for it (W&B only)."""
+        for path, page in files.items() if self.wandb_run else ():
             import wandb
 
-            self.wandb_run.log({path.stem: wandb.Html(path, inject=False)})
+            from evenhand.evaluation.report.html import page_html
+
+            html = page_html(page if self.logs_responses else _without_texts(page))
+            self.wandb_run.log({path.stem: wandb.Html(io.StringIO(html), inject=False)})
 
     def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it (W&B only)."""
-        if self.keeps_files:
+        """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it (W&B only).
+
+        Artifacts other than models contain responses.
+        """
+        if self.keeps_files and (self.logs_responses or kind == "model"):
             import wandb
 
             artifact = wandb.Artifact(f"{_plain(self.wandb_run.name)}-{name}", kind)
@@ -103,7 +121,7 @@ def start_tracking(
 
     Args:
         job: the type of the job, usually the command.
-        config: the settings, with `output_dir`, `report_to` and `log_artifacts`.
+        config: the settings, with `output_dir`, `report_to`, `log_artifacts` and `log_responses`.
         group: W&B group; None: the config's group.
         name: name of the run; None: the path of the folder within the group (method and stage).
         settings: the recorded settings; None: the config.
@@ -115,10 +133,12 @@ def start_tracking(
     settings = settings or as_settings(config)
     if report_to == "wandb":
         group = group or getattr(config, "group", None)
+        settings = settings if config.log_responses else _omit(settings, TEXTS)
         run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            yield Tracker(wandb_run=run, keeps_files=config.log_artifacts and not run.disabled)
+            keeps_files = config.log_artifacts and not run.disabled
+            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=config.log_responses)
             failed = False
         finally:
             run.finish(exit_code=int(failed))
@@ -138,21 +158,63 @@ def start_tracking(
         yield Tracker()
 
 
-def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
-    """Return a new W&B run, or the continued W&B run whose id is in the folder."""
+def destinations(config: Any) -> str:
+    """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
+    report_to, servers = getattr(config, "report_to", "none"), dict.fromkeys(_servers(as_settings(config)))
+    tracker = {"none": "no tracker", "tensorboard": "TensorBoard's files in this folder"}
+    if report_to == "wandb":
+        tracker["wandb"] = f"W&B {(mode := _wandb_mode())}"
+        if mode == "online" and config.log_responses:
+            servers["W&B"] = None
+    texts = f"go to {' and '.join(servers)}" if servers else "stay on this machine"
+    return f"results in {config.output_dir}; {tracker[report_to]}; prompts and responses {texts}"
+
+
+def _servers(settings: Any) -> Iterator[str]:
+    """Yield the addresses of the servers in nested settings."""
+    for name, value in settings.items() if isinstance(settings, Mapping) else ():
+        yield from [value] if name == "server" and value else _servers(value)
+
+
+def _omit(settings: Any, names: Sequence[str]) -> Any:
+    """Return nested settings without the settings `names`."""
+    if not isinstance(settings, Mapping):
+        return settings
+    return {name: _omit(value, names) for name, value in settings.items() if name not in names}
+
+
+def _without_texts(page: Page) -> Page:
+    def section(part: Section) -> Section:
+        examples = [replace(it, texts=(), prompt="") for it in part.examples]
+        return replace(part, examples=examples, parts=[*map(section, part.parts)])
+
+    notes = [it for it in page.notes if not it.startswith("System prompt")]
+    kept = {"sections": [*map(section, page.sections)], "signature": _omit(page.signature, TEXTS)}
+    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (log_responses is false)."])
+
+
+def _wandb_mode() -> str:
     # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
+    import wandb
+
+    # The mode is an argument of `init`, because W&B has already read the environment variables.
+    return os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
+
+
+def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
+    """Return a new W&B run, or the continued W&B run whose id is in the folder."""
+    mode = _wandb_mode()
     import wandb
 
     id_file = folder / "wandb" / f"{_plain(name)}.id"
     if not id_file.exists():
         write_text(id_file, uuid.uuid4().hex)
-    # The mode is an argument of `init`, because W&B has already read the environment variables.
-    mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
     arguments = {
         **{"project": os.environ.get("WANDB_PROJECT") or PROJECT, "job_type": job, "group": group, "name": name},
         **{"id": id_file.read_text(encoding="utf-8"), "resume": "allow", "config": settings, "dir": str(folder)},
-        "settings": wandb.Settings(console="off", x_disable_stats=True, init_timeout=WAIT),
+        # The metadata have the command's arguments, and so a system prompt.
+        "settings": wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=WAIT),
     }
     try:
         return wandb.init(mode=mode, **arguments)

@@ -26,6 +26,7 @@ from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import with_resolved_paths
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, as_settings, checked
+from evenhand.evaluation.tracking import destinations
 from evenhand.recipes.configs import config_file
 from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
 from evenhand.recipes.settings import COMMANDS, POSITIONAL
@@ -95,6 +96,8 @@ def _run(arguments: Sequence[str]) -> int:
     level = logging.DEBUG if given.get("verbose") else logging.WARNING if given.get("quiet") else logging.INFO
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
+        if hasattr(settings, "output_dir") and processes.is_rank_zero():
+            log.info("evenhand %s: %s", command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
     status = run_command(command, settings)
     processes.shut_down()

@@ -43,8 +43,8 @@ def compare(settings: CompareSettings) -> None:
         finish("comparison", run, settings, changes, report)
 
 
-def report(settings: CompareSettings, *, write: bool, show: bool) -> list[Path]:
-    """Write and print the reports of a finished comparison, and write the page of responses; return their paths."""
+def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the reports of a finished comparison, and write the page of responses; return them by path."""
     runs, _ = _family_runs(settings)
     if write and FAMILY in runs:
         names = (run.config.model.name for run in runs[FAMILY].values())

@@ -91,6 +91,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     tracked = {
         "report_to": loop.report_to,
         "log_artifacts": loop.log_artifacts,
+        "log_responses": loop.log_responses,
         "group": loop.group or loop.output_dir.name,
     }
 

@@ -61,7 +61,7 @@ def finish(
     run: Store | None,
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
-    report: Callable[..., list[Path]],
+    report: Callable[..., dict[Path, Page]],
 ) -> None:
     """Write a run's scores and report, and print the report; if the run is finished, `run` is None."""
     if run is not None:
@@ -75,8 +75,8 @@ def finish(
         report(settings, write=False, show=True)
 
 
-def report(settings: MeasureSettings, *, write: bool, show: bool) -> list[Path]:
-    """Write and print the reports of a finished run, and write the page of its responses; return their paths."""
+def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
     if write and FAMILY in settings.metrics:
         write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
     return present(settings.output_dir, pages(settings), write=write, show=show)

@@ -114,8 +114,8 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
 
 
-def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> list[Path]:
-    """Write the scores and the report into the folder of the pairs; return the paths of the report.
+def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> dict[Path, Page]:
+    """Write the scores and the report into the folder of the pairs; return the report by its path.
 
     Raises:
         InputError: a link in the folder leads out of it.

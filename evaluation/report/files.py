@@ -12,8 +12,8 @@ from evenhand.evaluation.report.terminal import print_page
 REPORT = "report"
 
 
-def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> list[Path]:
-    """Write and print the page of each family of metrics; return the paths of the files.
+def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the page of each family of metrics; return them by the paths of the files.
 
     The page of a single family is report.html. The pages of several families are report_<family>.html, and report.html
     is a summary of these pages.
@@ -39,4 +39,4 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
     paths = {folder / f"{stem}.html": page for stem, page in files.items()}
     for path, page in paths.items() if write else ():
         write_text(path, page_html(page))
-    return list(paths)
+    return paths

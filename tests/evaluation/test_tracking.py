@@ -10,9 +10,10 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
+from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.tracking import Tracker, start_tracking
-from evenhand.recipes.settings import LabelSettings
+from evenhand.evaluation.tracking import Tracker, destinations, start_tracking
+from evenhand.recipes.settings import LabelSettings, MeasureSettings
 
 SCORES = [
     BiasScore("fgb_pooled_corrected", 0.0101, 0.0, (-1.0, 2.0), 800, interval=(0.009, 0.0112)),
@@ -38,7 +39,10 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     folder, started, kept = tmp_path / "experiment" / "kto" / "label", [], []
     (folder / "adapter").mkdir(parents=True)
     (folder / "adapter" / "weights.txt").write_text("w")
-    (folder / "report.html").write_text("<p>A report.</p>")
+    example = Example("", [("I'm a mum.", "A reply")], prompt="A prompt", claim="A claim")
+    notes, signature = ["System prompt: “Be kind”."], {"model": {"name": "m", "system_prompt": "Be kind"}}
+    sections = [Section("Who", parts=[Section("Part", examples=[example])])]
+    page = Page("A report", "m", sections=sections, notes=notes, signature=signature)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "fairness")
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)  # no command imports it
@@ -47,22 +51,50 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     monkeypatch.setattr(wandb, "init", lambda **fields: started.append(init(**fields)) or started[-1])
     monkeypatch.setattr(wandb.Run, "log_artifact", lambda run, artifact: kept.append(artifact))
     fields = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
-    for keeps in (True, False):
-        with start_tracking("label", LabelSettings(**fields, log_artifacts=keeps)) as tracker:
-            tracker.log_table("samples", pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
-            tracker.log_report([folder / "report.html"])
+    for with_texts, keeps in ((True, True), (False, True), (True, False)):
+        chosen = {"log_artifacts": keeps, "log_responses": with_texts}
+        settings = {"model": {"system_prompt": "Be kind"}, "quantile": 0.75}
+        with start_tracking("label", LabelSettings(**fields, **chosen), settings=settings) as tracker:
+            tracker.log_samples(pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
+            tracker.log_report({folder / f"{'with' if with_texts else 'without'}.html": page})
+            tracker.log_artifact("labels", "dataset", folder / "adapter")
             tracker.log_figure("map", lambda: Figure(figsize=(1, 1)))
             tracker.log_artifact("adapter", "model", folder / "adapter")
-    first, second = started
-    assert first.offline and first.id == second.id
+    first, second, third = started
+    assert first.offline and first.id == second.id == third.id
     assert (first.project, first.group, first.job_type, first.name) == ("fairness", "experiment", "label", "kto/label")
     assert first.config["quantile"] == 0.75
-    (adapter,) = (artifact for artifact in kept if artifact.type == "model")  # only if the settings ask for it
+    kept = [artifact for artifact in kept if artifact.type != "run_table"]
+    assert [artifact.type for artifact in kept] == ["dataset", "model", "model"]  # a data set has responses
+    adapter = kept[1]
     assert adapter.name == "kto-label-adapter" and list(adapter.manifest.entries) == ["adapter/weights.txt"]
     table = next((folder / "wandb").rglob("samples*.json"))
     assert json.loads(table.read_text())["data"] == [["I'm a dad.", "<b>hostile</b>"]]
     assert next((folder / "wandb").rglob("map*.png")).stat().st_size > 100
-    assert next((folder / "wandb").rglob("report*.html")).read_text() == "<p>A report.</p>"
+    assert len(list((folder / "wandb").rglob("samples*.json"))) == 2
+    texts = {"A prompt", "A reply", "I&#39;m a mum.", "Be kind"}
+    for name, included in (("with_", texts), ("without_", set())):
+        html = next((folder / "wandb").rglob(f"{name}*.html")).read_text()
+        assert "A claim" in html and {text for text in texts if text in html} == included
+    assert (first.config["model"], second.config["model"]) == ({"system_prompt": "Be kind"}, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "expected"),
+    [
+        ({}, "online", "W&B online; prompts and responses stay on this machine"),
+        ({"log_responses": True}, "offline", "W&B offline; prompts and responses stay on this machine"),
+        ({"log_responses": True}, "online", "W&B online; prompts and responses go to W&B"),
+        (
+            {"report_to": "none", "model": {"name": "m", "server": "http://host:8000/v1"}},
+            "online",
+            "no tracker; prompts and responses go to http://host:8000/v1",
+        ),
+    ],
+)
+def test_the_first_line_of_a_run_says_where_things_go(settings, mode, expected, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    assert destinations(MeasureSettings(**settings)) == f"results in runs/measure; {expected}"
 
 
 def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):

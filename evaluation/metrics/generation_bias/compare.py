@@ -90,7 +90,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         scores += frequency_scores(run, old, new, clusters, config.corpus, signature)
     drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
     texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])
-    run.tracker.log_table("samples", texts.iloc[drawn])
+    run.tracker.log_samples(texts.iloc[drawn])
     return scores
 
 

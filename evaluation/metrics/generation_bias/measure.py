@@ -279,7 +279,7 @@ def run_scores(
         scores.append(costs.perplexity_score(run.read(NEUTRAL), signature))
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
-    run.tracker.log_table("samples", measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
+    run.tracker.log_samples(measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 
