@@ -54,6 +54,10 @@ WRONG = {
     "translation_bias": [
         ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
     ],
+    "answer_accuracy": [
+        ("--answer_accuracy.questions {pairs}", "prompts.cues: none is given"),
+        ("--prompts.cues [profile] --answer_accuracy.questions {pairs}", "has no goal"),
+    ],
     "embedding_bias": [("--model {absent} --embedding_bias.references {references}", "does not exist")],
 }
 # Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
