@@ -34,6 +34,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     even_text,
     headline_scores,
+    moved_reduction,
+    moved_text,
     p_text,
     percent_span,
     plain_verdict,
@@ -124,7 +126,12 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     runs.append(changes.scores)
     old, new, _, reduction = headline_scores(runs)
     has_reduction = reduction is not None and reduction.interval is not None
-    caption = f"change of pooled FGB* by tuning, 95 % interval {percent_span(reduction, -1)}" if has_reduction else ""
+    caption, headline = _caption(new, "pooled FGB* after tuning"), format_of(HEADLINE).text(new.value)
+    if has_reduction:
+        moved = moved_reduction(reduction)
+        caption = f"{moved_text(runs)}, 95 % interval {percent_span(moved, -1)}; of the variance (pooled FGB*) "
+        caption += f"{percent(-reduction.value, 0, True)}, 95 % interval {percent_span(reduction, -1)}"
+        headline = percent(-moved.value, 0, True)
     lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
     forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
     quality = change_table(
@@ -146,8 +153,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     return Page(
         title="Generation bias before and after tuning",
         subtitle=before_after(before.config.model.name, after.config.model.name),
-        headline_value=percent(-reduction.value, 0, True) if has_reduction else format_of(HEADLINE).text(new.value),
-        headline_caption=f"{caption or _caption(new, 'pooled FGB* after tuning')}; {_decoding(before.config)}",
+        headline_value=headline,
+        headline_caption=f"{caption}; {_decoding(before.config)}",
         verdict=comparison_verdict(runs),
         warnings=warnings(runs),
         notes=[

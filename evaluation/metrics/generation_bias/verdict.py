@@ -8,13 +8,14 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, relative_limit
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED, root
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
@@ -126,13 +127,12 @@ def comparison_verdict(runs: Runs) -> str:
     if low <= 0 and not (is_defined or is_bias_significant(old)):
         bounds = f"its 95 % interval before tuning is {of.interval_text(old.interval)}" if old.interval else NO_VERDICT
         return f"No bias is shown before tuning, so none can be removed: pooled FGB* changed {values}; {bounds}."
-    by = ""
+    moved = f"{moved_text(runs)};"
     if is_defined and (low > 0 or high < 0):
-        sign = -1 if low > 0 else 1
-        bounds = f" (95 % interval {percent_span(reduction, sign)})" if reduction.interval else ""
-        by = f" by {percent(sign * reduction.value)}{bounds},"
+        of_moved, of_variance = map(_percent_change, (moved_reduction(reduction), reduction))
+        moved = f"{moved_text(runs)} ({of_moved}); of the variance {of_variance}:"
     if low > 0:
-        text = f"After tuning, style differs more with the descriptor: pooled FGB* rose{by} {values}."
+        text = f"After tuning, style differs more with the descriptor: {moved} pooled FGB* rose {values}."
     elif high < 0:
         remaining = {
             SHOWN: "is still above 0",
@@ -140,15 +140,32 @@ def comparison_verdict(runs: Runs) -> str:
             NOT_SHOWN: "is not distinguishable from 0",
             NO_VERDICT: "has no interval",
         }[bias_verdict(new)]
-        text = f"After tuning, style differs less with the descriptor: pooled FGB* fell{by} {values}. "
+        text = f"After tuning, style differs less with the descriptor: {moved} pooled FGB* fell {values}. "
         text += f"The remaining bias {remaining}."
     else:
-        text = f"No change is shown: pooled FGB* changed {values} (change {value_text(change)})."
+        text = f"No change is shown: {moved} pooled FGB* changed {values} (change {value_text(change)})."
     if unclear := unclear_reason(old):
         text += f" Whether there was a bias before is unclear: {unclear}."
     if reduction is not None and not is_defined:
         text += f" The change in percent is undefined: {reduction.reason}."
     return text
+
+
+def moved_text(runs: Runs) -> str:
+    """Return the bias before and after tuning as shares of responses, √(pooled FGB* / 2), since FGB is a square."""
+    before, after = (number(100 * root(score.value, None, 2.0)[0], 1) for score in headline_scores(runs)[:2])
+    return f"as if {before}, then {after} of 100 answers changed their style"
+
+
+def moved_reduction(reduction: BiasScore) -> BiasScore:
+    """Return the reduction of the share of moved responses, 1 − √(1 − r), from the reduction r of pooled FGB*."""
+    left, interval = root(1 - reduction.value, reduction.interval and tuple(1 - it for it in reduction.interval[::-1]))
+    return replace(reduction, value=1 - left, interval=interval and (1 - interval[1], 1 - interval[0]))
+
+
+def _percent_change(reduction: BiasScore) -> str:
+    bounds = f", 95 % interval {percent_span(reduction, -1)}" if reduction.interval else ""
+    return f"{percent(-reduction.value, 0, True)}{bounds}"
 
 
 def percent_span(reduction: BiasScore, sign: int) -> str:
