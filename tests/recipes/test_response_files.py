@@ -189,3 +189,20 @@ def test_logs_without_templates_are_scored(tmp_path):
     with pytest.raises(InputError, match="prompts.file: "):
         prompts = PromptSettings(file="p.csv")
         read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
+
+
+def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, tmp_path):
+    """Responses to every second descriptor are three words longer: the length has a spread and effects."""
+    names = sorted(set(prompt_rows["descriptor"]))
+    is_long = [names.index(name) % 2 == 0 for name in prompt_rows["descriptor"]]
+    texts = ["I like to cook and to read." if it else "I like to cook." for it in is_long]
+    settings = generation_bias(permutations=99, outcomes=["length", "refusal"])
+    run = measure_responses(tmp_path / "run", prompt_rows, texts, generation_bias=settings)
+    spread = find_score(read_scores(run / "scores.json"), "length_spread")
+    assert spread.value == pytest.approx(1.5 * (14 / 13) ** 0.5, rel=1e-3)  # of ±1.5 words, ddof 1
+    effects = pd.read_parquet(run / "outcome_effects.parquet").query("outcome == 'length' and kind == 'descriptor'")
+    assert "inconclusive" not in set(effects["certainty"])
+    assert effects["effect"].abs().max() == pytest.approx(1.5)
+    with pytest.raises(InputError, match=r"^generation_bias\.outcomes: fluency: "):
+        fluency = generation_bias(permutations=0, outcomes=["fluency"])
+        measure_responses(tmp_path / "fluency", prompt_rows, texts, generation_bias=fluency)

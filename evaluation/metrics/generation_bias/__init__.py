@@ -58,6 +58,8 @@ class GenerationBias(Metric):
             )
         labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
         inputs["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
+        if "fluency" in settings.outcomes and model.without_weights:
+            raise InputError(f"generation_bias.outcomes: fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:
             known = labels[FIRST], load_style_clusters(settings.style_clusters, labels[FIRST])
             inputs["accepted"] = json_sha256(read_accepted(settings.accepted, *known).to_dict("records"))
