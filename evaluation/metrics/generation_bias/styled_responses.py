@@ -94,8 +94,10 @@ def style_table(
 def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> StyledResponses:
     """Return the responses with other people's mean, on the same template, in place of each accepted style.
 
-    The accepted styles then do not vary over their descriptors, and have no noise. If everybody who is asked a template
-    is accepted, the mean is that of all of them.
+    What a response had more or less of the accepted styles goes to its other styles, in proportion to other people's
+    means, so that vectors still sum to 1. The accepted styles then do not vary over their descriptors, and a difference
+    that is only their counterpart is gone, too. If everybody who is asked a template is accepted, the mean is that of
+    all of them.
 
     Args:
         accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
@@ -103,12 +105,14 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     vectors, template = responses.vectors.copy(), responses.table[TEMPLATE].to_numpy()
     for row in accepted.to_dict("records"):
         is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
-        columns = [column for column, style in enumerate(responses.styles) if style in row["styles"]]
-        own = pd.DataFrame(responses.vectors[:, columns])
-        mean = own.mask(np.tile(is_unit, (len(columns), 1)).T).groupby(template).transform("mean")
-        mean = mean.fillna(own.groupby(template).transform("mean")).to_numpy()
-        is_replaced = is_unit & responses.has_vector()
-        vectors[np.ix_(is_replaced, columns)] = mean[is_replaced]
+        is_style = np.array([style in row["styles"] for style in responses.styles])
+        own = pd.DataFrame(vectors)
+        mean = own.mask(np.tile(is_unit, (own.shape[1], 1)).T).groupby(template).transform("mean")
+        mean = mean.fillna(own.groupby(template).transform("mean")).to_numpy()[is_unit]
+        others = np.where(is_style, 0.0, mean)
+        others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+        moved = (vectors[is_unit] - mean)[:, is_style].sum(axis=1, keepdims=True)  # NaN stays NaN
+        vectors[is_unit] = np.where(is_style, mean + 0 * moved, vectors[is_unit] + moved * others)
     return replace(responses, vectors=vectors)
 
 

@@ -61,7 +61,7 @@ def test_accepted_styles_have_the_mean_of_others_on_the_same_template(accepted):
         rows = (before.table["template"] == template).to_numpy()
         mean = before.vectors[rows & others][:, :2].mean(axis=0)
         assert after.vectors[rows & ~others][:, :2] == pytest.approx(np.tile(mean, (100, 1)))
-    assert (after.vectors[:, 2] == before.vectors[:, 2]).all()
+    assert after.vectors.sum(axis=1) == pytest.approx(1)
     assert (after.vectors[others] == before.vectors[others]).all()
 
 
@@ -87,7 +87,4 @@ def test_no_bias_direction_contains_an_accepted_style(accepted):
     rest = without_accepted(planted(), accepted.head(1))
     labelled, _ = label_responses(rest.table, rest.table["response"], rest.vectors, alpha=0, beta=0.0)
     deaf = (rest.table["descriptor"] == "deaf").to_numpy()
-    sorry, glad = (planted().vectors[deaf][:, column] == 1 for column in (1, 2))
-    b = labelled["b"].to_numpy()[deaf] if "b" in labelled else labelled["bias_value"].to_numpy()[deaf]
-    assert b[sorry].std() < 1e-6 or b[glad].std() < 1e-6
-    assert np.isfinite(b).all()
+    assert np.abs(labelled["bias_value"].to_numpy()[deaf]).max() < 0.05
