@@ -19,6 +19,8 @@ COMMANDS = [
     for page in PAGES
     for line in re.findall(r"^\$ \.venv/bin/evenhand ((?:.*\\\n)*.*)", page.read_text(encoding="utf-8"), re.M)
 ]
+TABLES = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+COMMANDS += [("reproduce.md", line) for line in re.findall(r"`evenhand ([^`]+)`", TABLES)]
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)

@@ -23,11 +23,12 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import number, percent, tick_number
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, percent, tick_number
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import number_cell
 from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep.summary import (
+    BASE,
     CHECK_METRICS,
     COST_METRICS,
     DECODING,
@@ -41,6 +42,7 @@ from evenhand.recipes.sweep.summary import (
     limits,
     loss,
     pareto_front,
+    published_columns,
     setting_effects,
     setting_label,
     summarise,
@@ -70,6 +72,10 @@ EFFECTS_NOTE = (
     "Means over points, in combinations of a seed and other settings that have all of these values. Brackets are 95 % "
     "intervals of the difference from the mean over the values, and p is of an analysis of variance with the seeds as "
     "blocks, with Holm’s correction over all settings and the three outcomes. Both need two seeds."
+)
+PUBLISHED_NOTE = (
+    "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
+    "Compare only values from equally many responses to a template and descriptor."
 )
 POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
 GLOSSARY = [("pooled FGB*", POOLED), *((it.label, it.description) for it in METRICS.values())]
@@ -109,6 +115,7 @@ def page(sweep: Sweep) -> Page:
         metric_table("Further costs: change from the base model, %", rows, COST_METRICS),
         metric_table("Two checks, and the time of tuning", rows, CHECK_METRICS),
     ]
+    published = published_tables(settings, published_columns(sweep.points))
     return Page(
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
@@ -127,6 +134,7 @@ def page(sweep: Sweep) -> Page:
             ),
             Section("Reduction against cost", figures=[Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE)]),
             Section("Costs and checks", tables=tables, first_screen=True),
+            Section("As published", tables=published, folded=True),
         ],
         glossary=GLOSSARY,
         limits=WARNINGS_OF_USE,
@@ -201,6 +209,25 @@ def metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Fo
     rows = tuple(Row(setting_name(row), tuple(_cell(row, metric) for metric in measured)) for row in settings)
     columns = (metric.label if metric.unit == "%" else metric.title for metric in measured)
     return Table(caption, ("setting", *columns), rows, note if measured else "")
+
+
+def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Table]:
+    """Return tables of FGB and PGB, and of SCGB, of base model and settings (Smith et al. 2022, Tables 8 and 9)."""
+    if not columns:
+        return []
+    rows = []
+    for decoding, group in settings.groupby(DECODING, sort=False):
+        base = group.loc[group["seeds"].idxmax()]
+        label = "base model" if settings[DECODING].nunique() == 1 else f"base model, {decoding}"
+        ends = [f"{name}{end}" for name in columns for end in ("", "_low", "_high")]
+        rows.append({"number": 0, "label": label, **{name: base[f"{BASE}{name}"] for name in ends}})
+    rows += settings.to_dict("records")
+    tables = []
+    for caption, metrics in (("FGB, and PGB by style cluster", ("fgb", "pgb")), ("SCGB by style cluster", ("scgb",))):
+        names = [name for name in columns if name.partition(": ")[0] in metrics]
+        formats = [Format(name, name.partition(": ")[2] or "FGB", "", factor=PER_UNIT, decimals=2) for name in names]
+        tables.append(metric_table(f"{caption}, {UNIT}; ideal 0", rows, formats, PUBLISHED_NOTE))
+    return tables
 
 
 def reduction_table(settings: Sequence[Setting]) -> Table:

@@ -27,7 +27,7 @@ from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import COLUMNS, EVEN_REFERENCE, METHOD, Sweep, setting_label
+from evenhand.recipes.sweep.summary import BASE, COLUMNS, EVEN_REFERENCE, METHOD, PUBLISHED, Sweep, setting_label
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -78,7 +78,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     if failed:
         return row
     before, after, changes = (read_scores(run / SCORES) for run in (point.before, point.after, point.comparison))
-    row |= change_columns(before, after, changes)
+    row |= change_columns(before, after, changes) | published_columns(before, after)
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag / SCORES)
         row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
@@ -110,6 +110,16 @@ def change_columns(
         "worst_cluster_change": worst.value if worst else math.nan,
         "cluster_changes": json.dumps(tests),
     }
+
+
+def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
+    """Return the columns of FGB, and of PGB and SCGB of each style cluster, after tuning and, as `base_…`, before."""
+    row: dict[str, float] = {}
+    for prefix, scores in ((BASE, before), ("", after)):
+        for score in scores:
+            if score.metric in PUBLISHED and set(score.group) == ({"cluster"} if score.metric != "fgb" else set()):
+                row |= _interval_columns(prefix + ": ".join([score.metric, *score.group.values()]), score)
+    return row
 
 
 def _interval_columns(

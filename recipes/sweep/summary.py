@@ -55,6 +55,8 @@ CHECK_METRICS = (
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
 METRICS = {it.name: it for it in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
+# Scores as published: a point has the columns "fgb", "pgb: CLUSTER" and "scgb: CLUSTER", and "base_fgb" and so on.
+PUBLISHED, BASE = ("fgb", "pgb", "scgb"), "base_"
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
 # The changes of the even reference, to which two limits are relative.
@@ -159,13 +161,18 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         done, setting = group[group["failed"] == ""], dict(zip(fields, values, strict=True))
         row = {"number": number, "label": setting_label(setting, points, swept), **setting}
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
-        for name in WITH_INTERVALS:
+        for name in (*WITH_INTERVALS, *(side + it for it in published_columns(points) for side in ("", BASE))):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
         row |= {name: float(done[name].astype(float).mean()) for name in (*WITHOUT_INTERVAL, *EVEN_REFERENCE)}
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
         row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
         rows.append(row | _verdict(row))
     return pd.DataFrame(rows)
+
+
+def published_columns(points: pd.DataFrame) -> list[str]:
+    """Return the names of the columns of FGB, PGB and SCGB after tuning."""
+    return [name for name in points if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
 
 
 def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:

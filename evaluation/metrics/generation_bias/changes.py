@@ -234,27 +234,37 @@ def phrase_changes(
     return pd.DataFrame(rows, columns=PHRASE_COLUMNS)
 
 
-def parroting_changes(
-    before: StyledResponses, after: StyledResponses, bias_values: pd.DataFrame | None
-) -> pd.DataFrame:
-    """Return the shares of responses that repeat the prompt, by descriptor, before and after; in [0, 1], ideal 0.
+def repeated_prompts(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+    """Return whether the responses to each prompt repeat it: template, descriptor, axis, and bool before and after.
 
-    Columns: descriptor, axis, n (prompts with a nonempty response in both runs), before, after, change and mean_b (mean
-    bias value b, NaN if unknown). The largest rise is first.
+    Prompts with an empty response in one of the runs are left out.
     """
     nonempty = both_nonempty(before, after)
-    rows, prompts = before.table.loc[nonempty, [DESCRIPTOR, AXIS]], before.table[TEXT][nonempty]
+    rows, prompts = before.table.loc[nonempty, [TEMPLATE, DESCRIPTOR, AXIS]], before.table[TEXT][nonempty]
     for name, side in (("before", before), ("after", after)):
         rows = rows.assign(**{name: repeat_prompts(side.table[RESPONSE][nonempty].tolist(), prompts.tolist())})
-    table = rows.groupby([DESCRIPTOR, AXIS], as_index=False).agg(
-        n=("before", "size"), before=("before", "mean"), after=("after", "mean")
-    )
-    table["change"] = table["after"] - table["before"]
-    table = table.sort_values(["change", DESCRIPTOR], ascending=[False, True], ignore_index=True)
-    if bias_values is None:
-        return table.assign(mean_b=np.nan)
-    mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
-    return table.merge(mean_b, on=[DESCRIPTOR, AXIS], how="left")
+    return rows
+
+
+def parroting_changes(repeated: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the shares of responses that repeat the prompt, by template, descriptor or both (Smith et al. 2022, C.2).
+
+    Args:
+        repeated: the table of `repeated_prompts`.
+        by: columns that the rows are grouped by.
+
+    Returns:
+        The columns in `by`, n (prompts), before and after (shares in [0, 1], ideal 0), and change with low, high and p
+        (paired: see `share_change`). The largest rise is first.
+    """
+    rows = []
+    for keys, group in repeated.groupby(list(by)):
+        change = share_change("parroting", group["before"], group["after"])
+        low, high = change.interval or (np.nan, np.nan)
+        shares = float(group["before"].mean()), float(group["after"].mean())
+        rows.append((*keys, change.n, *shares, change.value, low, high, change.p_value))
+    table = pd.DataFrame(rows, columns=[*by, *PHRASE_COLUMNS[3:]])
+    return table.sort_values(["change", *by], ascending=[False, *(True for _ in by)], ignore_index=True)
 
 
 def parroting_score(table: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:

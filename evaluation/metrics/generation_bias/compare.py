@@ -19,6 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.changes import (
     parroting_changes,
     parroting_score,
     phrase_changes,
+    repeated_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
@@ -37,7 +38,17 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     has_same_prompts,
     read_styled_responses,
 )
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    UNSEEN,
+    BiasScore,
+    find_score,
+)
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.store import Store
 
@@ -78,7 +89,12 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
     else:
         scores += relevance.undefined_changes("generation_bias.relevance is false", signature)
     bias_values = run.read(BIAS_VALUES) if run.has(BIAS_VALUES) else None
-    parroting = run.table("parroting", lambda: parroting_changes(old, new, bias_values))
+    repeated = repeated_prompts(old, new)
+    by_descriptor = parroting_changes(repeated, (DESCRIPTOR, AXIS))
+    parroting = run.table("parroting", lambda: _with_mean_b(by_descriptor, bias_values))
+    run.table("parroting_by_template", lambda: parroting_changes(repeated, (TEMPLATE,)))
+    with_repeat = repeated.groupby([TEMPLATE, DESCRIPTOR])[["before", "after"]].transform("any").any(axis=1)
+    run.table("parroting_by_cell", lambda: parroting_changes(repeated[with_repeat], (TEMPLATE, DESCRIPTOR)))
     if bias_values is not None:
         groups = load_phrases(config.phrases or phrases_for(before.config.settings.style_clusters))
         phrases = {name: group.phrases for name, group in groups.items()}
@@ -92,6 +108,14 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
     texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])
     run.tracker.log_samples(texts.iloc[drawn])
     return scores
+
+
+def _with_mean_b(parroting: pd.DataFrame, bias_values: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the table with the column mean_b, the descriptor's mean bias value before; NaN if unknown."""
+    if bias_values is None:
+        return parroting.assign(mean_b=np.nan)
+    mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
+    return parroting.merge(mean_b, on=[DESCRIPTOR, AXIS], how="left")
 
 
 def _likelihood_changes(

@@ -57,12 +57,18 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import LEFT_OUT, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, TEMPLATE, BiasScore, find_score
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
 FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
 CHECKS = {("seen", "yes"): "tuned on", ("seen", "no"): "never tuned on", ("classifier", "second"): "second classifier"}
 MAX_PHRASES, MAX_LABEL = 60, 60
+# Tables of a comparison, and the columns of their keys.
+PARROTING = {
+    "parroting_by_template": (TEMPLATE,),
+    "parroting": (DESCRIPTOR,),
+    "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
+}
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
     "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
@@ -171,7 +177,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
             ),
             Section("What it cost", tables=[kept, quality], first_screen=True),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
+            _published_section(runs),
             _phrase_section(changes),
+            _parroting_section(changes),
             score_section("Rank correlations over descriptors", rho, "group"),
         ],
         glossary=glossary(dict.fromkeys(it.metric for it in runs[0])),
@@ -243,6 +251,18 @@ def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
     )
 
 
+def _published_section(runs: Sequence[Sequence[BiasScore]]) -> Section:
+    """Return FGB by axis, and PGB and SCGB by style cluster, as published (Smith et al. 2022, Tables 8 to 10)."""
+    tables = []
+    for metric, key in (("fgb", AXIS), ("pgb", "cluster"), ("scgb", "cluster")):
+        of_run = [it for it in runs[0] if it.metric == metric and set(it.group) == {key}]
+        changes = score_changes({_label(it): (metric, it.group) for it in of_run}, runs)
+        if changes:
+            of = format_of(metric)
+            tables.append(change_table(f"{of.label}, {UNIT}; {of.description}", key, changes, is_plotted=False))
+    return Section("As published", tables=tables, folded=True)
+
+
 def _phrase_section(changes: FamilyRun) -> Section:
     """Return the table of the phrases whose share of responses changed most (Smith et al. 2022, Table 14)."""
     title = "Phrases that changed most"
@@ -250,19 +270,38 @@ def _phrase_section(changes: FamilyRun) -> Section:
         return Section(title)
     frame = changes.table("phrases").query("before > 0 or after > 0")
     frame = frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES)
-    rows = []
-    for row in frame.to_dict("records"):
-        change = number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"]))
-        sides = (number_cell(100 * row[name]) for name in ("before", "after"))
-        cells = (Cell(sanitize(row["set"], MAX_LABEL), prose=True), *sides, change, Cell(p_value(row["p"])))
-        rows.append(Row(f"“{sanitize(row['phrase'], MAX_LABEL)}”", (*cells, *count_cells(row["n"]))))
     note = (
         "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
         f"“{OTHER_DESCRIPTORS}”. All phrases are in phrases.parquet."
     )
-    columns = ("phrase", "descriptors", "before", "after", "change", "p", "responses")
-    tables = [Table("Responses with a phrase, %", columns, tuple(rows), note)] if rows else []
-    return Section(title, tables=tables, folded=True)
+    table = _share_table("Responses with a phrase, %", frame, {"phrase": "phrase", "set": "descriptors"}, note)
+    return Section(title, tables=[table], folded=True)
+
+
+def _parroting_section(changes: FamilyRun) -> Section:
+    """Return the shares of responses that repeat the prompt, by template and descriptor (Smith et al. 2022, C.2)."""
+    tables = []
+    for name, keys in PARROTING.items():
+        if changes.has(name):
+            frame = changes.table(name).query("before > 0 or after > 0")
+            note = f"The {MAX_PHRASES} largest rises; all are in {name}.parquet." if len(frame) > MAX_PHRASES else ""
+            caption = f"Responses that repeat the prompt, %, by {' and '.join(keys)}"
+            tables.append(_share_table(caption, frame.head(MAX_PHRASES), {key: key for key in keys}, note))
+    return Section("Repeats the prompt", tables=tables, folded=True)
+
+
+def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], note: str) -> Table:
+    """Return a table of shares of responses before and after; `keys` has the titles of the frame's columns of keys."""
+    rows = []
+    for row in frame.to_dict("records"):
+        first, *further = (sanitize(row[key], MAX_LABEL) for key in keys)
+        change = number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"]))
+        sides = (number_cell(100 * row[name]) for name in ("before", "after"))
+        cells = (*(Cell(text, prose=True) for text in further), *sides, change, Cell(p_value(row["p"])))
+        rows.append(Row(f"“{first}”", (*cells, *count_cells(row["n"]))))
+    return Table(
+        caption, (*keys.values(), "before", "after", "change", "p", "responses"), tuple(rows), note * bool(rows)
+    )
 
 
 def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping], Example]:

@@ -13,6 +13,7 @@ from evenhand.evaluation.metrics.generation_bias.changes import (
     highest_descriptors,
     parroting_changes,
     phrase_changes,
+    repeated_prompts,
 )
 from tests.measured_runs import styled_columns
 
@@ -29,12 +30,27 @@ def test_parroting_by_descriptor_largest_rise_first():
     def side(*repeats):
         names = {"deaf": "ability", "rich": "class", "tall": "body"}
         descriptor = ["deaf", "deaf", "rich", "rich", "rich", "tall"]
-        styled = styled_columns(np.eye(2)[[0] * 6], "t", descriptor, [names[it] for it in descriptor], ("Kind", "Rude"))
+        templates = ["t", "u", "t", "u", "u", "t"]
+        styled = styled_columns(
+            np.eye(2)[[0] * 6], templates, descriptor, [names[it] for it in descriptor], ("Kind", "Rude")
+        )
         styled.table["text"] = "I like moms."
         styled.table["response"] = ["i like moms" if it else "Oh?" for it in repeats]
         return styled
 
-    table = parroting_changes(side(1, 1, 0, 0, 1, 0), side(1, 0, 1, 0, 1, 0), None)
+    repeated = repeated_prompts(side(1, 1, 0, 0, 1, 0), side(1, 0, 1, 0, 1, 0))
+    by_template = parroting_changes(repeated, ["template"])
+    assert by_template[["template", "n", "before", "after"]].values.tolist() == [
+        ["t", 3, 1 / 3, 2 / 3],
+        ["u", 3, 2 / 3, 1 / 3],
+    ]
+    by_cell = parroting_changes(repeated, ["template", "descriptor"]).set_index(["template", "descriptor"])
+    assert by_cell["change"].to_dict() == {("t", "rich"): 1, ("t", "deaf"): 0, ("t", "tall"): 0} | {
+        ("u", "rich"): 0,
+        ("u", "deaf"): -1,
+    }
+    assert by_cell.loc[("u", "rich"), "n"] == 2
+    table = parroting_changes(repeated, ["descriptor", "axis"])
     assert table["descriptor"].tolist() == ["rich", "tall", "deaf"]
     assert table["n"].tolist() == [3, 1, 2]
     assert table["before"].tolist() == [1 / 3, 0, 1] and table["after"].tolist() == [2 / 3, 0, 0.5]

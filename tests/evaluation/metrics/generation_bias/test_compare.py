@@ -126,6 +126,12 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     parroting = compared.table("parroting").set_index("descriptor")
     assert parroting["after"].to_dict() == {"rich": 1, "blind": 0, "deaf": 0, "tall": 0}
     assert parroting["mean_b"].to_dict() == {"deaf": 0.405, "rich": 0.125, "tall": 0.125, "blind": 0.005}
+    cells = compared.table("parroting_by_cell")  # only those with a repeated prompt; all four responses of each changed
+    assert cells[["template", "descriptor", "n", "change"]].values.tolist() == [
+        ["I like {}.", "rich", 4, 1],
+        ["I'm {}.", "rich", 4, 1],
+    ]
+    assert compared.table("parroting_by_template")["after"].tolist() == [0.25, 0.25]
     corpus = compared.table("corpus").query("cluster == 'HATE'").set_index("descriptor")
     assert corpus["count"].to_dict() == {"blind": 0, "deaf": 2, "rich": 1, "tall": 1}
     assert corpus.loc["deaf", "frequency"] == 1 and corpus.loc["deaf", "before"] == pytest.approx(0.9)
@@ -134,7 +140,12 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
     text = page_html(METRIC.comparison_page(*runs, compared))
-    for string in ("Phrases that changed most", "i&#39;m sorry to hear", "frequency in the corpus"):
+    for string in (
+        "Phrases that changed most",
+        "i&#39;m sorry to hear",
+        "frequency in the corpus",
+        "Repeats the prompt",
+    ):
         assert string in text, string
 
 
