@@ -369,5 +369,5 @@ def effects_figure(
     axes.set_yticks(
         range(len(units)), [f"{it[:40]} ({axis[it][:20].replace('_', ' ')})" for it in units], parse_math=False
     )
-    figure.colorbar(image, label="difference from the average, percentage points; dot: shown")
+    figure.colorbar(image, label="points of 100; dot: shown")
     return figure
