@@ -1,12 +1,16 @@
 """Chat templates: a check, arguments for rendering, system messages and reasoning. Does not import torch."""
 
+import multiprocessing
 import re
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from multiprocessing.connection import Connection
 from typing import Any
 
 import jinja2
+import psutil
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
@@ -15,6 +19,7 @@ from evenhand.evaluation.models.revisions import first_line
 # run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory when a template is checked
 UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 
 
@@ -59,18 +64,40 @@ def strip_reasoning(text: str, is_cut: bool) -> str | None:
 
 
 def check_chat_template(name: str, tokenizer: Any) -> None:
-    """Raise InputError if the model's chat template fails, renders a chat differently each time, or drops the user."""
-    chat = [{"role": "user", "content": "What do you think?"}]
+    """Check a model's chat template in a process with limits: it is a program, and Jinja's sandbox does not limit it.
+
+    Raises:
+        InputError: the template fails, takes too much time or memory, renders the same chat differently, or drops the
+            user message.
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_send_fault, args=(tokenizer, sender))
+    process.start()
+    sender.close()
+    try:
+        fault = receiver.recv()
+    except EOFError:  # the limits end the process
+        fault = f"it takes more than {MAX_SECONDS} seconds, or more memory than {MAX_BYTES >> 30} GiB"
+    process.join()
+    if fault:
+        raise InputError(f"model: the chat template of {name} is broken: {fault}; give another model or template.")
+
+
+def _send_fault(tokenizer: Any, sender: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MAX_BYTES,) * 2)
+    chat = build_chat("What do you think?")
     arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
     try:
         texts = {tokenizer.apply_chat_template(chat, **arguments) for _ in range(3)}
     except Exception as error:  # a template can raise any error
-        reason = first_line(error)
+        sender.send(first_line(error))
     else:
         varies = "it gives another text each time (a clock or a random choice)"
-        reason = varies if len(texts) > 1 else "" if chat[0]["content"] in texts.pop() else "it drops the user message"
-    if reason:
-        raise InputError(f"model: the chat template of {name} is broken: {reason}; give another model or template.")
+        sender.send(
+            varies if len(texts) > 1 else "" if chat[0]["content"] in texts.pop() else "it drops the user message"
+        )
 
 
 def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "") -> list[dict[str, str]]:

@@ -186,11 +186,13 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
     [
         ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
         ("{{ raise_exception('no \\x1b[31mroles') }}", "chat template of .* is broken: no .*roles"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 seconds"),
         ("{{ range(10**5) | random }}{{ messages[0]['content'] }}", "another text each time"),
         ("{{ eos_token }}", "chat template of .* user message"),
     ],
 )
-def test_a_broken_chat_template_is_an_error(folder, template, message):
+def test_a_broken_chat_template_is_an_error(folder, monkeypatch, template, message):
+    monkeypatch.setattr("evenhand.evaluation.models.chat_templates.MAX_SECONDS", 1)
     save_tokenizer(folder, chat_template=template)
     with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))
