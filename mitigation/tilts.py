@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from evenhand.evaluation.statistics.cells import Cells
 
@@ -94,7 +94,7 @@ class Pool:
             return (weighted.T @ self._coordinates - means.T @ means) / len(self.size)
 
         options = {"gtol": TOLERANCE, "maxiter": 100}
-        found = optimize.minimize(dual, start, jac=True, hess=hessian, method="trust-exact", options=options).x
+        found = scipy.optimize.minimize(dual, start, jac=True, hess=hessian, method="trust-exact", options=options).x
         return found if np.abs(dual(found)[1]).max(initial=0) < 10 * TOLERANCE else None
 
     def effective_share(self, exponent: np.ndarray) -> float:
@@ -104,7 +104,7 @@ class Pool:
         """
         projected = self._coordinates @ exponent
         log_squares = self._tilted(projected)[0] + self._tilted(-projected)[0]
-        return float(np.exp(np.log(len(self.size)) - special.logsumexp(log_squares)))
+        return float(np.exp(np.log(len(self.size)) - scipy.special.logsumexp(log_squares)))
 
     def _tilted(self, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return log Σ_x p̄(x | t) exp(log weight), (T,), and each response's share of its template's terms, (r,)."""

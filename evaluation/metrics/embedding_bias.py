@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
@@ -276,7 +276,7 @@ def _t_test(
     """Return the 95 % interval of the mean, cut at the bounds, and the p-value against 0; None if no value differs."""
     if len(values) < 2 or np.ptp(values) <= ROUNDING:
         return None, None
-    test = stats.ttest_1samp(values, 0.0, alternative=alternative)
+    test = scipy.stats.ttest_1samp(values, 0.0, alternative=alternative)
     low, high = test.confidence_interval(CONFIDENCE)
     return (max(bounds[0], float(low)), min(bounds[1], float(high))), float(test.pvalue)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.report.formats import Format, format_of, glossary
@@ -106,7 +106,9 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
 def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
     score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out)
-    return replace(score, p_value=float(stats.binomtest(int(wins.sum()), len(wins)).pvalue)) if len(wins) else score
+    return (
+        replace(score, p_value=float(scipy.stats.binomtest(int(wins.sum()), len(wins)).pvalue)) if len(wins) else score
+    )
 
 
 def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:

@@ -6,7 +6,7 @@ from typing import Any
 
 import krippendorff
 import numpy as np
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
@@ -158,7 +158,7 @@ def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float
     """Return the probability that a value of `one` exceeds one of `other` (ties: one half), and its 95 % interval."""
     if not len(one) or not len(other):
         return math.nan, None
-    area = float(stats.mannwhitneyu(one, other).statistic / (len(one) * len(other)))
+    area = float(scipy.stats.mannwhitneyu(one, other).statistic / (len(one) * len(other)))
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (len(one) - 1) * (q1 - area**2) + (len(other) - 1) * (q2 - area**2)
     return area, normal_interval(area, math.sqrt(spread / (len(one) * len(other))), (0.0, 1.0))

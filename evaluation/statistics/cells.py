@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
+import scipy
 
 NUMBERS_PER_BLOCK = 1 << 20  # 8 MiB as float64
 
@@ -39,7 +39,7 @@ def sum_by(index: np.ndarray, values: np.ndarray, k: int = 0) -> np.ndarray:
     The result, (m,) or (m, c), has one row for each index 0 … m−1; indices that do not occur, up to k, have sum 0.
     """
     shape = (max(int(index.max(initial=-1)) + 1, k), len(index))
-    return sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=shape) @ values
+    return scipy.sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=shape) @ values
 
 
 @dataclass(frozen=True)

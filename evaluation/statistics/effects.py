@@ -26,7 +26,7 @@ from functools import partial
 from types import EllipsisType
 
 import numpy as np
-from scipy import sparse, special, stats
+import scipy
 
 from evenhand.evaluation.statistics.cell_noise import summed_products
 from evenhand.evaluation.statistics.cells import Cells, project, sum_by
@@ -41,7 +41,7 @@ Sampler = Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]]
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
 DETECTABLE_STEPS, BISECTIONS = 4, 40
-ONE_SIDED = float(stats.norm.ppf(1 - LEVEL))
+ONE_SIDED = float(scipy.special.ndtri(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
 
@@ -139,13 +139,13 @@ def descriptor_effects(
         found = intervals_if_shown(effect, factors @ within, ratio, threshold)
         low = np.where(shown, np.minimum(found[0], low), low)
         high = np.where(shown, np.maximum(found[1], high), high)
-    q = stats.false_discovery_control(p, axis=None).reshape(p.shape)
+    q = scipy.stats.false_discovery_control(p, axis=None).reshape(p.shape)
     at_effect = error * np.sqrt(ratio(..., effect))
     at_most = np.abs(effect) + ONE_SIDED * at_effect
     at_least = np.maximum(np.abs(effect) - widest * np.fmax(1.0, at_effect / max(error.max(), TINY)), 0)
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
-        detectable = (critical + stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
+        detectable = (critical + scipy.stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable, at_most, at_least)
 
 
@@ -179,7 +179,7 @@ def intervals_if_shown(
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         error = np.sqrt(np.fmax(variance * variance_ratio(..., np.sign(effect) * middle), TINY))
-        tail = special.log_ndtr((middle - size) / error) - special.log_ndtr((middle - threshold) / error)
+        tail = scipy.special.log_ndtr((middle - size) / error) - scipy.special.log_ndtr((middle - threshold) / error)
         low, high = np.where(tail < math.log(TAILS[0]), middle, low), np.where(tail < math.log(TAILS[0]), high, middle)
     outer = size + Z * np.sqrt(variance * variance_ratio(..., effect))
     return np.where(effect > 0, low, -outer), np.where(effect > 0, outer, -low)
@@ -275,11 +275,11 @@ def effects_under_null(
         yield effects
 
 
-def averaging_matrix(count: np.ndarray) -> sparse.csr_array:
+def averaging_matrix(count: np.ndarray) -> "scipy.sparse.csr_array":
     """Return the matrix (m, n) whose product with n rows sorted by cell is the mean of each of m cells, float32."""
     weight = np.repeat(1.0 / count, count).astype(np.float32)
     rows, ends = np.arange(count.sum(), dtype=np.int32), np.append(0, np.cumsum(count))
-    return sparse.csr_array((weight, rows, ends), shape=(len(count), len(rows)))
+    return scipy.sparse.csr_array((weight, rows, ends), shape=(len(count), len(rows)))
 
 
 def permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Generator) -> Callable[[], np.ndarray]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
 
 from evenhand.evaluation.statistics.intervals import TAILS, student_quantile
 
@@ -22,12 +22,12 @@ def sign_test(signs: np.ndarray) -> float | None:
     if not len(signs):
         return None
     up, down = int((signs > 0).sum()), int((signs < 0).sum())
-    return float(stats.binomtest(up, up + down).pvalue) if up + down else 1.0
+    return float(scipy.stats.binomtest(up, up + down).pvalue) if up + down else 1.0
 
 
 def t_test(values: np.ndarray, mean: float) -> float | None:
     """Return the p-value of the two-sided t-test of `mean` for (n,) values; None if the values do not vary."""
-    return float(stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
+    return float(scipy.stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
 
 
 def reach_of_sign_test(n: int) -> float:
@@ -39,11 +39,11 @@ def reach_of_sign_test(n: int) -> float:
     >>> round(reach_of_sign_test(6), 2)  # all six must agree: 0.8 ** (1 / 6) − ½
     46.35
     """
-    needed = int(stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # equal signs that the test needs to reject
+    needed = int(scipy.stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # equal signs that the test needs to reject
     if needed > n:
         return math.nan
     # P(at least k of n | p) = POWER, solved for p: a binomial's tail is the distribution function of a beta.
-    return 100 * (float(stats.beta.ppf(POWER, needed, n - needed + 1)) - 0.5)
+    return 100 * (float(scipy.stats.beta.ppf(POWER, needed, n - needed + 1)) - 0.5)
 
 
 def reach_of_mean(values: np.ndarray) -> float:
@@ -70,13 +70,13 @@ def _non_centrality(freedom: int) -> float:
     """
     limit = float(student_quantile(freedom))
     nodes, weights = np.polynomial.legendre.leggauss(400)
-    limits = limit * np.sqrt(stats.chi2.ppf((nodes + 1) / 2, freedom) / freedom)
+    limits = limit * np.sqrt(scipy.stats.chi2.ppf((nodes + 1) / 2, freedom) / freedom)
 
     def short_of_power(delta: float) -> float:
-        beyond = special.ndtr(delta - limits) + special.ndtr(-delta - limits)
+        beyond = scipy.special.ndtr(delta - limits) + scipy.special.ndtr(-delta - limits)
         return float(beyond @ weights) / 2 - POWER
 
-    return float(optimize.brentq(short_of_power, 1.0, 4 * limit, rtol=1e-9))
+    return float(scipy.optimize.brentq(short_of_power, 1.0, 4 * limit, rtol=1e-9))
 
 
 # Ranks: the results of SciPy's functions, for many tests at once.
@@ -104,7 +104,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     differences = np.asarray(differences, dtype=np.float64)
     kept = np.isfinite(differences) & (differences != 0)
     size = np.where(kept, np.abs(differences), np.inf)  # omitted values rank last and are not counted
-    first, last = (stats.rankdata(size, method, axis=1) for method in ("min", "max"))
+    first, last = (scipy.stats.rankdata(size, method, axis=1) for method in ("min", "max"))
     doubled_ranks, n = np.where(kept, first + last, 0).astype(np.int64), kept.sum(axis=1)
     w = doubled_ranks.sum(axis=1, where=differences > 0) / 2
     # Σ (t³ − t) over groups of t tied values is Σ (t² − 1) over their members.
@@ -112,7 +112,7 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     with np.errstate(invalid="ignore", divide="ignore"):  # empty rows are set below
         z = (w - n * (n + 1) / 4) / np.sqrt(n * (n + 1) * (2 * n + 1) / 24 - ties / 48)
-    p = np.clip(2 * special.ndtr(-np.abs(z)), 0, 1)
+    p = np.clip(2 * scipy.special.ndtr(-np.abs(z)), 0, 1)
     exact = np.flatnonzero((n > 0) & (n <= np.where(ties == 0, EXACT_UP_TO, EXACT_WITH_TIES_UP_TO)))
     ranks, same = np.unique(np.sort(doubled_ranks[exact], axis=1), axis=0, return_inverse=True)
     for pattern, row in enumerate(ranks):
@@ -168,14 +168,14 @@ def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> t
         z = (np.maximum(u, n_1 * n_2 - u) - n_1 * n_2 / 2 - 0.5) / np.sqrt(
             n_1 * n_2 / 12 * ((n + 1) - ties / (n * (n - 1)))
         )
-    p = np.clip(2 * special.ndtr(-z), 0, 1)
+    p = np.clip(2 * scipy.special.ndtr(-z), 0, 1)
 
     small = np.flatnonzero((np.minimum(n_1, n_2) <= EXACT_SAMPLE_SIZE) & (ties == 0))
     if len(small):  # without ties p depends on U and the sizes alone, so each case is computed once
         _, example, same = np.unique(np.stack([u, n_1, n_2])[:, small], axis=1, return_index=True, return_inverse=True)
         pairs = zip(first[small][example], second[small][example], strict=True)
         samples = ([np.flatnonzero(counts[row]) for row in pair] for pair in pairs)
-        p[small] = np.array([stats.mannwhitneyu(*pair, method="exact").pvalue for pair in samples])[same]
+        p[small] = np.array([scipy.stats.mannwhitneyu(*pair, method="exact").pvalue for pair in samples])[same]
     return u, p
 
 
@@ -263,5 +263,5 @@ def compare_treatments(values: np.ndarray) -> TreatmentMeans:
     between = n * float(means.var(ddof=1))
     rounding = n * k * np.finfo(float).eps * float(np.square(values).max())
     is_exact = variance <= rounding
-    p_value = float(between <= rounding) if is_exact else float(stats.f.sf(between / variance, k - 1, freedom))
+    p_value = float(between <= rounding) if is_exact else float(scipy.stats.f.sf(between / variance, k - 1, freedom))
     return TreatmentMeans(means, float(student_quantile(freedom)) * math.sqrt(variance * (k - 1) / (k * n)), p_value)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from evenhand.evaluation.statistics.cells import sum_by
 
 CONFIDENCE = 0.95
 TAILS = (0.025, 0.975)  # the quantiles of a percentile interval
-Z = float(stats.norm.ppf(TAILS[1]))  # a normal number lies within ± Z standard deviations with CONFIDENCE
+Z = float(scipy.special.ndtri(TAILS[1]))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 
 RESAMPLES = 9999  # scipy's default, which Steinborn et al. 2022 used for its standard errors
 NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
@@ -47,7 +47,7 @@ def student_quantile(freedom: Any) -> Any:
     >>> round(float(student_quantile(1)), 3)
     12.706
     """
-    return stats.t.ppf(TAILS[1], freedom)
+    return scipy.stats.t.ppf(TAILS[1], freedom)
 
 
 def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
@@ -107,7 +107,7 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
         reach = math.sqrt(noise + slope * abs(value))
         while excess(value - reach, upper) <= 0 or excess(value + reach, upper) >= 0:
             reach *= 2
-        return float(optimize.brentq(excess, value - reach, value + reach, args=(upper,), rtol=1e-9))
+        return float(scipy.optimize.brentq(excess, value - reach, value + reach, args=(upper,), rtol=1e-9))
 
     return root(False), root(True)
 
@@ -306,7 +306,7 @@ def bootstrap(
         return None, None
     if all(np.ptp(each) == 0 for each in data):
         return 0.0, None
-    result = stats.bootstrap(
+    result = scipy.stats.bootstrap(
         data,
         statistic,
         paired=True,

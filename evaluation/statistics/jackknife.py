@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import ANY, Interval, interval_around, ratio_interval, student_quantile
@@ -32,7 +32,7 @@ class JackknifeError:
 
     def p_value(self, value: float) -> float:
         """Return the two-sided p-value of the t-test that the true value is 0."""
-        return 2 * float(stats.t.sf(abs(value) / self.value, self.freedom))
+        return 2 * float(scipy.stats.t.sf(abs(value) / self.value, self.freedom))
 
 
 def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:

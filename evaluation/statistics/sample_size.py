@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from scipy import optimize, stats
+import scipy
 
 from evenhand.evaluation.statistics.intervals import skewed_quantile, spread_interval, student_quantile
 from evenhand.evaluation.statistics.spread import Estimate
@@ -73,12 +73,14 @@ def smallest_detectable_spread(estimate: Estimate) -> float:
     def excess(theta: float) -> float:
         variance = noise + slope * theta
         skewness = slope * (noise + 1.5 * slope * theta) / variance**1.5
-        return theta + math.sqrt(variance) * skewed_quantile(float(stats.norm.ppf(1 - POWER)), skewness) - critical
+        return (
+            theta + math.sqrt(variance) * skewed_quantile(float(scipy.stats.norm.ppf(1 - POWER)), skewness) - critical
+        )
 
     high = critical
     while excess(high) < 0:
         high *= 2
-    return float(optimize.brentq(excess, 0.0, high, rtol=1e-9))
+    return float(scipy.optimize.brentq(excess, 0.0, high, rtol=1e-9))
 
 
 def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[float, float]:
@@ -129,7 +131,7 @@ def is_significant(difference: float, variance: float, freedom: float) -> bool:
     >>> is_significant(2.81, 1.0, math.inf), is_significant(-2.79, 1.0, math.inf)  # 1.96 + 0.84
     (True, False)
     """
-    quantile = float(student_quantile(freedom)) + float(stats.norm.ppf(POWER))
+    quantile = float(student_quantile(freedom)) + float(scipy.stats.norm.ppf(POWER))
     return abs(difference) >= quantile * math.sqrt(variance)
 
 

@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
@@ -81,7 +81,10 @@ def mean_change(
         return _score(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
     value = float(difference.mean())
     if error := float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0:
-        fields |= {"interval": normal_interval(value, error), "p_value": float(2 * stats.norm.sf(abs(value) / error))}
+        fields |= {
+            "interval": normal_interval(value, error),
+            "p_value": float(2 * scipy.stats.norm.sf(abs(value) / error)),
+        }
     return _score(metric, value, 0.0, bounds, n, **fields)
 
 
@@ -118,10 +121,10 @@ def rank_correlation(
             reason = f"{name} is {values[0]:.4g} for every {of}: there is nothing to rank"
     if reason:
         return _score(metric, math.nan, None, (-1.0, 1.0), n, reason=reason, **fields)
-    result, interval = stats.spearmanr(x, y), None
+    result, interval = scipy.stats.spearmanr(x, y), None
     rho, p_value = float(result.statistic), float(result.pvalue)
     if n <= EXACT_UP_TO:
-        left, right = (stats.rankdata(values) - (n + 1) / 2 for values in (x, y))
+        left, right = (scipy.stats.rankdata(values) - (n + 1) / 2 for values in (x, y))
         orders = np.array(list(permutations(right))) @ left
         p_value = float(np.mean(np.abs(orders) >= abs(left @ right) - 1e-9))
     if n > 3 and abs(rho) <= 1 - 1e-12:  # a perfect order comes out a rounding error below 1

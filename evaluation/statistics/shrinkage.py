@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
 FREEDOMS = (1, 2, 8)  # ν: from a few very large values among many small ones to nearly normal ones
 SCALES, VARIANCES = 25, 40  # grid sizes: values of τ, variances of the prior
@@ -46,7 +46,7 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     grid = np.geomspace(0.005 * noise, 10 * largest, VARIANCES) ** 2
     edges = np.concatenate([[0.0], np.sqrt(grid[1:] * grid[:-1]), [np.inf]])
     with np.errstate(divide="ignore"):  # the variances of the normals in τ · t_ν are ν τ² / χ²_ν
-        below = np.stack([stats.chi2.sf(freedom * tau[:, None] ** 2 / edges, freedom) for freedom in FREEDOMS])
+        below = np.stack([scipy.stats.chi2.sf(freedom * tau[:, None] ** 2 / edges, freedom) for freedom in FREEDOMS])
     mixtures = np.diff(below, axis=2)  # (ν, τ, variance)
     density = mixtures @ _normal_density(x, v + grid[:, None])  # (ν, τ, estimate)
     with np.errstate(divide="ignore"):  # a scale far too small has density 0
@@ -94,7 +94,7 @@ def shrink(
         low, high = (means - 8 * deviations).min(axis=1), (means + 8 * deviations).max(axis=1)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            below = (weight * special.ndtr((middle[:, None] - means) / deviations)).sum(axis=1) < p
+            below = (weight * scipy.special.ndtr((middle[:, None] - means) / deviations)).sum(axis=1) < p
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return (low + high) / 2
 

@@ -20,7 +20,7 @@ variance is unbiased for every distribution of responses.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evenhand.evaluation.statistics.cell_noise import (
     ROUNDING,
@@ -81,7 +81,9 @@ class Estimate:
     @property
     def p_value(self) -> float | None:
         """The two-sided p-value, by Student's t, of the true value 0; None if nothing varies within cells."""
-        return float(2 * stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self.noise > 0 else None
+        return (
+            float(2 * scipy.stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self.noise > 0 else None
+        )
 
 
 @dataclass(frozen=True)
