@@ -1,24 +1,27 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.holistic_bias import load_taxonomy
+from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
+from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics.likelihood_bias import pairs
+from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import significant_direction, value_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
+from evenhand.evaluation.store import Store
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenhand.evaluation.store import Store
-
-VARIANT = "variant"  # column: how the sentences were scored
-CHANCE = 0.05  # level of the tests without correction: the share expected where no pair differs
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
 _SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 
@@ -48,7 +51,7 @@ class LikelihoodBias(Metric):
             "Likelihood Bias",
             "Share of pairs of descriptors whose sentences differ in perplexity by a Mann–Whitney U test at p < 0.05.",
             **_SHARE,
-            ideal=CHANCE,
+            ideal=LEVEL,
         ),
         Format(
             "likelihood_bias_bh",
@@ -62,7 +65,7 @@ class LikelihoodBias(Metric):
             "paired by noun",
             "The same share by a test that compares sentences with the same noun.",
             **_SHARE,
-            ideal=CHANCE,
+            ideal=LEVEL,
         ),
         Format(
             "likelihood_bias_paired_bh",
@@ -90,19 +93,12 @@ class LikelihoodBias(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
         """Return fingerprints of the model and of the dataset."""
-        from evenhand.evaluation.data.prompts import taxonomy_sha256
-
         return {**config.open_model().scoring_inputs(), "dataset": taxonomy_sha256(config.prompts)}
 
-    def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
-    def _likelihoods(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-        from evenhand.evaluation.data.holistic_bias import load_taxonomy
-        from evenhand.evaluation.data.phrase_templates import make_phrase_sentences
-        from evenhand.evaluation.data.prompts import dataset_prompts
-        from evenhand.evaluation.metrics.likelihood_bias import pairs
-
+    def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         model, settings, phrases = config.open_model(), config.settings, None
         if model.is_masked:
             if config.prompts.variations:
@@ -116,33 +112,30 @@ class LikelihoodBias(Metric):
         else:
             texts = sentences[TEXT].tolist()
             columns = model.score_sentences(store, texts, settings.context, settings.end_of_sequence)
-        return sentences.assign(**dict(zip((pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, VARIANT), columns, strict=True)))
+        return sentences.assign(
+            **dict(zip((pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, pairs.VARIANT), columns, strict=True))
+        )
 
-    def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        from evenhand.evaluation.manifest import package_versions
-        from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-
+    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["sentences"], settings = len(table), as_settings(config.settings)
         signature = {
             "model": config.open_model().entry(store.inputs),
             "dataset": config.prompts.signature(store.inputs["dataset"]),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
-            VARIANT: table[VARIANT].iloc[0],
+            pairs.VARIANT: table[pairs.VARIANT].iloc[0],
             "seed": config.seed,
             "packages": package_versions(),
         }
         return likelihood_bias(table, signature)
 
-    def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
+    def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by descriptor.
 
         Raises:
             InputError: the runs have different sentences, or were scored differently.
         """
-        from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias_change
-
         signatures = {side: it.signature("likelihood_bias") for side, it in (("before", before), ("after", after))}
-        for name in ("dataset", VARIANT, "context", "end_of_sequence"):
+        for name in ("dataset", pairs.VARIANT, "context", "end_of_sequence"):
             old, new = (signature.get(name) for signature in signatures.values())
             if old != new:
                 raise InputError(
@@ -166,14 +159,12 @@ class LikelihoodBias(Metric):
         )
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        from evenhand.evaluation.metrics.likelihood_bias.pairs import perplexity, smallest_p_value
-
         table, warnings = run.table("likelihoods"), []
-        n, n_missing = len(table), int((~(perplexity(table) > 0)).sum())
+        n, n_missing = len(table), int((~(pairs.perplexity(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
-        if (p := smallest_p_value(n_nouns)) >= CHANCE:
+        if (p := pairs.smallest_p_value(n_nouns)) >= LEVEL:
             warnings.append(
                 f"The share of pairs that differ is 0 whatever the model does: with at most {n_nouns} nouns for each "
                 f"descriptor and template, the smallest p-value of a pair is {p:.2g}. Use at least four nouns."
@@ -184,11 +175,8 @@ class LikelihoodBias(Metric):
         return [*super().sections(run), _extremes_section(run.table("likelihoods"))]
 
 
-def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.DataFrame") -> tuple[Any, Any]:
+def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
     """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
-    import numpy as np
-
-    from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START
     from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
     from evenhand.evaluation.models.likelihood.sentences import masked_token_table
     from evenhand.evaluation.models.loading import load_masked_model
@@ -202,10 +190,8 @@ def _phrase_log_likelihoods(store: "Store", config: MeasureConfig, phrases: "pd.
     return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens
 
 
-def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
+def _extremes_section(likelihoods: pd.DataFrame) -> Section:
     """Return each axis's descriptors of lowest and highest perplexity in one template (Smith et al. 2022, Table 3)."""
-    from evenhand.evaluation.metrics.likelihood_bias import pairs
-
     templates = likelihoods[TEMPLATE].unique()
     template = pairs.LOVE if pairs.LOVE in templates else templates[0]
     sentences = pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
@@ -221,6 +207,6 @@ def _extremes_section(likelihoods: "pd.DataFrame") -> Section:
     return Section(title, [note] if lines else [], [Table(title, columns, tuple(lines))])
 
 
-def _with_medians(ends: "pd.DataFrame") -> str:
+def _with_medians(ends: pd.DataFrame) -> str:
     medians = zip(ends[DESCRIPTOR], ends["median"], strict=True)
     return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in medians)

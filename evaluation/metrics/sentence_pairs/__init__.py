@@ -3,10 +3,24 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pandas as pd
+
+from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs, resolve_pairs_file
+from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics.sentence_pairs.metric import (
+    compare_pairs,
+    find_shared_positions,
+    is_masked,
+    make_causal_pair_table,
+    make_masked_pair_table,
+    pair_scores,
+)
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
@@ -24,11 +38,7 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenhand.evaluation.store import Store
+from evenhand.evaluation.store import Store
 
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -126,14 +136,11 @@ class SentencePairs(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, str]:
         """Return fingerprints of the model and of the pairs."""
-        from evenhand.evaluation.data.sentence_pairs import read_pairs
-        from evenhand.evaluation.files import sha256_of
-
         file = _pairs_path(config)
         read_pairs(file, config.settings.columns)
         return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file)}
 
-    def collect(self, store: "Store", config: MeasureConfig) -> "pd.DataFrame":
+    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
 
         Raises:
@@ -141,10 +148,7 @@ class SentencePairs(Metric):
         """
         return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
 
-    def score(self, store: "Store", config: MeasureConfig, table: "pd.DataFrame") -> list[BiasScore]:
-        from evenhand.evaluation.manifest import package_versions
-        from evenhand.evaluation.metrics.sentence_pairs.metric import is_masked, pair_scores
-
+    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["pairs"] = len(table)
         settings, masked = config.settings, is_masked(table)
         signature = {
@@ -158,14 +162,12 @@ class SentencePairs(Metric):
         }
         return pair_scores(table, signature=signature, seed=config.seed)
 
-    def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
+    def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
 
         Raises:
             InputError: the runs have no pair in common, or one model is masked and the other is not.
         """
-        from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs
-
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
         tables = [it.table("pairs") for it in (before, after)]
         if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
@@ -237,18 +239,10 @@ def stereotype_direction(score: BiasScore | None) -> int:
 
 
 def _pairs_path(config: MeasureConfig) -> Path:
-    from evenhand.evaluation.data.sentence_pairs import resolve_pairs_file
-
     return resolve_pairs_file(str(local_path(config.settings.pairs)))
 
 
-def _scored_pairs(store: "Store", config: MeasureConfig) -> "pd.DataFrame":
-    import pandas as pd
-
-    from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs
-    from evenhand.evaluation.data.strata import stratified_rows
-    from evenhand.evaluation.metrics.sentence_pairs.metric import make_causal_pair_table
-
+def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
     settings, model = config.settings, config.open_model()
     pairs = read_pairs(_pairs_path(config), settings.columns)
     if settings.limit is not None:
@@ -267,8 +261,7 @@ def _scored_pairs(store: "Store", config: MeasureConfig) -> "pd.DataFrame":
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
-def _score_masked(store: "Store", config: MeasureConfig, pairs: "pd.DataFrame") -> "pd.DataFrame":
-    from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
+def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> pd.DataFrame:
     from evenhand.evaluation.models.likelihood.masked import encode_sentences, unmasked_log_probabilities
     from evenhand.evaluation.models.likelihood.sentences import masked_token_table
     from evenhand.evaluation.models.loading import load_masked_model
@@ -288,7 +281,7 @@ def _score_masked(store: "Store", config: MeasureConfig, pairs: "pd.DataFrame") 
     return table.assign(**{VARIANT: "each shared token masked alone"})
 
 
-def _distribution_section(table: "pd.DataFrame") -> Section:
+def _distribution_section(table: pd.DataFrame) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
     from evenhand.evaluation.report.figures import box_figure, svg
 
@@ -304,7 +297,7 @@ def _distribution_section(table: "pd.DataFrame") -> Section:
     return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
 
 
-def _example_section(title: str, table: "pd.DataFrame", difference: "pd.Series") -> Section:
+def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> Section:
     ordered = table.assign(difference=difference.to_numpy(float)).dropna(subset="difference")
     ordered = ordered.sort_values(["difference", PAIR_ID], kind="stable")
     above, below = (ordered[side * ordered["difference"] > 0] for side in (1, -1))

@@ -6,11 +6,25 @@ with one line per source sentence.
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation.data.gendered_translations import (
+    build_comparable_sets,
+    language_name,
+    load_references,
+    read_translations,
+    references_sha256,
+)
+from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics.translation_bias import metric
+from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -23,11 +37,7 @@ from evenhand.evaluation.report.tables import (
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 from evenhand.evaluation.settings import CONTENT, AnyPath, ClassifierSettings, as_settings, option, strict_dataclass
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from evenhand.evaluation.store import Store
+from evenhand.evaluation.store import Store
 
 PAIR, TRANSLATION = "pair", "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
@@ -125,11 +135,6 @@ class TranslationBias(Metric):
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
         folder of translations, under the same file names.
         """
-        from evenhand.evaluation.data.gendered_translations import references_sha256
-        from evenhand.evaluation.metrics.translation_bias import metric
-        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-        from evenhand.evaluation.models.revisions import find_label, model_revision
-
         settings = config.settings
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
         if settings.translations is None:
@@ -144,24 +149,18 @@ class TranslationBias(Metric):
             find_label(classifier_styles(classifier), classifier.label, classifier.name, "toxicity.label")
         return fingerprints
 
-    def collect(self, store: "Store", config: MeasureConfig) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    def collect(self, store: Store, config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
         references, languages = _references(config.settings)
         store.ensure("languages", lambda: languages)
         compute = partial(_translations, store, config, references)
         return references, store.table("translations", compute, on_all_ranks=True)
 
     def score(
-        self, store: "Store", config: MeasureConfig, collected: "tuple[pd.DataFrame, pd.DataFrame]"
+        self, store: Store, config: MeasureConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
     ) -> list[BiasScore]:
-        import pandas as pd
-
-        from evenhand.evaluation.manifest import package_versions
-        from evenhand.evaluation.metrics.translation_bias.metric import align, sentence_scores, translation_scores
-        from evenhand.evaluation.metrics.translation_bias.shares import gender_accuracy
-
         settings, (table, translations) = config.settings, collected
         parts = [
-            align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
+            metric.align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
             for pair, part in translations.groupby(PAIR, sort=False)
         ]
         rows = pd.concat(parts, ignore_index=True)
@@ -178,9 +177,9 @@ class TranslationBias(Metric):
             "directions": settings.directions,
             "packages": package_versions(),
         }
-        scores = translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
+        scores = metric.translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
         scores += gender_accuracy(rows, signature)
-        store.ensure("sentence_scores", lambda: sentence_scores(rows, tokenize=settings.tokenize))
+        store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
         if settings.toxicity.name is not None:
             scores.append(_toxicity(store, settings.toxicity, translations, signature))
         store.facts["translations"] = len(translations)
@@ -206,8 +205,6 @@ class TranslationBias(Metric):
         return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
 
     def label(self, score: BiasScore) -> str:
-        from evenhand.evaluation.data.gendered_translations import language_name
-
         group = score.group
         if len(group) == 1:
             (value,) = group.values()
@@ -218,8 +215,6 @@ class TranslationBias(Metric):
         return ", ".join(filter(None, parts))
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        from evenhand.evaluation.data.gendered_translations import language_name
-
         languages = run.table("languages")
         rows = tuple(
             Row(sanitize(str(reason), 200), (Cell(", ".join(map(language_name, group["lang"])), prose=True),))
@@ -236,25 +231,19 @@ class TranslationBias(Metric):
 
 
 def _references(settings: Settings) -> Any:
-    from evenhand.evaluation.data.gendered_translations import build_comparable_sets, load_references
-
     path, languages = settings.references, settings.languages
     references = load_references(path, settings.split, languages, "translation_bias.languages")
     return build_comparable_sets(references, settings.min_masculine_references)
 
 
-def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFrame") -> "pd.DataFrame":
-    import pandas as pd
-
-    from evenhand.evaluation.data.gendered_translations import read_translations
-    from evenhand.evaluation.metrics.translation_bias.metric import make_source_tables
+def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame) -> pd.DataFrame:
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.evaluation.models.translation import translate
 
     folder, parts = config.settings.translations, []
     if folder is None:
         model = load_dialogue_model(config.model)
-    for pair, sentences in make_source_tables(references, config.settings.directions).items():
+    for pair, sentences in metric.make_source_tables(references, config.settings.directions).items():
         if folder is None:
             source, target = pair.split("-")
             size = min(config.decoding.batch_size, MAX_BATCH_SIZE)
@@ -269,12 +258,8 @@ def _translations(store: "Store", config: MeasureConfig, references: "pd.DataFra
 
 
 def _toxicity(
-    store: "Store", settings: ClassifierSettings, translations: "pd.DataFrame", signature: Mapping[str, Any]
+    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]
 ) -> BiasScore:
-    import numpy as np
-
-    from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity
-    from evenhand.evaluation.models.revisions import find_label
     from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 
     classifier = load_style_classifier(settings, field="toxicity")
@@ -285,18 +270,14 @@ def _toxicity(
     return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})
 
 
-def _cut_sections(sentences: "pd.DataFrame", gap: BiasScore | None) -> Iterator[Section]:
+def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Section]:
     """Yield mean scores by axis, descriptor and template, lowest first (Costa-jussà et al. 2023, Tables 3, 5, 6)."""
-    import pandas as pd
-
-    from evenhand.evaluation.metrics.translation_bias.metric import OUTLIER, cut_table
-
-    metric = "spbleu" if "spbleu" in sentences else "bleu"
+    bleu = "spbleu" if "spbleu" in sentences else "bleu"
     rows = sentences[sentences["direction"] == (gap.group["direction"] if gap else "en-xx")]
     numbers = ("masculine", "feminine", "both", "mean")
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
-        cuts, n = cut_table(rows[rows[by] != ""], by, metric), ROWS_AT_EACH_END
-        caption = f"{format_of(metric).label} of single sentences by {by}"
+        cuts, n = metric.cut_table(rows[rows[by] != ""], by, bleu), ROWS_AT_EACH_END
+        caption = f"{format_of(bleu).label} of single sentences by {by}"
         if len(cuts) > 2 * n:
             caption += f", {n} at each end of {len(cuts)}"
             cuts = pd.concat([cuts.head(n), cuts.tail(n)])
@@ -304,5 +285,5 @@ def _cut_sections(sentences: "pd.DataFrame", gap: BiasScore | None) -> Iterator[
         for row in cuts.to_dict("records"):
             cells = [*(number_cell(row[it]) for it in numbers), number_cell(row["gap"], sign=True)]
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
-        note = f"Without the descriptor “{OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""
+        note = f"Without the descriptor “{metric.OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""
         yield Section(f"By {by}", tables=[Table(caption, (by, *numbers, "gap", "scores"), tuple(lines), note)])
