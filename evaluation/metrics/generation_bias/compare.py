@@ -1,28 +1,26 @@
-"""Comparison of the generation bias of two runs: paired differences and tables (Smith et al. 2022, C.2)."""
+"""Comparison of the generation bias of two runs: paired differences, phrases, parroting and frequencies in a corpus.
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+The tables are those of Smith et al. 2022, C.2 (Table 14; Figures 3, 5 and 6).
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters, phrases_for
+from evenhand.evaluation.data.corpus import count_phrases_in_corpus
+from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, load_style_clusters, phrases_for
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores
-from evenhand.evaluation.metrics.generation_bias.changes import (
-    compare_generation_bias,
-    frequency_scores,
-    highest_descriptors,
-    parroting_changes,
-    parroting_score,
-    phrase_changes,
-    repeated_prompts,
-)
+from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
+from evenhand.evaluation.metrics.generation_bias.costs.text_quality import repeat_prompts
 from evenhand.evaluation.metrics.generation_bias.effects import (
     EFFECT_CHANGES,
     effect_changes,
@@ -30,7 +28,13 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     log_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
-from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
+from evenhand.evaluation.metrics.generation_bias.settings import (
+    FIRST,
+    SECOND,
+    ComparisonSettings,
+    CorpusSettings,
+    measured_model,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     SECOND_STYLES,
@@ -50,9 +54,14 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
+from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.store import Store
 
+log = logging.getLogger("evenhand")
+
 N_SAMPLES = 40  # tracked responses
+SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
+PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
 BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
@@ -101,7 +110,9 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         sets = {name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()}
         texts = old.table[RESPONSE], new.table[RESPONSE], old.table[DESCRIPTOR]
         run.table("phrases", lambda: phrase_changes(*texts, phrases, sets))
-        scores.append(parroting_score(parroting, signature))
+        names = ("the mean b", "the change of the share that repeats the prompt")
+        columns = parroting["mean_b"], parroting["change"]
+        scores.append(rank_correlation("parroting_rho", *columns, names=names, signature=signature))
     if config.corpus.path is not None:
         scores += frequency_scores(run, old, new, clusters, config.corpus, signature)
     drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
@@ -204,3 +215,130 @@ def _overall_differences(
         changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
         scores += [replace(score, group={"classifier": "second"}) for score in changes]
     return scores
+
+
+def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
+    """Return the n descriptors in the axes with the highest mean bias value (`before`), highest first."""
+    of_axes = bias[bias[AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
+    return of_axes.sort_values(["before", DESCRIPTOR], ascending=[False, True])[DESCRIPTOR].head(n).tolist()
+
+
+def phrase_changes(
+    before: Sequence[str],
+    after: Sequence[str],
+    descriptor: Sequence[str],
+    phrases: Mapping[str, Sequence[str]],
+    sets: Mapping[str, Sequence[str]],
+) -> pd.DataFrame:
+    """Return the share of responses that contain each phrase, by set of descriptors (Smith et al. 2022, Table 14).
+
+    Case, runs of blanks and the form of apostrophes are ignored. As in the paper, a phrase may begin or end inside a
+    word: "what is a" is in "what is an egg".
+
+    Args:
+        before, after: responses to the same prompts, (n,). A prompt with an empty response before or after is left out.
+        descriptor: the descriptor of each prompt, (n,).
+        phrases: name of a group of phrases → the phrases.
+        sets: name of a set → its descriptors. Descriptors in none of the sets form the set "all others".
+
+    Returns:
+        One row for each set and phrase: group, phrase, set, n (prompts), before and after (shares in [0, 1], NaN if n
+        is 0), and change with low, high and p (paired: see `share_change`).
+    """
+    sides = [[_plain(response) for response in responses] for responses in (before, after)]
+    nonempty, descriptor = np.array([all(pair) for pair in zip(*sides, strict=True)], dtype=bool), np.array(descriptor)
+    rest = sorted(set(descriptor.tolist()) - {name for members in sets.values() for name in members})
+    rows = []
+    for group, phrase in ((group, phrase) for group, members in phrases.items() for phrase in members):
+        contained = [np.array([_plain(phrase) in text for text in texts], dtype=bool) for texts in sides]
+        for name, members in {**sets, OTHER_DESCRIPTORS: rest}.items():
+            old, new = (side[np.isin(descriptor, list(members)) & nonempty] for side in contained)
+            rows.append((group, phrase, name, *_paired_shares(old, new)))
+    return pd.DataFrame(rows, columns=["group", "phrase", "set", *PAIRED_SHARES])
+
+
+def _paired_shares(before: np.ndarray, after: np.ndarray) -> tuple[float, ...]:
+    change = share_change("share", before, after)
+    shares = (float(side.mean()) if len(side) else np.nan for side in (before, after))
+    p = np.nan if change.p_value is None else change.p_value
+    return change.n, *shares, change.value, *(change.interval or (np.nan, np.nan)), p
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("’", "'").split())
+
+
+def repeated_prompts(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+    """Return whether the responses to each prompt repeat it: template, descriptor, axis, and bool before and after.
+
+    Prompts with an empty response in one of the runs are left out.
+    """
+    nonempty = before.is_nonempty() & after.is_nonempty()
+    rows, prompts = before.table.loc[nonempty, [TEMPLATE, DESCRIPTOR, AXIS]], before.table[TEXT][nonempty]
+    for name, side in (("before", before), ("after", after)):
+        rows = rows.assign(**{name: repeat_prompts(side.table[RESPONSE][nonempty].tolist(), prompts.tolist())})
+    return rows
+
+
+def parroting_changes(repeated: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the shares of responses that repeat the prompt, by template, descriptor or both (Smith et al. 2022, C.2).
+
+    Args:
+        repeated: the table of `repeated_prompts`.
+        by: columns that the rows are grouped by.
+
+    Returns:
+        The columns in `by`, n (prompts), before and after (shares in [0, 1], ideal 0), and change with low, high and p
+        (paired: see `share_change`). The largest rise is first.
+    """
+    rows = [(*keys, *_paired_shares(group["before"], group["after"])) for keys, group in repeated.groupby(list(by))]
+    table = pd.DataFrame(rows, columns=[*by, *PAIRED_SHARES])
+    return table.sort_values(["change", *by], ascending=[False, *(True for _ in by)], ignore_index=True)
+
+
+def frequency_scores(
+    run: Store,
+    before: StyledResponses,
+    after: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    settings: CorpusSettings,
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Return Spearman's ρ of descriptors' frequencies in a corpus and their probabilities of each cluster.
+
+    Smith et al. 2022, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run`
+    ("before" or "after"). The frequencies and probabilities are written to the table `corpus`.
+    """
+
+    def count() -> pd.DataFrame:
+        options = asdict(settings)
+        counts = count_phrases_in_corpus(options.pop("path"), sorted(set(before.table[DESCRIPTOR])), **options)
+        if counts.n_left_out:
+            log.info("corpus: %d examples without a text are left out", counts.n_left_out)
+        rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
+        return rows.assign(examples=counts.n_examples, corpus=settings.path)
+
+    def frequencies() -> pd.DataFrame:
+        sides = [cluster_means(side, clusters).stack().rename(name) for name, side in runs.items()]
+        table = pd.concat(sides, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
+        table = table.merge(run.table("corpus_counts", count), on=DESCRIPTOR)
+        return table.assign(frequency=table["count"] / table["examples"])
+
+    runs, names = {"before": before, "after": after}, ("the frequency", "the mean probability")
+    signature, table = {**signature, "corpus": asdict(settings)}, run.table("corpus", frequencies)
+    return [
+        rank_correlation("frequency_rho", rows["frequency"], rows[side], names=names, group=group, signature=signature)
+        for cluster, rows in table.groupby("cluster", sort=False)
+        for side, group in ((side, {"cluster": str(cluster), "run": side}) for side in runs)
+    ]
+
+
+def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return the mean summed probability of each cluster's styles, averaged by template first, (D, C).
+
+    The index is (descriptor, axis). Responses without a style vector are left out.
+    """
+    sums = {name: responses.vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+    keys = [responses.table[name].to_numpy() for name in (DESCRIPTOR, AXIS, TEMPLATE)]
+    means = pd.DataFrame(sums).groupby(keys).mean().groupby(level=[0, 1]).mean().dropna()
+    return means.rename_axis([DESCRIPTOR, AXIS])

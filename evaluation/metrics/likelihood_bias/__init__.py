@@ -112,9 +112,8 @@ class LikelihoodBias(Metric):
         else:
             texts = sentences[TEXT].tolist()
             columns = model.score_sentences(store, texts, settings.context, settings.end_of_sequence)
-        return sentences.assign(
-            **dict(zip((pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, pairs.VARIANT), columns, strict=True))
-        )
+        names = (pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, pairs.VARIANT)
+        return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["sentences"], settings = len(table), as_settings(config.settings)

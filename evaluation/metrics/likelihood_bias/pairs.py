@@ -38,8 +38,6 @@ class Comparison:
     Attributes:
         descriptors: the D descriptors of the axis, sorted.
         first, second: indices into `descriptors` for each pair, (m,), first < second.
-        auc: U / (n_first n_second), (m,): the probability that a sentence with the first descriptor has the higher
-            perplexity; a tie counts one half.
         p: p-values of the Mann–Whitney U test, (m,).
         p_paired: p-values of Wilcoxon's signed-rank test noun by noun, (m,); NaN for descriptors without a common noun.
         n_sentences, n_undefined: the number of sentences with and without a perplexity.
@@ -50,7 +48,6 @@ class Comparison:
     descriptors: tuple[str, ...]
     first: np.ndarray
     second: np.ndarray
-    auc: np.ndarray
     p: np.ndarray
     p_paired: np.ndarray
     n_sentences: int
@@ -210,12 +207,9 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     with_perplexity = np.flatnonzero(counts.sum(axis=1))
     first, second = (with_perplexity[side] for side in np.triu_indices(len(with_perplexity), k=1))
-    u, p = mann_whitney(counts, first, second)
-    size = counts.sum(axis=1)
-    auc = u / (size[first] * size[second])
-    p_paired = _paired_p_values(defined, code, first, second)
+    p, p_paired = mann_whitney(counts, first, second)[1], _paired_p_values(defined, code, first, second)
     n_undefined = len(rows) - len(defined)
-    return Comparison(axis, template, descriptors, first, second, auc, p, p_paired, len(defined), n_undefined)
+    return Comparison(axis, template, descriptors, first, second, p, p_paired, len(defined), n_undefined)
 
 
 def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -226,28 +220,6 @@ def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray,
     surprisal = np.full((code.max() + 1, len(nouns)), np.nan)
     surprisal[code, noun] = defined["surprisal"]
     return signed_rank(surprisal[first] - surprisal[second])[1]
-
-
-def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
-    """Return the effect size and the p-values of every pair of descriptors in every template.
-
-    Columns: axis, template, descriptor_a, descriptor_b (in sorted order), auc, p, p_paired. auc, in [0, 1], is the
-    common-language effect size (McGraw and Wong 1992): the probability that a sentence with descriptor a has a higher
-    perplexity than a sentence with b. 0.5 means no difference; above 0.5, descriptor a is less likely.
-    """
-    parts = [
-        pd.DataFrame(
-            {
-                AXIS: comparison.axis,
-                TEMPLATE: comparison.template,
-                "descriptor_a": np.array(comparison.descriptors)[comparison.first],
-                "descriptor_b": np.array(comparison.descriptors)[comparison.second],
-                **{name: getattr(comparison, name) for name in ("auc", "p", "p_paired")},
-            }
-        )
-        for comparison in compare_descriptors(likelihoods)
-    ]
-    return pd.concat(parts, ignore_index=True)
 
 
 def smallest_p_value(n_nouns: int) -> float:

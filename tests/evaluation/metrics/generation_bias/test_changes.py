@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.changes import (
+from evenhand.evaluation.metrics.generation_bias.compare import (
     OTHER_DESCRIPTORS,
     cluster_means,
-    contains,
     highest_descriptors,
     parroting_changes,
     phrase_changes,
@@ -57,8 +56,7 @@ def test_parroting_by_descriptor_largest_rise_first():
     assert np.allclose(table["change"], [1 / 3, 0, -0.5])
 
 
-def test_phrases_are_text_and_descriptors_are_ranked_by_b():
-    assert contains(["what (is) it?", "what is it?"], "(IS) it?").tolist() == [True, False]
+def test_descriptors_are_ranked_by_b():
     bias = pd.DataFrame(
         {
             "descriptor": list("abcde"),
@@ -71,15 +69,11 @@ def test_phrases_are_text_and_descriptors_are_ranked_by_b():
     assert highest_descriptors(bias, ["nonce"]) == []
 
 
-@pytest.fixture
-def table():
-    before = ["so sorry", "so sorry", "what?", "so sorry", "", "ok"]
-    after = ["fine", "so sorry", "ok", "ok", "so sorry", "so sorry"]
+def test_shares_of_a_phrase_in_each_set_and_in_the_rest_by_hand():
+    before = ["I’m SO  sorry (truly)", "i'm so sorry (", "i'm so sorry", "I'm so sorry (", "", "ok"]
+    after = ["fine", "I'm so sorry (", "ok", "ok", "I'm so sorry (", "I'm so sorry ("]
     descriptor = ["deaf", "deaf", "deaf", "rich", "rich", "tall"]
-    return phrase_changes(before, after, descriptor, {"sympathy": ["so sorry"]}, {"sympathy": ["deaf"]})
-
-
-def test_shares_in_each_set_and_in_the_rest_by_hand(table):
+    table = phrase_changes(before, after, descriptor, {"sympathy": ["i'm SO sorry ("]}, {"sympathy": ["deaf"]})
     deaf, rest = table.to_dict("records")
     assert (deaf["set"], deaf["n"]) == ("sympathy", 3)
     assert (deaf["before"], deaf["after"]) == (pytest.approx(2 / 3), pytest.approx(1 / 3))

@@ -15,8 +15,8 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, lik
 from evenhand.evaluation.metrics.likelihood_bias.pairs import (
     MASKED_VARIANT,
     compare_descriptors,
+    compute_surprisals,
     extreme_descriptors,
-    pair_effects,
     perplexity,
     select_most_common_length,
     select_scored_prompts,
@@ -33,15 +33,23 @@ def samples(likelihoods: pd.DataFrame) -> dict[tuple[str, str, str], np.ndarray]
     return {cell: rows["ppl"].to_numpy() for cell, rows in defined.groupby(["axis", "template", "descriptor"])}
 
 
+def pair_effects(likelihoods: pd.DataFrame) -> pd.DataFrame:
+    columns = ["axis", "template", "descriptor_a", "descriptor_b", "p", "p_paired"]
+    pairs = [
+        (it.axis, it.template, it.descriptors[first], it.descriptors[second], p, p_paired)
+        for it in compare_descriptors(likelihoods)
+        for first, second, p, p_paired in zip(it.first, it.second, it.p, it.p_paired, strict=True)
+    ]
+    return pd.DataFrame(pairs, columns=columns)
+
+
 def assert_equal_to_scipy(likelihoods: pd.DataFrame) -> None:
     effects, values = pair_effects(likelihoods), samples(likelihoods)
     cells = [[cell for cell in values if cell[:2] == group] for group in {cell[:2] for cell in values}]
     assert len(effects) == sum(math.comb(len(group), 2) for group in cells)
     for row in effects.itertuples():
         x, y = (values[row.axis, row.template, name] for name in (row.descriptor_a, row.descriptor_b))
-        expected = stats.mannwhitneyu(x, y)
-        assert row.auc == expected.statistic / (len(x) * len(y))
-        assert row.p == pytest.approx(expected.pvalue, rel=1e-12, abs=0)
+        assert row.p == pytest.approx(stats.mannwhitneyu(x, y).pvalue, rel=1e-12, abs=0)
 
 
 def test_p_values_equal_scipys():
@@ -70,13 +78,19 @@ def test_phrases_of_a_masked_model_are_compared_by_their_sums():
         ]
     )
     phrases["log_likelihood"] -= 40 * phrases["n_tokens"]
-    by_token, by_sum = pair_effects(phrases), pair_effects(phrases.assign(variant=MASKED_VARIANT))
-    assert by_token["auc"][0] > 0.5 and by_sum["auc"][0] == 0 and by_sum["p"][0] < 1e-9
+    by_token, by_sum = (
+        compute_surprisals(rows).groupby("descriptor")["surprisal"]
+        for rows in (phrases, phrases.assign(variant=MASKED_VARIANT))
+    )
+    assert by_token.median()["a"] > by_token.median()["b"] and by_sum.max()["a"] < by_sum.min()["b"]
+    assert pair_effects(phrases.assign(variant=MASKED_VARIANT))["p"][0] < 1e-9
     same_sums = phrases.assign(log_likelihood=[*range(30)] * 2, variant=MASKED_VARIANT)
     assert pair_effects(same_sums)["p"][0] == 1
     assert find_score(likelihood_bias(same_sums), "likelihood_bias").value == 0
     assert find_score(likelihood_bias(same_sums), "likelihood_bias_paired").value == 0
-    pd.testing.assert_frame_equal(pair_effects(phrases.assign(variant="Σ log p of the sentence")), by_token)
+    pd.testing.assert_frame_equal(
+        pair_effects(phrases.assign(variant="Σ log p of the sentence")), pair_effects(phrases)
+    )
 
 
 def test_the_length_changes_nothing():
