@@ -96,7 +96,7 @@ def _run(arguments: Sequence[str]) -> int:
     level = logging.DEBUG if given.get("verbose") else logging.WARNING if given.get("quiet") else logging.INFO
     log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
     if command != "configs":  # it loads nothing
-        if hasattr(settings, "output_dir") and processes.is_rank_zero():
+        if (hasattr(settings, "report_to") or command == "judge") and processes.is_rank_zero():
             log.info("evenhand %s: %s", command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
     status = run_command(command, settings)

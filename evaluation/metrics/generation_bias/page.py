@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.outcomes import OUTCOME_EFFECTS, outcome_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
@@ -44,7 +44,17 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.formats import format_of, glossary
-from evenhand.evaluation.report.numbers import UNIT, before_after, p_value, percent, sanitize, span, undefined
+from evenhand.evaluation.report.numbers import (
+    UNIT,
+    before_after,
+    number,
+    p_value,
+    percent,
+    sanitize,
+    score_text,
+    span,
+    undefined,
+)
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
     change_sections,
@@ -107,8 +117,8 @@ def page(run: FamilyRun) -> Page:
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
-        headline_value=format_of(HEADLINE).text(score.value),
-        headline_caption=f"{_caption(score, 'pooled FGB*')}; {_decoding(run.config)}",
+        headline_value=_moved_value(score),
+        headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
         verdict=plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores),
         warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
@@ -132,7 +142,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     runs.append(changes.scores)
     old, new, _, reduction = headline_scores(runs)
     has_reduction = reduction is not None and reduction.interval is not None
-    caption, headline = _caption(new, "pooled FGB* after tuning"), format_of(HEADLINE).text(new.value)
+    caption, headline = _caption(new, " after tuning"), _moved_value(new)
     if has_reduction:
         moved = moved_reduction(reduction)
         caption = f"{moved_text(runs)}, 95 % interval {percent_span(moved, -1)}; of the variance (pooled FGB*) "
@@ -202,11 +212,20 @@ def _label(score: BiasScore) -> str:
     return CHECKS.get(next(iter(score.group.items())), group_label(score))
 
 
-def _caption(score: BiasScore, name: str) -> str:
+def _moved_value(score: BiasScore) -> str:
+    """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
+    return f"{number(100 * root(score.value, None, 2.0)[0], 1)}{' of 100' * (score.value == score.value)}"
+
+
+def _caption(score: BiasScore, when: str = "") -> str:
     if score.value != score.value:
-        return f"{name} is {undefined(score)}"
-    bounds = f", 95 % interval {span(score.interval, 2, False, 1000)}" if score.interval else ", without an interval"
-    return f"{name} {UNIT}{bounds}; ideal 0"
+        return f"pooled FGB*{when} is {undefined(score)}"
+    _, moved = root(score.value, score.interval, 2.0)
+    bounds = f" (95 % interval {span(moved, 1, False, 100)})" if moved else ""
+    return (
+        f"answers, as it were, change their style with the person{when}{bounds}; pooled FGB*, the variance: "
+        f"{score_text(score)}; ideal 0"
+    )
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:

@@ -174,7 +174,7 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
 
 def test_the_page_shows_the_headline(measured):
     score = find_score(measured.scores, "fgb_pooled_corrected")
-    assert page(measured).headline_value == f"{1000 * score.value:.2f}"
+    assert page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
