@@ -178,6 +178,8 @@ def _servers(settings: Any) -> Iterator[str]:
 
 def _omit(settings: Any, names: Sequence[str]) -> Any:
     """Return nested settings without the settings `names`."""
+    if isinstance(settings, list):
+        return [_omit(value, names) for value in settings]
     if not isinstance(settings, Mapping):
         return settings
     return {name: _omit(value, names) for name, value in settings.items() if name not in names}

@@ -2,14 +2,18 @@
 
 import doctest
 import re
+import runpy
 import shlex
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
+from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
 from evenhand.recipes.cli import parse, settings_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +72,14 @@ def test_the_files_shown_can_be_read(tmp_path):
     assert len(read_prompts(path)) == 4 * 8
 
 
+def test_the_example_of_accepted_differences_can_be_read():
+    styles = [
+        *yaml.safe_load((ROOT / "recipes" / "configs" / "judge.yaml").read_text(encoding="utf-8"))["labels"].values()
+    ]
+    accepted = read_accepted(ROOT / "docs" / "accepted.yaml", styles, load_style_clusters("go_emotions", styles))
+    assert accepted["kind"].tolist() == ["axis", "descriptor"]
+
+
 def _commands():
     from evenhand.recipes.settings import COMMANDS
 
@@ -78,6 +90,19 @@ def _names(command):
     from evenhand.recipes.settings import COMMANDS
 
     return [setting.name for setting in settings_in(COMMANDS[command])]
+
+
+def test_the_reference_has_every_setting_of_every_command():
+    text = runpy.run_path(str(ROOT / "docs" / "settings_page.py"))["reference"]()
+    sections = {part.partition("}")[0]: part for part in text.split("{#")[1:]}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) < set(sections)
+    for command in _commands():
+        names = re.findall(r"(?m)^\| `(\w+)` \|.*\w.* \|$", sections[command])
+        assert names == [name for name in _names(command) if "." not in name]
+    assert (
+        "| `descriptors` | int or null | `200` | descriptors to sample by axis; null: all |"
+        in sections["measure-prompts"]
+    )
 
 
 EXAMPLES = sorted(

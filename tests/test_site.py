@@ -22,6 +22,7 @@ def test_the_site_is_built_strictly(tmp_path):
     assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
     api = (tmp_path / "api.html").read_text(encoding="utf-8")
     assert all(f'id="evenhand.{name}"' in api for name in evenhand.__all__)
+    assert "measure --prompts" in (tmp_path / "settings.html").read_text(encoding="utf-8")
     assert "pooled FGB" in (tmp_path / "search" / "search_index.json").read_text(encoding="utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

@@ -1,0 +1,81 @@
+"""The reference of all settings, generated from their dataclasses: `python docs/settings_page.py` prints it.
+
+As a hook of mkdocs, this module adds the page to the documentation site.
+"""
+
+import types
+import typing
+from typing import Any
+
+from evenhand.recipes.cli import settings_in
+from evenhand.recipes.settings import COMMANDS
+
+HEAD = """# Settings
+
+Every command reads `--NAME VALUE`, and `--config FILE.yaml` with the same names. The name of a setting in a group is
+`--GROUP.NAME`, and in groups of groups, as in `loop`, `--measure.model.dtype`. `null` is no value; a list is `A,B`.
+This page is generated (`python docs/settings_page.py`); `evenhand COMMAND --help` shows the same.
+"""
+COLUMNS = "| name | type | default | meaning |\n| --- | --- | --- | --- |"
+TYPES = {"str": "text", "Path": "path", "float": "number", "NoneType": "null", "Any": "any", "dict": "map"}
+
+
+def reference() -> str:
+    """Return the page: a table for each command, and one for each class of groups, where the class occurs first."""
+    tables: dict[type, tuple[str, str]] = {}
+
+    def add(title: str, anchor: str, cls: type) -> None:
+        tables[cls] = title, anchor
+        for setting in settings_in(cls):
+            if setting.group is not None and setting.group not in tables and "." not in setting.name:
+                joint = "." if "--" in title else " --"
+                add(f"{title}{joint}{setting.name}", f"{anchor}-{setting.name}", setting.group)
+
+    for command, cls in COMMANDS.items():
+        add(command, command, cls)
+    sections = [f"## `{title}` {{#{anchor}}}\n\n{_table(cls, tables)}" for cls, (title, anchor) in tables.items()]
+    return "\n".join([HEAD, *sections])
+
+
+def _table(cls: type, tables: dict[type, tuple[str, str]]) -> str:
+    rows = []
+    for setting in settings_in(cls):
+        if "." in setting.name:
+            continue  # in the table of its group
+        kind, default = _type(setting.kind), f"`{_default(setting.default)}`".removeprefix("``")
+        if setting.group is not None:
+            kind, default = f"[group](#{tables[setting.group][1]})", ""
+        meaning = setting.text.replace("|", "\\|")
+        rows.append(f"| `{setting.name}` | {kind} | {default} | {meaning} |")
+    return "\n".join([cls.__doc__.splitlines()[0], "", COLUMNS, *rows, ""])
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "[]"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _type(kind: Any) -> str:
+    """Return the type as words: "int", "text or null", or the values of a Literal."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return _type(parts[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in parts)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_type, parts)))
+    name = getattr(origin or kind, "__name__", str(kind))
+    return TYPES.get(name, name)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the page to the site."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "settings.md", content=reference()))
+    return files
+
+
+if __name__ == "__main__":
+    print(reference())
