@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
     from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
+    from evenhand.evaluation.metrics.generation_bias.derived_clusters import derive_style_clusters
     from evenhand.evaluation.metrics.generation_bias.effects import effect_changes, effects, effects_figure
     from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -37,6 +38,7 @@ __all__ = [
     "assert_no_worse",
     "clean_response",
     "compare_generation_bias",
+    "derive_style_clusters",
     "draw_response",
     "effect_changes",
     "effects",
@@ -58,6 +60,7 @@ _MODULES = {
     "evaluation.errors": ("InputError",),
     "evaluation.models.wrapped": ("draw_response",),
     "evaluation.metrics.generation_bias.changes": ("compare_generation_bias",),
+    "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
     "evaluation.metrics.generation_bias.effects": ("effect_changes", "effects", "effects_figure"),
     "evaluation.metrics.generation_bias.metric": ("generation_bias",),
     "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),

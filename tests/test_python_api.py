@@ -24,7 +24,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """All variables after the first and the second block of the page, and the folder in which both were run."""
+    """All variables after the first three blocks of the page, and the folder in which they were run."""
     folder = tmp_path_factory.mktemp("page")
     prompts = all_prompts()
     templates, descriptors = (prompts[name].drop_duplicates()[:6] for name in ("template", "descriptor"))
@@ -35,7 +35,7 @@ def names(tmp_path_factory):
     variables = {"folder": folder}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for lines in re.findall(r"```python\n(.*?)```", TEXT, re.S)[:2]:
+        for lines in re.findall(r"```python\n(.*?)```", TEXT, re.S)[:3]:
             code = lines.replace("SamLowe/roberta-base-go_emotions", str(testbed.STYLE_CLASSIFIER))
             exec(code.replace("go_emotions", "testbed"), variables)
     return variables
@@ -48,6 +48,13 @@ def test_the_steps_run_on_the_testbeds_responses(names):
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
     assert (names["folder"] / "clusters.png").stat().st_size > 1000
+
+
+def test_derived_clusters_are_in_the_format_of_style_clusters(names):
+    derived, labels = names["derived"], names["classifier"].labels
+    loaded = evenhand.load_style_clusters(names["folder"] / "clusters.json", labels)
+    assert {name: [labels[it] for it in members] for name, members in loaded.items()} == derived.clusters
+    assert (names["folder"] / "dendrogram.png").stat().st_size > 1000
 
 
 def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
