@@ -14,8 +14,8 @@ from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.report.responses import responses_html
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values

@@ -9,9 +9,8 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.manifest import CONFIG, MANIFEST, read_run
-from evenhand.evaluation.report.files import REPORT, present
+from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.report.side_by_side import side_by_side_page
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_settings, settings_of_run

@@ -1,15 +1,21 @@
-"""Output of pages as HTML files and on the terminal."""
+"""Output of pages as HTML files and on the terminal, and pages that summarise several runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.report.side_by_side import summary_page
+from evenhand.evaluation.report.page import SCORES, Cell, Link, Page, Row, Section, Table, signature_rows
 from evenhand.evaluation.report.terminal import print_page
 
 REPORT = "report"
+# Prefixes of signature fields that describe the model or the model's output. Runs side by side always differ in them.
+MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
+NOTE = (
+    "Brackets hold 95 % intervals of single runs. To test whether two runs differ, use “evenhand compare”: it pairs "
+    "the responses to each prompt and detects smaller differences than two separate intervals do."
+)
 
 
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> dict[Path, Page]:
@@ -40,3 +46,98 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
     for path, page in paths.items() if write else ():
         write_text(path, page_html(page))
     return paths
+
+
+def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
+    """Return the summary of a run or comparison: the verdict of each family, and links to their pages."""
+    first = next(iter(pages.values()))
+    return replace(
+        first,
+        title="All families of metrics",
+        headline_caption=f"{first.title}: {first.headline_caption} (the first of {len(pages)} families of metrics)",
+        verdict=f"The page shows the verdicts of {len(pages)} families of metrics for one model. Their units differ.",
+        warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
+        sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
+        **{"notes": (), "glossary": (), "limits": (), "signature": {}, "links": links},
+        signature_lines=[line for page in pages.values() for line in page.signature_lines],
+    )
+
+
+def _first_tables(page: Page) -> Sequence[Table]:
+    return next((it.tables for it in page.sections if it.title == SCORES), ())
+
+
+def side_by_side_page(
+    families: Mapping[str, Mapping[str, Page]], links: Sequence[Link], further: Sequence[Page] = ()
+) -> Page:
+    """Return a page that compares several runs of `evenhand measure` side by side.
+
+    Args:
+        families: {family: {run: page}}, with at least two runs for each family.
+        links: links to the reports of the runs.
+        further: other reports, whose verdicts and first tables the page includes.
+    """
+    first = next(iter(families.values()))
+    names = list(dict.fromkeys(name for runs in families.values() for name in runs))
+    pages = [*(page for runs in families.values() for page in runs.values()), *further]
+    settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
+    headlines = ", ".join(f"{name} {page.headline_value}" for name, page in first.items())
+    return Page(
+        title="Runs side by side",
+        subtitle=" · ".join(names),
+        date=max(page.date for page in pages),
+        headline_value=" · ".join(page.headline_value for page in first.values()),
+        headline_caption=f"headlines of {', '.join(first)}; {len(names)} runs in all",
+        verdict=f"The headline numbers are {headlines}.",
+        warnings=[
+            f"The runs used different settings of {name} (see “{table.caption}”), which may explain part of the "
+            f"differences."
+            for name, table in settings.items()
+            if table.rows
+        ],
+        notes=[NOTE],
+        sections=[
+            *(section for runs in families.values() for section in _joined_sections(runs)),
+            *(Section(table.caption, tables=[table]) for table in settings.values()),
+            *(Section(it.title, [it.subtitle, it.verdict], _first_tables(it), first_screen=True) for it in further),
+        ],
+        glossary=next(iter(first.values())).glossary,
+        limits=next(iter(first.values())).limits,
+        signature_lines=[line for page in pages for line in page.signature_lines],
+        links=links,
+    )
+
+
+def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
+    found: dict[tuple[str, str], dict[str, Table]] = {}
+    for name, page in pages.items():
+        for section in page.all_sections():
+            for table in section.tables:
+                found.setdefault((section.title, table.caption), {})[name] = table
+    for n, ((title, caption), tables) in enumerate(found.items()):
+        if len(tables) > 1 and (rows := _joined_rows(pages, tables)):
+            of_first = next(iter(tables.values()))
+            joined = Table(caption, (of_first.columns[0], *tables), rows, of_first.note)
+            yield Section(title, tables=[joined], first_screen=n == 0)
+
+
+def _joined_rows(pages: Mapping[str, Page], tables: Mapping[str, Table]) -> tuple[Row, ...]:
+    cells = {}
+    for name, table in tables.items():
+        side = pages[name].sides[0]
+        column = table.columns.index(side) - 1 if side in table.columns[1:] else 0
+        cells[name] = {row.label: row.cells[column] for row in table.rows if row.cells}
+    labels = dict.fromkeys(label for of_run in cells.values() for label in of_run)
+    shared = (label for label in labels if sum(label in of_run for of_run in cells.values()) > 1)
+    return tuple(Row(label, tuple(of_run.get(label, Cell("–")) for of_run in cells.values())) for label in shared)
+
+
+def _settings_table(pages: Mapping[str, Page]) -> Table:
+    settings = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
+    rows = []
+    for setting in dict.fromkeys(setting for values in settings.values() for setting in values):
+        values = [run.get(setting, "–") for run in settings.values()]
+        if len(set(values)) > 1 and not setting.startswith(MODEL_FIELDS):
+            rows.append(Row(setting, tuple(Cell(value, prose=True) for value in values)))
+    title = next(iter(pages.values())).title
+    return Table(f"Settings that differ between the runs: {title}", ("setting", *pages), tuple(rows))

@@ -1,18 +1,22 @@
-"""Rendering of a page as a self-contained HTML file that is readable without its script.
+"""Rendering of a page as a self-contained HTML file that is readable without its script, and of all responses.
 
 Tables have dot-and-interval plots for their rows, as SVG in the colours of the page. All coordinates are percentages,
 so that a plot fits any width without scaling the plot's text. All text is escaped.
 """
 
+import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
@@ -20,6 +24,10 @@ from matplotlib.ticker import MaxNLocator
 from evenhand.evaluation.report.numbers import number, sanitize, tick_number
 from evenhand.evaluation.report.page import Mark, Page, Row, Section, signature_rows
 from evenhand.evaluation.report.tables import format_table
+
+MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
+MAX_LENGTH = 2000  # characters of a text
+Side = tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]
 
 
 def page_html(page: Page) -> str:
@@ -118,3 +126,53 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
 def _mark_text(name: str, mark: Mark) -> str:
     bounds = "" if mark.interval is None else f" ({number(mark.interval[0])} to {number(mark.interval[1])})"
     return f"{name} {number(mark.value)}{bounds}"
+
+
+def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapping[str, Side]) -> str:
+    """Return the HTML of a page with all rows, or with a random sample of the rows if not all rows fit.
+
+    Args:
+        prompts: n rows with the columns axis, descriptor and text.
+        sides: for each run's name: responses (n,), style vectors (n, S), names of the styles (S,), bias values (n,),
+            NaN for none.
+    """
+    n, size = len(prompts), 0
+    texts = prompts[["axis", "descriptor", "text"]].to_numpy()
+    answers = {name: np.asarray(responses, dtype=object) for name, (responses, *_) in sides.items()}
+    rows: dict[int, Markup] = {}
+    for row in np.random.default_rng(0).permutation(n).tolist():
+        answered = [
+            [_cut(answers[name][row]), _most_probable_style(vectors[row], styles), _rounded(b[row])]
+            for name, (_, vectors, styles, b) in sides.items()
+        ]
+        line = _json_for_script([*map(_cut, texts[row]), answered])
+        size += len(line) + 1
+        if size > MAX_BYTES:
+            break
+        rows[row] = line
+    data = Markup('{{"sides":{},"rows":[{}]}}').format(
+        _json_for_script(list(sides)), Markup(",").join(rows[row] for row in sorted(rows))
+    )
+    whose = "base model’s" if len(sides) > 1 else "run’s"
+    shown = {"title": sanitize(title), "subtitle": sanitize(subtitle), "n_shown": len(rows), "n": n, "whose": whose}
+    return render("responses.html.j2", "responses", **shown, rows=data)
+
+
+def _cut(text: Any) -> str:
+    return sanitize(str(text), MAX_LENGTH)
+
+
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 5)
+
+
+def _most_probable_style(vector: np.ndarray, styles: Sequence[str]) -> str:
+    return "–" if np.isnan(vector).any() else sanitize(styles[int(vector.argmax())])
+
+
+def _json_for_script(data: Any) -> Markup:
+    """Return the data as JSON for a script element, with characters escaped that could end the element."""
+    encoded = json.dumps(data, separators=(",", ":"))  # ASCII
+    for character in "<>&":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return Markup(encoded)

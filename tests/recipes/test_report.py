@@ -7,8 +7,8 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating.server import Vote, Votes
+from evenhand.evaluation.report.files import side_by_side_page
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.side_by_side import side_by_side_page
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report

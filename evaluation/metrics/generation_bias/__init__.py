@@ -5,10 +5,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
+from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
 from evenhand.evaluation.metrics.generation_bias.metrics import METRICS
+from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
@@ -17,12 +22,15 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     measured_model,
     neutral_dialogue,
 )
+from evenhand.evaluation.models.capabilities import read_tasks
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.measure import Collected
-    from evenhand.evaluation.store import Store
 
 
 class GenerationBias(Metric):
@@ -39,15 +47,6 @@ class GenerationBias(Metric):
         Raises:
             InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
         """
-        from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-        from evenhand.evaluation.data.style_clusters import load_style_clusters
-        from evenhand.evaluation.files import json_sha256, sha256_of
-        from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
-        from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs
-        from evenhand.evaluation.models.capabilities import read_tasks
-        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-        from evenhand.evaluation.models.revisions import find_label
-
         settings, checkpoints, model = config.settings, classifiers(config), measured_model(config)
         prompts = prompt_inputs(config, model)
         inputs = {**model.inputs(), **{name: classifier_revision(it) for name, it in checkpoints.items()}}
@@ -57,12 +56,13 @@ class GenerationBias(Metric):
                 f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another."
             )
         labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
-        inputs["style_clusters"] = json_sha256(load_style_clusters(settings.style_clusters, labels[FIRST]))
+        clusters = load_style_clusters(settings.style_clusters, labels[FIRST])
+        inputs["style_clusters"] = json_sha256(clusters)
         if "fluency" in settings.outcomes and model.without_weights:
             raise InputError(f"generation_bias.outcomes: fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:
-            known = labels[FIRST], load_style_clusters(settings.style_clusters, labels[FIRST])
-            inputs["accepted"] = json_sha256(read_accepted(settings.accepted, *known).to_dict("records"))
+            accepted = read_accepted(settings.accepted, labels[FIRST], clusters)
+            inputs["accepted"] = json_sha256(accepted.to_dict("records"))
         if OFFENSIVE in checkpoints:
             classifier = settings.offensiveness
             find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
@@ -83,8 +83,6 @@ class GenerationBias(Metric):
             InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
         """
         from evenhand.evaluation.data.corpus import find_corpus_files
-        from evenhand.evaluation.data.style_clusters import load_phrases
-        from evenhand.evaluation.files import json_sha256, sha256_of
 
         inputs = {}
         if settings.phrases is not None:
@@ -97,23 +95,21 @@ class GenerationBias(Metric):
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
         """Write the prompts for another program to answer, and return their number."""
-        from evenhand.evaluation.metrics.generation_bias.prompts import write_prompts
-
         return write_prompts(path, config)
 
-    def collect(self, store: "Store", config: MeasureConfig) -> "Collected":
+    def collect(self, store: Store, config: MeasureConfig) -> "Collected":
         """Write the tables of prompts, responses and style vectors; return the responses, and facts about them."""
         from evenhand.evaluation.metrics.generation_bias.measure import collect
 
         return collect(store, config)
 
-    def score(self, store: "Store", config: MeasureConfig, collected: "Collected") -> list[BiasScore]:
+    def score(self, store: Store, config: MeasureConfig, collected: "Collected") -> list[BiasScore]:
         """Return all scores of the run's tables."""
         from evenhand.evaluation.metrics.generation_bias.measure import run_scores
 
         return run_scores(store, config, *collected)
 
-    def compare(self, store: "Store", before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
+    def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""
         from evenhand.evaluation.metrics.generation_bias.compare import differences
 

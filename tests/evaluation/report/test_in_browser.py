@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.html import page_html, responses_html
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
-from evenhand.evaluation.report.responses import responses_html
 from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
 from tests.report_pages import picture

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.report.responses import responses_html
+from evenhand.evaluation.report.html import responses_html
 from tests.parsed_page import without_script
 from tests.report_pages import HOSTILE
 
@@ -29,7 +29,7 @@ def test_rows_have_texts_styles_and_b():
 
 
 def test_a_random_sample_that_fits_replaces_too_many_rows(monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.report.responses.MAX_BYTES", 20_000)
+    monkeypatch.setattr("evenhand.evaluation.report.html.MAX_BYTES", 20_000)
     source = page([f"{i} {'long ' * 20}" for i in range(1000)])
     data = embedded_data(source)
     assert 90 < len(data["rows"]) < 200 and len(json.dumps(data, separators=(",", ":"))) <= 20_200

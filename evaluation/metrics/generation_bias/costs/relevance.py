@@ -77,15 +77,11 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
 
 
 def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters: int) -> np.ndarray:
-    """Return whether the response to each prompt is scored, (n,) bool.
+    """Return whether the response to each prompt is scored by a model with `n_parameters`, (n,) bool.
 
     The round(share · n), but at least one, prompts with the smallest hashes of their prompt_id are drawn. Runs over the
-    same prompts, such as before and after tuning, thus score the responses to the same prompts.
-
-    Args:
-        share: the share of prompts that are drawn, in (0, 1]. None: a tenth, but at least MIN_RESPONSES prompts; all
-            for a model with fewer than SMALL_MODEL parameters.
-        n_parameters: number of parameters of the model that scores the responses.
+    same prompts, such as before and after tuning, thus score the responses to the same prompts. A share of None draws a
+    tenth, but at least MIN_RESPONSES prompts, and all for a model with fewer than SMALL_MODEL parameters.
     """
     n = len(prompt_ids)
     drawn = max(1, round(share * n)) if share is not None else max(MIN_RESPONSES, round(SHARE * n))
@@ -122,9 +118,7 @@ def likelihoods_of_responses(
     the prompt does not exist, or if prompt and response are too long for the model), tokens (number of tokens of the
     response with its end-of-sequence token).
 
-    Args:
-        score: `Model.log_likelihood` of the model under which likelihoods are computed.
-        is_drawn: the prompts whose responses are scored, (n,) bool; the table has only their rows. None: all prompts.
+    `score` is `Model.log_likelihood`. The table has only rows of the prompts that are drawn, (n,) bool; None: all.
     """
     drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
     return _likelihoods(score, prompts, responses, drawn, other_prompts(prompts)[drawn])
@@ -173,13 +167,9 @@ def likelihood_scores(
     """Return the scores `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
 
     Neither has an ideal. An empty response counts as its end-of-sequence token. Intervals: 95 %, by Student's t, over
-    new responses in the same cells, or over new samples of prompts and responses if the table has only a part of the
-    prompts; for the perplexity by the delta method for the ratio of two means. `n` counts the drawn responses that have
-    a score, `n_left_out` the drawn responses without a score.
-
-    Args:
-        prompts: all prompts.
-        table: the result of `likelihoods_of_responses`, with a row for each prompt, or for each drawn prompt.
+    new responses in the same cells, or over new samples of prompts and responses if the table, the result of
+    `likelihoods_of_responses`, has only a part of the prompts; for the perplexity by the delta method for the ratio of
+    two means. `n` counts the drawn responses that have a score, `n_left_out` the drawn responses without a score.
     """
     cells, signature = _strata(prompts, table, signature)
     common = {"ideal": None, "group": dict(group or {}), "signature": signature}
@@ -228,11 +218,8 @@ def even_reference(
 ) -> list[BiasScore]:
     """Return `relevance_kept` and `response_perplexity_rise` of even responses, in the group EVEN.
 
-    Prompts whose template has only one descriptor are left out.
-
-    Args:
-        prompts: all prompts.
-        before, even: `likelihoods_of_responses` of the base's responses, and of `even_responses`, under the base model.
+    `before` and `even` are likelihoods of the base's responses and of `even_responses` under the base model. Prompts
+    whose template has only one descriptor are left out.
     """
     alone = prompts[PROMPT_ID][other_people(prompts) < 0]
     even = even.assign(log_likelihood=even["log_likelihood"].mask(even[PROMPT_ID].isin(alone)))
@@ -256,11 +243,9 @@ def relative_limit(limit: float, is_minimum: bool, reference: float) -> float:
 def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return `relevance_within_template` of two runs over the same prompts, by group `run`, and its share kept.
 
-    `relevance_within_template` is in nats, in (−∞, ∞), without an ideal. `relevance_within_template_kept` is after /
-    before, with Fieller's 95 % interval over prompts; its ideal is below 1, because a part of the relevance is bias.
-
-    Args:
-        before, after: results of `likelihoods_within_template` under one model.
+    The tables are results of `likelihoods_within_template` under one model. The relevance is in nats, in (−∞, ∞),
+    without an ideal. `relevance_within_template_kept` is after / before, with Fieller's 95 % interval over prompts; its
+    ideal is below 1, because a part of the relevance is bias.
     """
     sample = pd.DataFrame(dict.fromkeys((TEMPLATE, DESCRIPTOR, AXIS), ""), index=range(len(before)))
     return [
