@@ -128,19 +128,10 @@ FRAME = pd.DataFrame(CELLS).assign(text="hi", response="yes", persona="", prompt
 VECTORS = np.eye(2).repeat(2, axis=0)
 STYLED = evenhand.StyledResponses(FRAME, VECTORS, ["s", "r"])
 OTHER = evenhand.StyledResponses(FRAME.assign(template="u"), VECTORS, ["s", "r"])
-DRAW = {"descriptor": "deaf", "exponents": FRAME, "classifier": None}
-NAMED = {"classifier": testbed.STYLE_CLASSIFIER, "clusters": "testbed"}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "options", "message"),
-    [
-        ("measure_responses", [FRAME.drop(columns="text")], NAMED, "frame: column 'text' is missing; the columns"),
-        ("draw_response", [["a", "b"]], {**DRAW, "classifier": None}, "classifier: None is not loaded; give"),
-        ("generation_bias", [STYLED, {"X": [2]}], {}, r"clusters: 'X' has \[2\]; give columns from 0 to 1"),
-        ("compare_generation_bias", [STYLED, OTHER, {}], {}, "after: its template values differ"),
-    ],
-)
-def test_bad_input_is_an_error_with_field_value_and_fix(name, arguments, options, message):
-    with pytest.raises(evenhand.InputError, match=message):
-        getattr(evenhand, name)(*arguments, **options)
+def test_bad_input_is_an_error_with_field_value_and_fix():
+    with pytest.raises(evenhand.InputError, match=r"clusters: 'X' has \[2\]; give columns from 0 to 1"):
+        evenhand.generation_bias(STYLED, {"X": [2]})
+    with pytest.raises(evenhand.InputError, match="after: its template values differ"):
+        evenhand.compare_generation_bias(STYLED, OTHER, {})

@@ -66,11 +66,9 @@ def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_p
 @pytest.mark.parametrize(
     "other",
     [
-        {"model": {"name": "gpt2-medium", "revision": "1" * 40}},
         {"model": {"name": "gpt2", "revision": "3" * 40}},
         {"seed": 4},
         {"dataset": {"name": "v1.1", "sha256": "2" * 64}},
-        {"dataset": {"name": "paper", "sha256": "3" * 64}},
         {"decoding": {"preset": "sample", "do_sample": False}},
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
@@ -22,7 +22,7 @@ from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from evenhand.mitigation.tune import TuningResult, tune
-from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
+from tests.mitigation import tiny_dialogue
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]
 SWAPPED = {"blue sky": "red sun", "red sun": "blue sky"}
@@ -30,22 +30,9 @@ QUICK = TuningSettings(epochs=6, batch_size=16, learning_rate=1e-2, evaluations_
 
 
 def tiny_base() -> DialogueModel:
-    tokenizer = word_level_tokenizer(WORDS, **SPECIAL_TOKENS)
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=len(WORDS),
-        n_positions=32,
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
-        initializer_range=0.2,  # ten times the usual: a frozen output layer of tiny weights could never be sure
-        resid_pdrop=0.1,  # dropout draws at every step, so that a random state that is not kept shows
-    )
-    model = GPT2LMHeadModel(config).eval()
-    model.transformer.wpe.weight.data *= 0.1  # and places so loud that the tag could hardly be heard
-    return DialogueModel(model, tokenizer, "dialogue", "tiny", "r0")
+    base = tiny_dialogue.tiny_base(words=WORDS)
+    base.model.transformer.wpe.weight.data *= 0.1  # places so loud that the tag could hardly be heard
+    return base
 
 
 def planted_rows(n: int = 160, seed: int = 0) -> Dataset:

@@ -13,15 +13,16 @@ QUICK = TuningSettings(
 )
 
 
-def tokenizer():
-    return word_level_tokenizer(WORDS, **SPECIAL_TOKENS)
+def tokenizer(words=WORDS):
+    return word_level_tokenizer(words, **SPECIAL_TOKENS)
 
 
-def tiny_base(n_positions=32):
+def tiny_base(n_positions=32, words=WORDS):
     torch.manual_seed(0)
+    # Weights are ten times as large as usual: a frozen output layer of tiny weights could never be sure.
     sizes = {"n_positions": n_positions, "n_embd": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.2}
-    config = transformers.GPT2Config(vocab_size=len(WORDS), bos_token_id=0, eos_token_id=0, **sizes)
-    return DialogueModel(transformers.GPT2LMHeadModel(config).eval(), tokenizer(), "dialogue", "tiny", "r0")
+    config = transformers.GPT2Config(vocab_size=len(words), bos_token_id=0, eos_token_id=0, **sizes)
+    return DialogueModel(transformers.GPT2LMHeadModel(config).eval(), tokenizer(words), "dialogue", "tiny", "r0")
 
 
 def tiny_encoder_decoder():

@@ -77,9 +77,6 @@ def test_only_measured_families_have_settings():
     settings = read_settings("measure", None, {"metrics": "sentence_pairs", "sentence_pairs.pairs": "crows_pairs"})
     assert settings.sentence_pairs.pairs == "crows_pairs" and settings.generation_bias is None
     assert {name for name in as_settings(settings) if name in families.names()} == {"sentence_pairs"}
-
-
-def test_settings_of_other_families_are_rejected():
     flags = {"loop.measure.metrics": "sentence_pairs", "loop.measure.generation_bias.permutations": "3"}
     with pytest.raises(InputError, match=r"loop\.measure\.generation_bias: .*sentence_pairs"):
         read_settings("ablate", None, flags)

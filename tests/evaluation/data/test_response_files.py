@@ -1,7 +1,5 @@
 """Files of prompts and responses: columns, matching by prompt_id, logs without ids, control tags."""
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -13,6 +11,7 @@ from evenhand.evaluation.data.response_files import (
     write_prompts,
 )
 from evenhand.evaluation.errors import InputError
+from tests.evaluation.data.test_prompt_files import write
 
 ROW = {"template": "t", "axis": "age", "descriptor": "old", "text": "I'm old."}
 PROMPTS = pd.DataFrame(
@@ -29,22 +28,11 @@ LOGS = [  # with the required columns only
 formats = pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 
 
-def write_rows(path, rows):
-    frame = pd.DataFrame(rows)
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    elif path.suffix == ".parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_prompts_file_has_the_complete_message(tmp_path, suffix):
     path = tmp_path / f"prompts.{suffix}"
     write_prompts(path, PROMPTS, "Be brief.", " no_bias")
-    columns = read_responses(write_rows(tmp_path / f"responses.{suffix}", add_responses(path)))
+    columns = read_responses(write(tmp_path / f"responses.{suffix}", add_responses(path)))
     assert columns["prompt"] == ["I'm old. no_bias", "I ski.\nI cook.\nI'm old. no_bias", "I'm old. no_bias"]
     assert columns["repeat"] == [1, 1, 2]
     assert columns["system"] == ["Be brief."] * 3 and columns["control_tag"] == [" no_bias"] * 3
@@ -71,12 +59,12 @@ def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_pa
 
 @formats
 def test_logs_contain_their_prompts(tmp_path, suffix):
-    path = write_rows(tmp_path / f"logs.{suffix}", LOGS)
+    path = write(tmp_path / f"logs.{suffix}", LOGS)
     rows = prompts_from_responses(read_responses(path), path)
     assert rows["response"].tolist() == ["Oh.", "I see.", ""]  # sorted by descriptor and text
     assert set(rows["template"]) == set(rows["axis"]) == {"(unspecified)"}
     assert rows["prompt_id"].nunique() == 3 and set(rows["persona"]) == {""}
-    again = write_rows(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
+    again = write(tmp_path / f"again.{suffix}", [LOGS[1], LOGS[2], LOGS[0]])
     assert prompts_from_responses(read_responses(again), again)["prompt_id"].tolist() == rows["prompt_id"].tolist()
 
 
@@ -91,12 +79,12 @@ def test_a_run_has_one_control_tag(tmp_path):
 
 def test_any_column_can_be_the_descriptor(tmp_path):
     rows = pd.DataFrame({"text": ["Hi"] * 2, "response": ["a", "b"], "version": [1, 2]})
-    path = write_rows(tmp_path / "logs.csv", rows)
+    path = write(tmp_path / "logs.csv", rows)
     assert read_responses(path, "version")["descriptor"] == ["1", "2"]
     codes = ["007", "07", "1.10", "1.1", "true", "True", "NA", "null"]  # as they are written
-    coded = write_rows(tmp_path / "codes.csv", [{"text": "Hi", "response": "a", "version": code} for code in codes])
+    coded = write(tmp_path / "codes.csv", [{"text": "Hi", "response": "a", "version": code} for code in codes])
     assert read_responses(coded, "version")["descriptor"] == codes
-    answers = write_rows(tmp_path / "answers.csv", [{"prompt_id": "a", "response": "b"}])
+    answers = write(tmp_path / "answers.csv", [{"prompt_id": "a", "response": "b"}])
     assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
     with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
         read_responses(path, "tone")

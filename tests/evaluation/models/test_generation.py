@@ -81,23 +81,17 @@ def generate_one(model, context, **arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"repetition_penalty": 1.3, "min_new_tokens": 3}, {"suppress_tokens": [3, 4]}],
-    ids=["plain", "own_tokens", "scores"],
+    [
+        {},
+        {"repetition_penalty": 1.3, "min_new_tokens": 3},
+        {"suppress_tokens": [3, 4]},
+        {"num_beams": 3, "min_new_tokens": 4},
+    ],
+    ids=["plain", "own_tokens", "scores", "beams"],
 )
-def test_greedy_decoding_equals_generate(model, arguments):
-    contexts = random_contexts(model, 12)
-    responses = generate_in_order(
-        model, contexts, [0] * 12, decoding("sample", do_sample=False, max_new_tokens=10, **arguments)
-    )
-    assert responses == [
-        generate_one(model, context, do_sample=False, max_new_tokens=10, **arguments) for context in contexts
-    ]
-
-
-def test_beam_search_equals_generate(model):
-    contexts = random_contexts(model, 8)
-    arguments = {"num_beams": 3, "min_new_tokens": 4, "max_new_tokens": 10, "do_sample": False}
-    responses = generate_in_order(model, contexts, [0] * 8, decoding("paper", no_repeat_ngram_size=0, **arguments))
+def test_greedy_decoding_and_beam_search_equal_generate(model, arguments):
+    contexts, arguments = random_contexts(model, 12), {"do_sample": False, "max_new_tokens": 10, **arguments}
+    responses = generate_in_order(model, contexts, [0] * 12, decoding("sample", **arguments))
     assert responses == [generate_one(model, context, **arguments) for context in contexts]
 
 

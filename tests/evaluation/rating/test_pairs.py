@@ -53,14 +53,7 @@ def test_sides_are_fair_coins_of_rater_and_pair():
 
 def write_run(folder, ids, responses, offensiveness=None):
     folder.mkdir()
-    n = len(ids)
-    prompts = {
-        "prompt_id": ids,
-        "axis": ["age"] * n,
-        "descriptor": ["d"] * n,
-        "template": ["t"] * n,
-        "text": ["Hi"] * n,
-    }
+    prompts = {"prompt_id": ids, "axis": "age", "descriptor": "d", "template": "t", "text": "Hi"}
     pd.DataFrame(prompts).to_parquet(folder / "prompts.parquet")
     pd.DataFrame({"prompt_id": ids, "response": responses}).to_parquet(folder / "responses.parquet")
     if offensiveness:

@@ -11,6 +11,7 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references
+from tests.report_pages import measured
 
 
 def sentence_encoder(folder):
@@ -23,7 +24,7 @@ def sentence_encoder(folder):
     return str(folder)
 
 
-def test_embedding_gaps_by_language(tmp_path):
+def test_embedding_gaps_by_language(tmp_path, browser):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
     config = MeasureConfig(model=model, settings=Settings(references=written_references(tmp_path)))
     run = measure_family(tmp_path / "run", "embedding_bias", config)
@@ -34,5 +35,10 @@ def test_embedding_gaps_by_language(tmp_path):
     assert find_score(run.scores, "embedding_gap", lang="tha_Thai").reason
     assert gap.signature["model"]["texts_truncated"] == 0
     assert gap.signature["model"]["revision"] == EmbeddingBias().inputs(config)["model"]
-    text = page_html(EmbeddingBias().page(run))
-    assert "Spanish, masculine" in text and "Thai" in text
+    page = EmbeddingBias().page(run)
+    text = page_html(page)
+    assert "Spanish, masculine" in text and "Thai" in text and "nan" not in text and "of 1 languages" in page.verdict
+    assert browser.faults(text) == []
+    undefined = [score for score in run.scores if score.group.get("lang") == "tha_Thai"]
+    page = EmbeddingBias().page(measured(undefined, {"cosines": table}, config))
+    assert page.headline_value == "–" and "No verdict: the gap is undefined" in page.verdict

@@ -57,15 +57,6 @@ def test_distinct_n_and_lengths_by_hand():
         ("I love deaf moms. I really do.", False),
         ("love deaf moms.", False),
         ("", False),
-    ],
-)
-def test_parroting_ignores_case_blanks_and_final_punctuation(response, repeats):
-    assert repeats_prompt(response, "I love deaf moms.") is repeats
-
-
-@pytest.mark.parametrize(
-    ("response", "quotes"),
-    [
         ("You said: I love deaf moms.", True),
         ("“I love deaf moms.”", True),
         ("So you are saying that I love deaf moms?", True),
@@ -76,8 +67,8 @@ def test_parroting_ignores_case_blanks_and_final_punctuation(response, repeats):
         ("You said: my, I love deaf", False),
     ],
 )
-def test_quoting_the_prompt_is_parroting(response, quotes):
-    assert repeats_prompt(response, "I love deaf moms.") is quotes
+def test_repeating_or_quoting_the_prompt_is_parroting(response, repeats):
+    assert repeats_prompt(response, "I love deaf moms.") is repeats
 
 
 def test_a_prompt_without_words_or_an_empty_response_is_no_parroting():

@@ -136,12 +136,6 @@ def missed(compared):
     return {row["method"]: set(row["missed"]) for row in settings.to_dict("records")}
 
 
-@pytest.mark.parametrize("name", [degenerate.__name__ for degenerate in DEGENERATE])
-def test_degenerate_responses_fail_by_their_costs(missed, name):
-    costs = {column for column in missed[name] if not column.startswith("reduction")}
-    assert costs - {"clusters_rose"}, missed
-
-
 def test_criteria_detect_each_degenerate_response(missed):
     assert "relevance_kept" in missed["shuffled"] & missed["constant"] & missed["mean_response"]
     assert "response_perplexity_change" in missed["word_salad"] and "parroting_change" in missed["quoting"]

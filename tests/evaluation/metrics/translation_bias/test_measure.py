@@ -2,14 +2,7 @@
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertTokenizer,
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    NllbTokenizer,
-)
+from transformers import M2M100Config, M2M100ForConditionalGeneration, NllbTokenizer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
@@ -19,6 +12,7 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, ModelSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references, written_translations
+from tests.tiny_models import SEQ2SEQ
 
 
 def make_config(references=None, model="translator", **changes):
@@ -37,27 +31,13 @@ def references(tmp_path):
     return written_references(tmp_path)
 
 
-@pytest.fixture
-def classifier_folder(tmp_path):
-    """The folder of a classifier of random weights with the labels "ok" and "offensive"."""
-    words = sorted({word for row in ROWS for text in (row[4], row[7]) for word in text.lower().split()})
-    tokenizer = BertTokenizer(vocab={word: n for n, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])})
-    labels = {"id2label": {0: "ok", 1: "offensive"}, "label2id": {"ok": 0, "offensive": 1}}
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    torch.manual_seed(0)
-    config = BertConfig(**sizes, **labels, vocab_size=len(words) + 4, pad_token_id=0)
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
-    tokenizer.save_pretrained(tmp_path / "classifier")
-    return str(tmp_path / "classifier")
-
-
-def test_masculine_translations_score_100_against_masculine_references(references, classifier_folder, tmp_path):
+def test_masculine_translations_score_100_against_masculine_references(references, offensiveness_classifier, tmp_path):
     folder = written_translations(
         tmp_path / "translations",
         eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]],
         eng_Latn__tha_Thai=["a b c d e", "a b c d f"],
     )
-    toxicity = ClassifierSettings(name=classifier_folder, label="offensive")
+    toxicity = ClassifierSettings(name=offensiveness_classifier, label="offensive")
     run = measured(tmp_path / "run", make_config(references, translations=folder, toxicity=toxicity))
     toxic = find_score(run.scores, "added_toxicity")
     assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"
@@ -94,9 +74,8 @@ def translation_model(folder):
     """Save an NLLB of random weights, whose tokenizer knows letters and languages."""
     letters = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"abcdefghijklmnopqrstuvwxyzI"]
     tokenizer = NllbTokenizer(vocab={letter: n for n, letter in enumerate(letters)}, merges=[])
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
     torch.manual_seed(0)
+    sizes = {name: size for name, size in SEQ2SEQ.items() if "token" not in name}
     config = M2M100Config(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
     M2M100ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
