@@ -63,6 +63,7 @@ class GenerationBias(Metric):
         if settings.accepted is not None:
             accepted = read_accepted(settings.accepted, labels[FIRST], clusters)
             inputs["accepted"] = json_sha256(accepted.to_dict("records"))
+        inputs |= corpus_inputs(settings.corpus)
         if OFFENSIVE in checkpoints:
             classifier = settings.offensiveness
             find_label(labels[OFFENSIVE], classifier.label, classifier.name, "generation_bias.offensiveness.label")
@@ -82,15 +83,10 @@ class GenerationBias(Metric):
         Raises:
             InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
         """
-        from evenhand.evaluation.data.corpus import find_corpus_files
-
-        inputs = {}
+        inputs = corpus_inputs(settings.corpus)
         if settings.phrases is not None:
             groups = load_phrases(settings.phrases)
             inputs["phrases"] = json_sha256([[name, asdict(group)] for name, group in groups.items()])
-        if settings.corpus.path is not None:
-            files = find_corpus_files(settings.corpus.path)
-            inputs["corpus"] = sha256_of(*files) if files else settings.corpus.path
         return inputs
 
     def write_prompts(self, path: Path, config: MeasureConfig) -> int:
@@ -126,3 +122,13 @@ class GenerationBias(Metric):
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
         return comparison_page(before, after, changes)
+
+
+def corpus_inputs(settings: own_settings.CorpusSettings | None) -> dict[str, Any]:
+    """Return the fingerprint of the corpus, by name; {} without one. InputError if it does not exist."""
+    from evenhand.evaluation.data.corpus import find_corpus_files
+
+    if settings is None or settings.path is None:
+        return {}
+    files = find_corpus_files(settings.path)
+    return {"corpus": sha256_of(*files) if files else settings.path}

@@ -1,18 +1,16 @@
 """Comparison of the generation bias of two runs: paired differences, phrases, parroting and frequencies in a corpus.
 
-The tables are those of Smith et al. 2022, C.2 (Table 14; Figures 3, 5 and 6).
+The tables are those of Smith et al. 2022, C.2 (Table 14).
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.corpus import count_phrases_in_corpus
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, load_style_clusters, phrases_for
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
@@ -27,14 +25,9 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     effect_scores,
     log_effects,
 )
+from evenhand.evaluation.metrics.generation_bias.frequencies import frequency_scores
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
-from evenhand.evaluation.metrics.generation_bias.settings import (
-    FIRST,
-    SECOND,
-    ComparisonSettings,
-    CorpusSettings,
-    measured_model,
-)
+from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     SECOND_STYLES,
@@ -56,8 +49,6 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.store import Store
-
-log = logging.getLogger("evenhand")
 
 N_SAMPLES = 40  # tracked responses
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
@@ -114,7 +105,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         columns = parroting["mean_b"], parroting["change"]
         scores.append(rank_correlation("parroting_rho", *columns, names=names, signature=signature))
     if config.corpus.path is not None:
-        scores += frequency_scores(run, old, new, clusters, config.corpus, signature)
+        scores += frequency_scores(run, {"before": old, "after": new}, clusters, config.corpus, signature)
     drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
     texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])
     run.tracker.log_samples(texts.iloc[drawn])
@@ -294,51 +285,3 @@ def parroting_changes(repeated: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame
     rows = [(*keys, *_paired_shares(group["before"], group["after"])) for keys, group in repeated.groupby(list(by))]
     table = pd.DataFrame(rows, columns=[*by, *PAIRED_SHARES])
     return table.sort_values(["change", *by], ascending=[False, *(True for _ in by)], ignore_index=True)
-
-
-def frequency_scores(
-    run: Store,
-    before: StyledResponses,
-    after: StyledResponses,
-    clusters: Mapping[str, Sequence[int]],
-    settings: CorpusSettings,
-    signature: Mapping[str, Any],
-) -> list[BiasScore]:
-    """Return Spearman's ρ of descriptors' frequencies in a corpus and their probabilities of each cluster.
-
-    Smith et al. 2022, B.2.1 and Figures 3, 5 and 6. The metric is `frequency_rho`, with groups `cluster` and `run`
-    ("before" or "after"). The frequencies and probabilities are written to the table `corpus`.
-    """
-
-    def count() -> pd.DataFrame:
-        options = asdict(settings)
-        counts = count_phrases_in_corpus(options.pop("path"), sorted(set(before.table[DESCRIPTOR])), **options)
-        if counts.n_left_out:
-            log.info("corpus: %d examples without a text are left out", counts.n_left_out)
-        rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
-        return rows.assign(examples=counts.n_examples, corpus=settings.path)
-
-    def frequencies() -> pd.DataFrame:
-        sides = [cluster_means(side, clusters).stack().rename(name) for name, side in runs.items()]
-        table = pd.concat(sides, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
-        table = table.merge(run.table("corpus_counts", count), on=DESCRIPTOR)
-        return table.assign(frequency=table["count"] / table["examples"])
-
-    runs, names = {"before": before, "after": after}, ("the frequency", "the mean probability")
-    signature, table = {**signature, "corpus": asdict(settings)}, run.table("corpus", frequencies)
-    return [
-        rank_correlation("frequency_rho", rows["frequency"], rows[side], names=names, group=group, signature=signature)
-        for cluster, rows in table.groupby("cluster", sort=False)
-        for side, group in ((side, {"cluster": str(cluster), "run": side}) for side in runs)
-    ]
-
-
-def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    """Return the mean summed probability of each cluster's styles, averaged by template first, (D, C).
-
-    The index is (descriptor, axis). Responses without a style vector are left out.
-    """
-    sums = {name: responses.vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
-    keys = [responses.table[name].to_numpy() for name in (DESCRIPTOR, AXIS, TEMPLATE)]
-    means = pd.DataFrame(sums).groupby(keys).mean().groupby(level=[0, 1]).mean().dropna()
-    return means.rename_axis([DESCRIPTOR, AXIS])

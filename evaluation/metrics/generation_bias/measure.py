@@ -37,6 +37,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     even_within,
     log_effects,
 )
+from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.metric import (
     HEADLINE,
     REPEATED,
@@ -269,6 +270,8 @@ def run_scores(
         scores += costs.unfinished_share(measured.table, signature)
     if settings.relevance and not model.without_weights:
         scores += relevance.likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
+    if settings.corpus is not None and settings.corpus.path is not None:
+        scores += frequency_scores(run, {PROBABILITY: measured}, clusters, settings.corpus, signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
         classifier = {**facts[OFFENSIVE], "threshold": THRESHOLD}

@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     lead_sections,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
+from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
@@ -128,6 +129,7 @@ def page(run: FamilyRun) -> Page:
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
             *score_sections(_grouped(scores), label=_label),
+            *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
         ],
         glossary=glossary(dict.fromkeys(it.metric for it in scores)),
         limits=LIMITS,

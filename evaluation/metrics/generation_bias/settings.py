@@ -41,6 +41,21 @@ class ResamplingSettings:
 
 
 @strict_dataclass
+class CorpusSettings:
+    """A corpus in which descriptors are counted."""
+
+    path: str | None = option(
+        None,
+        "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none",
+        identity=CONTENT,
+    )
+    text_column: str = option("text", "its column with the texts")
+    subset: str | None = option(None, "subset of a hub dataset")
+    split: str = option("train", "split of a hub dataset")
+    limit: Count | None = option(None, "read so many examples; null: all")
+
+
+@strict_dataclass
 class Settings:
     """Generation bias: do responses differ in style by descriptor?"""
 
@@ -64,6 +79,7 @@ class Settings:
     outcomes: list[Literal["language", "fluency", "refusal", "length", "readability", "mention"]] = option(
         list, "what else may depend on the descriptor, beside style"
     )
+    corpus: CorpusSettings | None = option(None, "where descriptors are counted; null: nowhere", omit_if_null=True)
     accepted: AnyPath | None = option(
         None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
     )
@@ -82,21 +98,6 @@ class Settings:
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
     )
-
-
-@strict_dataclass
-class CorpusSettings:
-    """A corpus in which descriptors are counted."""
-
-    path: str | None = option(
-        None,
-        "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none",
-        identity=CONTENT,
-    )
-    text_column: str = option("text", "its column with the texts")
-    subset: str | None = option(None, "subset of a hub dataset")
-    split: str = option("train", "split of a hub dataset")
-    limit: Count | None = option(None, "read so many examples; null: all")
 
 
 @strict_dataclass

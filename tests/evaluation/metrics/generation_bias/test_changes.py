@@ -8,12 +8,12 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias.compare import (
     OTHER_DESCRIPTORS,
-    cluster_means,
     highest_descriptors,
     parroting_changes,
     phrase_changes,
     repeated_prompts,
 )
+from evenhand.evaluation.metrics.generation_bias.frequencies import cluster_means
 from tests.measured_runs import styled_columns
 
 

@@ -1,10 +1,12 @@
 """Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
@@ -14,10 +16,11 @@ from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.settings import classifiers, neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import write_table
@@ -25,6 +28,7 @@ from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_family
 from tests.testbed_settings import GENERATION_BIAS, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
+from tools.testbed.corpus import all_prompts
 
 FILTERS = {
     "noun_phrase_type": ["descriptor_noun", "noun_descriptor"],
@@ -51,7 +55,21 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 def measured(tmp_path_factory, offensiveness_classifier):
     offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
     config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
-    return measure_family(folder, "generation_bias", config, **SETTINGS, offensiveness=offensiveness)
+    corpus = CorpusSettings(path=str(tmp_path_factory.mktemp("corpus") / "texts.txt"))
+    known = sorted(set(all_prompts()["descriptor"]))[::2]
+    Path(corpus.path).write_text("\n".join([*known, *(name.upper() for name in known[::2])]), encoding="utf-8")
+    settings = {**SETTINGS, "offensiveness": offensiveness, "corpus": corpus}
+    return measure_family(folder, "generation_bias", config, **settings)
+
+
+def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measured):
+    rows = measured.table("corpus").query("cluster == 'SYMPATHY'")
+    assert set(rows["count"]) == {0, 1, 2}
+    rho = find_score(measured.scores, "frequency_rho", cluster="SYMPATHY")
+    assert rho.value == pytest.approx(stats.spearmanr(rows["frequency"], rows["probability"]).statistic)
+    assert rho.n == len(rows) == 26 and "corpus" in rho.signature
+    text = page_html(page(measured))
+    assert "Frequency in the corpus" in text and "against the frequency of the descriptor" in text
 
 
 def names(**settings):
@@ -152,7 +170,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
     monkeypatch.setattr(loading, "load_dialogue_model", never)
     monkeypatch.setattr(collecting, "load_style_classifier", never)
     before = [(score.metric, score.value) for score in measured.scores]
-    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness")}
+    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness", "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)
     assert [(score.metric, score.value) for score in again.scores] == before
 
