@@ -142,7 +142,9 @@ def effect_changes(
     Args:
         before: style vectors of the responses before.
         after: style vectors of the same styles, with the same templates and descriptors row by row.
-        clusters, groups, seed: as in `effects`.
+        clusters: as in `effects`.
+        groups: as in `effects`.
+        seed: as in `effects`.
         permutations: as in `effects`; also the number of random signs.
 
     Returns:
