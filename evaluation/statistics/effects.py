@@ -44,6 +44,7 @@ DETECTABLE_STEPS, BISECTIONS = 4, 40
 ONE_SIDED = float(scipy.special.ndtri(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
+PILOT = 199  # most draws that set the scales of z
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Effects:
             0 without bias.
         z: effect in standard errors under the null hypothesis.
         p: p-value of each effect alone.
-        p_family: p-value adjusted for all effects together (step-down max-T). If all effects with p_family ≤ α are
-            called significant, the probability of one or more false positives is at most α.
+        p_family: p-value adjusted for all effects together (balanced step-down max-T). If all effects with
+            p_family ≤ α are called significant, the probability of one or more false positives is at most α.
         q: p-value adjusted for the false discovery rate (Benjamini and Hochberg 1995).
         shrunk, low, high: the effect shrunk toward 0, and the bounds of the 95 % interval (`intervals_if_shown` for
             p_family ≤ 0.05, `shrunk_effects` otherwise).
@@ -98,12 +99,16 @@ def descriptor_effects(
 
     Simultaneous test: two-sided step-down max-T over all effects (Westfall and Young 1993, "Resampling-Based Multiple
     Testing", algorithm 4.1; Ge, Dudoit and Speed 2003, "Resampling-based multiple testing for microarray data
-    analysis", box 2). Single tests: under the null hypothesis the z of a column have the same distribution for all
-    units of one kind (exactly in a balanced design). The permuted z of the column are therefore pooled over these
-    units, as in Tusher, Tibshirani and Chu 2001, "Significance analysis of microarrays". False discovery rate:
-    Benjamini and Hochberg. Shrinkage: `shrunk_effects`, over the units of one kind, one column at a time, with the
-    sampling variance Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance within cells, pooled over the cells of
-    template t.
+    analysis", box 2), balanced (Beran 1988, "Balanced simultaneous confidence sets"; Romano and Wolf 2010, "Balanced
+    control of generalized error rates"): each |z| is divided by a scale (`balancing_scale`), so that descriptors and
+    groups, rare and frequent styles have about the same share of the family-wise error. The z of a rare style is
+    skewed; without the scale it would set the critical |z| of all styles (`python -m benchmarks.effects --family`).
+    The scales come from draws of their own, so that the test stays exact. Single tests: under the null hypothesis the
+    z of a column have the same distribution for all units of one kind (exactly in a balanced design). The permuted z
+    of the column are therefore pooled over these units, as in Tusher, Tibshirani and Chu 2001, "Significance analysis
+    of microarrays". False discovery rate: Benjamini and Hochberg. Shrinkage: `shrunk_effects`, over the units of one
+    kind, one column at a time, with the sampling variance Σ_t s²_t Σ_{j in t} K_j² / N_j, where s²_t is the variance
+    within cells, pooled over the cells of template t.
 
     Args:
         cells: responses by cell, (n, s), descriptors numbered from 0 without gaps.
@@ -118,7 +123,7 @@ def descriptor_effects(
     """
     templates = [np.flatnonzero(cells.template == template) for template in np.unique(cells.template)]
     units = np.concatenate([np.eye(groups.shape[1]), groups])
-    kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))]
+    kinds = [slice(0, groups.shape[1]), slice(groups.shape[1], len(units))][: 1 + (len(groups) > 0)]
     columns = np.concatenate([np.eye(len(clusters)), clusters], axis=1)
     total, within = template_variances(cells, templates, columns)
     factors = contrast_factors(cells, templates, units)
@@ -130,12 +135,18 @@ def descriptor_effects(
     error = np.sqrt(variance)
     inverse = np.divide(1.0, error, out=np.zeros_like(error), where=error > 1e-9).astype(np.float32)
     z = effect * inverse
-    null = effects_under_null(cells, templates, draws, rng, sampler or partial(permutation_sampler, cells))
-    p, p_family, critical, widest = p_values(null, draws, units, columns, inverse, z, kinds)
+    sampler = sampler or partial(permutation_sampler, cells)
+    pilot, null = (
+        null_z(effects_under_null(cells, templates, n, stream, sampler), units, columns, inverse)
+        for n, stream in ((min(draws, PILOT), np.random.default_rng(rng.integers(1 << 63))), (draws, rng))
+    )
+    scale = balancing_scale(pilot, kinds, z.shape[1])
+    p, p_family, critical, widest = p_values(null, draws, scale, z, kinds)
+    p[inverse == 0] = 1.0
     ratio = variance_ratio or (lambda place, effects: bernoulli_ratio((mean - effect)[place], effects))
     shrunk, low, high = shrunk_effects(effect, factors @ within, kinds, ratio)
     if (shown := p_family <= LEVEL).any():
-        threshold = min(critical, float(np.abs(z[shown]).min())) * error
+        threshold = min(critical, float(np.abs(z / scale)[shown].min())) * scale * error
         found = intervals_if_shown(effect, factors @ within, ratio, threshold)
         low = np.where(shown, np.minimum(found[0], low), low)
         high = np.where(shown, np.maximum(found[1], high), high)
@@ -145,7 +156,7 @@ def descriptor_effects(
     at_least = np.maximum(np.abs(effect) - widest * np.fmax(1.0, at_effect / max(error.max(), TINY)), 0)
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
-        detectable = (critical + scipy.stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
+        detectable = (critical * scale + scipy.stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable, at_most, at_least)
 
 
@@ -158,7 +169,7 @@ def shrunk_effects(
     """
     result = np.empty((3, *effect.shape))
     for kind in kinds:
-        for column in range(effect.shape[1]) if kind.stop > kind.start else ():
+        for column in range(effect.shape[1]):
             ratio = partial(variance_ratio, (kind, [column]))
             result[:, kind, column] = shrink(effect[kind, column], variance[kind, column], variance_ratio=ratio)
     return result
@@ -293,39 +304,52 @@ def permutation_sampler(cells: Cells, chosen: np.ndarray, stream: np.random.Gene
     return sample
 
 
-def p_values(
-    draws: Iterable[np.ndarray],
-    n_draws: int,
-    units: np.ndarray,
-    columns: np.ndarray,
-    inverse_error: np.ndarray,
-    z: np.ndarray,
-    kinds: list[slice],
-) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, the critical |z| and |effect|.
+def null_z(
+    draws: Iterable[np.ndarray], units: np.ndarray, columns: np.ndarray, inverse_error: np.ndarray
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield |z| of all effects, (u, c), and the largest |effect| of a descriptor on a style, in each draw.
 
-    The critical |z| is the 95 % quantile of the largest |z| under the null hypothesis, the critical |effect| that of
-    the largest effect of a descriptor on a style. `draws` are batches of effects, (b, D, s); `units`, (u, D), and
-    `columns`, (s, c), are weights of descriptors and of styles, and `inverse_error` is 1 / standard error, 0 where
-    undefined.
+    `draws` are batches of effects, (b, D, s); `units`, (u, D), and `columns`, (s, c), are weights of descriptors and of
+    styles, and `inverse_error` is 1 / standard error, 0 where undefined.
     """
-    order = np.argsort(-np.abs(z), axis=None, kind="stable")
-    observed = (np.abs(z).ravel()[order] * (1 - 1e-5)).astype(np.float32)  # values that differ by rounding are equal
-    as_large, largest, widest = np.zeros(z.size, dtype=np.int64), [], []
-    bins = MAX_Z * BINS_PER_Z
-    counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
     groups, clusters = units[units.shape[1] :].astype(np.float32), columns[:, len(columns) :].astype(np.float32)
     for batch in draws:
         for effects in batch:
             of_units = np.concatenate([effects, groups @ effects])
             null = np.abs(np.concatenate([of_units, of_units @ clusters], axis=1) * inverse_error)
-            successive = np.maximum.accumulate(null.ravel()[order][::-1])[::-1]
-            as_large += successive >= observed
-            largest.append(float(successive[0]))
-            widest.append(float(np.abs(effects).max()))
-            place = np.minimum(null * BINS_PER_Z, bins - 1).astype(np.int64) + offset
-            for count, kind in zip(counts, kinds, strict=True):
-                count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
+            yield null, float(np.abs(effects).max())
+
+
+def balancing_scale(draws: Iterable[tuple[np.ndarray, float]], kinds: list[slice], columns: int) -> np.ndarray:
+    """Return the mean of the largest 5 % of the draws' largest |z| of each kind and column, (u, c); 1 without draws."""
+    largest = np.array([[null[kind].max(axis=0) for kind in kinds] for null, _ in draws])
+    tail = np.sort(largest, axis=0)[-1 - len(largest) // 20 :].mean(axis=0) if len(largest) else 0.0
+    scale = np.broadcast_to(np.where(tail > 0, tail, 1.0), (len(kinds), columns)).astype(np.float32)
+    return np.repeat(scale, [kind.stop - kind.start for kind in kinds], axis=0)
+
+
+def p_values(
+    draws: Iterable[tuple[np.ndarray, float]], n_draws: int, scale: np.ndarray, z: np.ndarray, kinds: list[slice]
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Return the p-value of each effect alone and adjusted for all effects, (u, c) each, and two critical values.
+
+    They are the 95 % quantiles of the largest |z| / scale and of the largest |effect| of a descriptor on a style under
+    the null hypothesis. `draws` is the result of `null_z`.
+    """
+    scaled = np.abs(z) / scale
+    order = np.argsort(-scaled, axis=None, kind="stable")
+    observed = (scaled.ravel()[order] * (1 - 1e-5)).astype(np.float32)  # values that differ by rounding are equal
+    as_large, largest, widest = np.zeros(z.size, dtype=np.int64), [], []
+    bins = MAX_Z * BINS_PER_Z
+    counts, offset = np.zeros((len(kinds), z.shape[1], bins), dtype=np.int64), np.arange(z.shape[1]) * bins
+    for null, size in draws:
+        successive = np.maximum.accumulate((null / scale).ravel()[order][::-1])[::-1]
+        as_large += successive >= observed
+        largest.append(float(successive[0]))
+        widest.append(size)
+        place = np.minimum(null * BINS_PER_Z, bins - 1).astype(np.int64) + offset
+        for count, kind in zip(counts, kinds, strict=True):
+            count += np.bincount(place[kind].ravel(), minlength=count.size).reshape(count.shape)
     p_family = np.empty(z.size)
     p_family[order] = np.maximum.accumulate((as_large + 1) / (n_draws + 1))
     p, column = np.ones_like(z), np.arange(z.shape[1])
@@ -333,7 +357,6 @@ def p_values(
         above = np.cumsum(count[:, ::-1], axis=1)[:, ::-1]  # number of values in this bin or a higher bin
         place = np.minimum(np.abs(z[kind]) * BINS_PER_Z, bins - 1).astype(np.int64)
         p[kind] = (above[column, place] + 1) / (n_draws * (kind.stop - kind.start) + 1)
-    p[inverse_error == 0] = 1.0
     quantiles = (np.quantile(it or [np.inf], 1 - LEVEL, method="higher") for it in (largest, widest))
     return p, p_family.reshape(z.shape), *map(float, quantiles)
 
