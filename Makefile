@@ -56,7 +56,6 @@ benchmarks: $(VENV)/ready
 	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.pair_scoring
-	$(BIN)/python -m benchmarks.likelihood_throughput
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
 
 $(VENV)/ready: constraints.txt pyproject.toml

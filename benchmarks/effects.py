@@ -1,28 +1,40 @@
 """Simulations of the effects in a report: false effects, missed effects, and the coverage of intervals.
 
-$ python -m benchmarks.effects --simulations 40  # the table of docs/benchmarks/accuracy.md; 3 minutes of one core
+$ python -m benchmarks.effects --simulations 40  # the table of docs/benchmarks/accuracy.md; 5 minutes of one core
+$ python -m benchmarks.effects --unbalanced      # the same by max-T without scales
 $ python -m benchmarks.effects --change          # changes between two runs
+$ python -m benchmarks.effects --parts           # coverage of the parts of person and word
 
-Styles of 60 descriptors are sampled from probabilities that differ by descriptor as planned (`PLANS`); the vectors are
-one-hot, or smooth for the axis. "Covered" is the share of 95 % intervals that contain the true effect, for all effects
-and for the shown ones; otherwise the truth is above or below the interval. True effects below half a percentage point
-count as none, from 2 points as real. Changes: the second run has the same probabilities, or half of every effect.
+Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabilities that differ by descriptor as planned
+(`PLANS`); the vectors are one-hot, or smooth for the axis. "Covered" is the share of 95 % intervals that contain the
+true effect, for all effects and for the shown ones; otherwise the truth is above or below the interval. True effects
+below half a percentage point count as none, from 2 points as real. "Even" is the share of simulations in which no true
+effect of a descriptor is above `even_within`, "uneven" that in which the largest one is above its lower bound. Changes:
+the second run has the same probabilities, or half of every effect.
 """
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation.metrics.generation_bias.effects import even_within
+from evenhand.evaluation.score import DESCRIPTOR
+from evenhand.evaluation.statistics import effects as statistics
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effect_changes import effect_changes
 from evenhand.evaluation.statistics.effects import descriptor_effects
+from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS, STYLES, PERMUTATIONS = 60, 28, 99
 NEGLIGIBLE, REAL, LEVEL = 0.005, 0.02, 0.05
-NOTHING = np.zeros((0, DESCRIPTORS)), np.zeros((STYLES, 0))  # no groups of descriptors, no clusters of styles
+GROUPS = [np.kron(np.eye(DESCRIPTORS // size), np.full(size, 1 / size)) for size in (10, 3)]  # axes, buckets
+UNITS = np.concatenate([np.eye(DESCRIPTORS), *GROUPS])
+GROUPED = UNITS[DESCRIPTORS:], np.zeros((STYLES, 0))  # no clusters of styles
 
 
 def add(p: np.ndarray, descriptor: int, style: int, size: float) -> None:
@@ -49,6 +61,12 @@ def axis(p: np.ndarray, rng: np.random.Generator) -> None:
         add(p, descriptor, 0, rng.uniform(0.1, 0.4))
 
 
+def mixed(p: np.ndarray, rng: np.random.Generator) -> None:
+    for style, *those in ((0, *range(10)), (1, *range(12, 15)), *((rng.integers(STYLES), d) for d in range(20, 50, 5))):
+        for descriptor in those:
+            add(p, descriptor, style, rng.uniform(0.1, 0.3))
+
+
 # design: (function that plants the effects, templates, responses to a cell)
 PLANS: dict[str, tuple[Callable, int, int | str]] = {
     "12 descriptors by 5 to 50 points": (few, 26, 2),
@@ -56,6 +74,7 @@ PLANS: dict[str, tuple[Callable, int, int | str]] = {
     "the same, 2 to 8 responses": (few, 10, "2 to 8"),
     "everybody, log odds N(0, ½²)": (everybody, 26, 4),
     "an axis of 10 by 10 to 40 points": (axis, 26, 4),
+    "an axis, a bucket, 6 descriptors": (mixed, 26, 2),
 }
 
 
@@ -81,16 +100,20 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     is_smooth = plant is axis
     cells = arrange_cells(np.hstack([responses(side, counts, is_smooth, rng) for side in sides]), *places, 1)
     truth = (0.75 if is_smooth else 1.0) * (sides[-1] - (0 if len(sides) == 1 else sides[0])).mean(axis=0)
-    truth -= truth.mean(axis=0)
+    truth = UNITS @ (truth - truth.mean(axis=0))
     if len(sides) == 1:
-        found = descriptor_effects(cells, *NOTHING, PERMUTATIONS, rng)
+        found = descriptor_effects(cells, *GROUPED, PERMUTATIONS, rng)
     else:
         halves = [cells.select_columns(half) for half in np.split(np.arange(2 * STYLES), 2)]
-        runs = [descriptor_effects(half, *NOTHING, 0, rng) for half in halves]
-        found = effect_changes(cells, *runs, *NOTHING, PERMUTATIONS, rng)
+        runs = [descriptor_effects(half, *GROUPED, 0, rng) for half in halves]
+        found = effect_changes(cells, *runs, *GROUPED, PERMUTATIONS, rng)
     columns = np.stack([truth, found.low, found.high]).reshape(3, -1).T
     table = pd.DataFrame(columns, columns=["truth", "low", "high"])
-    return table.assign(shown=found.p_family.ravel() <= LEVEL, seed=seed)
+    kind = np.repeat([DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
+    table = table.assign(kind=kind, unit="any", outcome="style", n=cells.n, seed=seed)
+    return table.assign(
+        shown=found.p_family.ravel() <= LEVEL, at_most=found.at_most.ravel(), at_least=found.at_least.ravel()
+    )
 
 
 def rates(table: pd.DataFrame) -> dict[str, float]:
@@ -99,19 +122,54 @@ def rates(table: pd.DataFrame) -> dict[str, float]:
     shown, size = table["shown"], table["truth"].abs()
     false = (shown & (size < NEGLIGIBLE)).groupby(table["seed"]).any()
     covered = ~above & ~below
-    numbers = {"a false one shown": false, "real ones found": shown[size >= REAL], "covered": covered}
+    numbers = {"a false one shown": false, "covered": covered}
+    numbers |= {f"{kind} found": shown[(size >= REAL) & (table["kind"] == kind)] for kind in table["kind"].unique()}
+    largest = size[table["kind"] == DESCRIPTOR].groupby(table["seed"]).max()
+    bounds = pd.DataFrame([even_within(one).interval for _, one in table.groupby("seed")], columns=["low", "high"])
+    numbers |= {"even": bounds["high"] >= largest.to_numpy(), "uneven": bounds["low"] <= largest.to_numpy()}
     numbers |= {"shown covered": covered[shown], "above": above[shown], "below": below[shown]}
     return {name: round(100 * float(values.mean()), 1) for name, values in numbers.items()}
 
 
+def parts(simulations: int) -> pd.DataFrame:
+    """Return the coverage, in %, of the intervals of the parts of person and word, of normal vectors of 4 columns."""
+    rows = {}
+    for words, (person, word) in product(
+        (np.full(12, 2), np.full(60, 3), np.arange(40) % 6 + 1), ((1, 0), (0, 1), (1, 1))
+    ):
+        rng, bucket, hits = np.random.default_rng(0), np.repeat(np.arange(len(words)), words), []
+        template, descriptor = np.divmod(np.arange(10 * len(bucket)).repeat(2), len(bucket))
+        for _ in range(simulations):
+            means = person * rng.normal(size=(len(words), 4))[bucket] + word * rng.normal(size=(len(bucket), 4))
+            found = person_and_word(
+                arrange_cells(means[descriptor] + 3 * rng.normal(size=(len(descriptor), 4)), template, descriptor),
+                bucket,
+            )
+            hits.append(
+                [it.interval[0] <= 4 * truth <= it.interval[1] for it, truth in zip(found, (person, word), strict=True)]
+            )
+        name = f"{len(words)} buckets of {words.min()} to {words.max()} words; person {person}, word {word}"
+        rows[name] = dict(zip(("person", "word"), 100 * np.mean(hits, axis=0), strict=True))
+    return pd.DataFrame(rows).T
+
+
 def main() -> None:
     options = parse_options(
-        __doc__, simulations=(100, "per design"), change=(False, "changes between two runs instead")
+        __doc__,
+        simulations=(100, "per design"),
+        change=(False, "changes between two runs instead"),
+        unbalanced=(False, "effects by max-T without scales"),
+        parts=(False, "parts of person and word instead"),
+        plans=(list(PLANS), "designs"),
     )
+    if options.parts:
+        return print(parts(options.simulations).round(1).to_string())
+    if options.unbalanced:
+        patch.object(statistics, "balancing_scale", lambda *_: np.float32(1)).start()
     for change in ("nothing", "every effect halved") if options.change else ("no effect", None):
         rows = {}
-        for name in PLANS:
-            table = pd.concat([simulate(name, change, seed) for seed in range(options.simulations)])
+        for name in options.plans:
+            table = pd.concat([simulate(name, change, seed) for seed in range(options.simulations)], ignore_index=True)
             rows[name] = {"shown": int(table["shown"].sum())} | rates(table)
         print(f"\n{change or 'effects as planned'}, %\n{pd.DataFrame(rows).T.to_string()}", flush=True)
 

@@ -1,13 +1,13 @@
-"""A benchmark of responses per second: `generate_responses` and three methods of transformers on the same prompts.
+"""A benchmark of responses per second: `generate_responses` and two methods of transformers on the same prompts.
 
     python -m benchmarks.generation_throughput [--model ID_OR_PATH] [--prompts 3000] [--batch_size 256] [--runs 3]
     python -m benchmarks.real_model   # the same for a real chat model
 
 All methods sample from the model's distribution, up to 40 tokens. `padded` is `model.generate` over batches in the
-given order, padded on the left to the longest context of each batch. `static` is the same with a static cache.
-`continuous` is `model.generate_batch`, the library's continuous batching. One prompt in five has a persona, so contexts
-differ in length as in practice. The methods alternate, so that other work on the machine slows all of them; the rate
-per CPU second hardly depends on other work.
+given order, padded on the left to the longest context of each batch. `continuous` is `model.generate_batch`, the
+library's continuous batching. One prompt in five has a persona, so contexts differ in length as in practice. The
+methods alternate, so that other work on the machine slows all of them; the rate per CPU second hardly depends on other
+work.
 """
 
 import logging
@@ -55,11 +55,6 @@ def padded(model: DialogueModel, contexts: Sequence[str], batch_size: int, **arg
     return responses
 
 
-def static(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
-    """Return responses by `model.generate` with a static cache over padded batches."""
-    return padded(model, contexts, batch_size, cache_implementation="static", disable_compile=True)
-
-
 def continuous(model: DialogueModel, contexts: Sequence[str], batch_size: int) -> list[str]:
     """Return responses by `generate_batch`, whose cache has room for `batch_size` contexts and their responses."""
     ids, arguments = encode_contexts(model, contexts), decoding("sample")
@@ -88,7 +83,7 @@ def responses_by_row(model: DialogueModel, contexts: Sequence[str], batch_size: 
     return responses
 
 
-METHODS = (padded, static, continuous, responses_by_row)
+METHODS = (padded, continuous, responses_by_row)
 
 
 def main() -> None:

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 
 from benchmarks.generation_throughput import contexts_in_use, continuous, padded, responses_by_row
-from benchmarks.likelihood_throughput import by_tree, plainly
 from benchmarks.measuring import SHARED, parse_options, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.sentences import encode_sentences
+from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
+from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences, sequence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
@@ -37,6 +37,23 @@ REPEATS = 8
 
 def show(name: str, n: int, unit: str, seconds: float, note: str = "") -> None:
     print(f"{name:34} {n / seconds:9.1f} {unit} per CPU second{note and '; ' + note}", flush=True)
+
+
+def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
+    """Return Σ log p of each sentence, computed over the prefix tree."""
+    tree = prefix_tree(encoded.ids)
+    log_p = np.full(len(tree.token) - 1, np.nan)
+    for rows, values in node_log_probabilities(model, tree):
+        log_p[rows] = values
+    return sum_sequences(tree, log_p, encoded.begin)
+
+
+def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
+    """Return Σ log p of each sentence, computed in plain batches."""
+    total = np.full(len(encoded.ids), np.nan)
+    for rows, values, _ in sequence_log_likelihoods(model, encoded):
+        total[rows] = values
+    return total
 
 
 def styles(folder: str, texts: list[str]) -> None:

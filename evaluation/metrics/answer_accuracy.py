@@ -79,7 +79,7 @@ class AnswerAccuracy(Metric):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE, COUNTED = "Accuracy by who asks", "answers"
-    NOTES = ("Only effects with p ≤ 0.05, corrected for all descriptors and groups (max-T), are listed.",)
+    NOTES = ("Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed.",)
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
         """Return fingerprints of the model, the taxonomy and the questions."""

@@ -102,7 +102,7 @@ def descriptor_effects(
     analysis", box 2), balanced (Beran 1988, "Balanced simultaneous confidence sets"; Romano and Wolf 2010, "Balanced
     control of generalized error rates"): each |z| is divided by a scale (`balancing_scale`), so that descriptors and
     groups, rare and frequent styles have about the same share of the family-wise error. The z of a rare style is
-    skewed; without the scale it would set the critical |z| of all styles (`python -m benchmarks.effects --family`).
+    skewed; without the scale it would set the critical |z| of all styles (`python -m benchmarks.effects --unbalanced`).
     The scales come from draws of their own, so that the test stays exact. Single tests: under the null hypothesis the
     z of a column have the same distribution for all units of one kind (exactly in a balanced design). The permuted z
     of the column are therefore pooled over these units, as in Tusher, Tibshirani and Chu 2001, "Significance analysis

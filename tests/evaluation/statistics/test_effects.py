@@ -93,6 +93,18 @@ def test_where_nothing_differs_a_false_effect_is_shown_in_one_of_twenty(rare):
     assert wrong <= 11  # of 100 with probability 0.05: more with a probability of 0.4 %
 
 
+def test_rare_styles_do_not_hide_effects_on_frequent_ones():
+    """The skewed z of 30 styles of 0.1 % would set the critical |z| of all styles if it were one number."""
+    found = 0
+    for seed in range(20):
+        rng, (template, descriptor) = np.random.default_rng(seed), design(5, 20, 4)
+        weights = np.array([0.67, 0.3, *[0.001] * 30])
+        vectors = one_hot(rng, len(template), 32, weights)
+        vectors[descriptor == 7] = one_hot(rng, 20, 32, weights + np.eye(32)[1] * 0.45 - np.eye(32)[0] * 0.45)
+        found += effects(vectors, template, descriptor, draws=99, seed=seed).p_family[7, 1] <= 0.05
+    assert found >= 10  # 3 without scales
+
+
 def test_what_never_varies_has_no_effect_and_no_test():
     template, descriptor = design()
     vectors = np.tile([0.0, 1.0], (len(template), 1))
