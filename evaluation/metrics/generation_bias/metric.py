@@ -37,9 +37,9 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
-from evenhand.evaluation.statistics.effects import permutation_p_value
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, jackknife_interval, spreads_without
+from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, person_and_word

@@ -21,8 +21,8 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
 from evenhand.evaluation.score import CUE, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
-from evenhand.evaluation.statistics.effects import permutation_p_value
 from evenhand.evaluation.statistics.intervals import mean_interval
+from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.spread import descriptor_spread
 
 VERSION = "1"

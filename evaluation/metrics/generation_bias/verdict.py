@@ -20,8 +20,8 @@ from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, find_score
-from evenhand.evaluation.statistics.effects import MONTE_CARLO_ERROR
 from evenhand.evaluation.statistics.hypothesis_tests import risen
+from evenhand.evaluation.statistics.permutation import MONTE_CARLO_ERROR
 
 SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
 WHO = "depending on who they are"

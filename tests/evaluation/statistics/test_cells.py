@@ -13,8 +13,8 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
-from evenhand.evaluation.statistics.effects import permutation_p_value
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, spreads_without
+from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.spread import column_spreads, descriptor_spread
 
 

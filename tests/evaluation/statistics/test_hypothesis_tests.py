@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.effects import permutation_p_value
 from evenhand.evaluation.statistics.hypothesis_tests import (
     compare_treatments,
     mann_whitney,
     signed_rank,
 )
+from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.scores import rank_correlation
 
 from .test_spread import planted
