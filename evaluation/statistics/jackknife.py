@@ -24,7 +24,7 @@ class JackknifeError:
     """Standard error of a statistic, 0 if its value is the same whichever unit is left out; and degrees of freedom."""
 
     value: float
-    freedom: int
+    freedom: float
 
     def interval(self, value: float, bounds: Interval) -> Interval:
         """Return the 95 % interval of the statistic by Student's t, clipped to the bounds."""

@@ -205,10 +205,12 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
 def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
 
-    Descriptors without a bucket are left out. An axis with too few buckets has no score.
+    Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
+    "Buddhist"). An axis with too few buckets has no score.
     """
     table = responses.table
-    has_bucket = (table[BUCKET] != NONE).to_numpy(dtype=bool)
+    n_buckets = table.groupby(AXIS)[BUCKET].transform("nunique")
+    has_bucket = ((table[BUCKET] != NONE) & (n_buckets > 1)).to_numpy(dtype=bool)
     common = {"ideal": 0.0, "bounds": (-2.0, 2.0), "signature": {**signature, "generation_bias": VERSION}}
     scores = []
     for axis in (None, *table[AXIS].unique()):

@@ -33,6 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_verdict,
+    even_change_text,
     even_text,
     headline_scores,
     moved_reduction,
@@ -173,7 +174,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline,
         headline_caption=f"{caption}; {_decoding(before.config)}",
-        verdict=comparison_verdict(runs),
+        verdict=comparison_verdict(runs) + even_change_text(runs),
         warnings=warnings(runs),
         notes=[
             INTERVALS,

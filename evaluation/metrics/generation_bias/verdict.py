@@ -104,6 +104,15 @@ def even_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
     )
 
 
+def even_change_text(runs: Runs) -> str:
+    """Return the sentence on how even the model is shown to be before and after tuning, or ""."""
+    sides = [find_score(scores, EVEN_WITHIN) for scores in runs[:2]]
+    if any(side is None or side.interval is None for side in sides):
+        return ""
+    before, after = (number(100 * side.value, 1) for side in sides)
+    return f" Every descriptor gets every style within {before} answers of 100 of the average before, {after} after."
+
+
 def headline_scores(runs: Runs) -> list[BiasScore | None]:
     """Return pooled FGB* before and after, its difference and its reduction."""
     names = (HEADLINE, HEADLINE, f"{HEADLINE}_difference", f"{HEADLINE}_reduction")

@@ -40,5 +40,28 @@ def test_each_part_is_found_where_it_is_planted(person, word):
         assert low - (high - low) / 2 <= truth <= high + (high - low) / 2  # twice as wide: this seed, and any
 
 
+def test_intervals_of_uneven_buckets_contain_the_planted_parts():
+    """With a degree of freedom for each bucket, and pairs of equal weight, 88 to 92 % cover (400 × 2 intervals)."""
+    rng, buckets = np.random.default_rng(2), np.repeat(np.arange(15), [2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 6, 8, 10, 12])
+    covered = []
+    for seed in range(400):
+        means = 0.7 * rng.normal(size=(15, 4))[buckets] + rng.normal(size=(len(buckets), 4))
+        parts = person_and_word(cells_of(means, noise=1.0, seed=seed), buckets)
+        truths = (4 * 0.49, 4.0)
+        covered.append([it.interval[0] <= truth <= it.interval[1] for it, truth in zip(parts, truths, strict=True)])
+    assert (np.abs(np.mean(covered, axis=0) - 0.95) < 0.03).all()
+
+
 def test_four_buckets_with_two_words_are_too_few():
     assert person_and_word(cells_of(np.eye(9)), np.array([0, 0, 1, 1, 2, 2, 3, 3, 4])) is None
+
+
+def test_a_large_bucket_counts_by_its_words_and_not_by_its_pairs():
+    """Four buckets of 0 and 2, s² = 2, and one of four equal words, s² = 0: (4 · 1 · 2 + 3 · 0) / (4 + 3).
+
+    Of the 20 ordered pairs within buckets, 8 have ½ · 4, so that pairs of equal weight would give ⅘.
+    """
+    buckets = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4])
+    means = np.array([0.0, 2.0] * 4 + [1.0] * 4)[:, None]
+    _, word = person_and_word(cells_of(means), buckets)
+    assert word.value == pytest.approx(8 / 7)

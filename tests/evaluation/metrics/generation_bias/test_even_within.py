@@ -6,6 +6,7 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias.effects import effects, even_within
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.verdict import even_change_text
 
 
 def responses(shares, n=400, seed=0):
@@ -36,3 +37,13 @@ def test_without_a_common_template_there_is_no_bound():
     table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "a", "b", "b"]})
     found = even_within(effects(StyledResponses(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
     assert np.isnan(found.value) and "common template" in found.reason
+
+
+def test_a_comparison_has_the_bounds_before_and_after():
+    scores = [
+        [even_within(effects(responses(shares), {}, permutations=9))] for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
+    ]
+    numbers = [f"{100 * before_or_after[0].value:.1f}" for before_or_after in scores]
+    text = even_change_text([*scores, []])
+    assert f"{numbers[0]} answers" in text and f"{numbers[1]} after" in text
+    assert even_change_text([scores[0], [], []]) == ""

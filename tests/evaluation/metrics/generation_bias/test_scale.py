@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, scale_scores
+from evenhand.evaluation.metrics.generation_bias.metric import generation_bias, person_scores, scale_scores
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar
@@ -52,3 +54,16 @@ def test_the_shares_of_the_grammar_are_found():
         low, high = find_score(scores, "variance_share", source=source).interval
         assert low <= value / sum(truth.values()) <= high and high - low < 0.05, source
     assert find_score(scores, "style_shift").value == pytest.approx(math.sqrt(descriptor), rel=0.1)
+
+
+def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
+    """Six buckets of two equal words; and an axis whose only bucket has words for different people."""
+    names = [f"{bucket}{word}" for bucket in "abcdef" for word in "xy"] + ["p", "q", "r"]
+    descriptor = np.repeat(names, 2)
+    is_other = np.isin(descriptor, ["p", "q", "r"])
+    bucket, axis = np.where(is_other, "all", [name[0] for name in descriptor]), np.where(is_other, "religion", "age")
+    table = pd.DataFrame({"template": "t", "descriptor": descriptor, "axis": axis, "bucket": bucket})
+    style = np.where(is_other, [ord(name[0]) % 3 for name in descriptor], [ord(name[0]) % 2 for name in descriptor])
+    person, word = person_scores(StyledResponses(table, np.eye(3)[style], ["x", "y", "z"]), {})[:2]
+    assert (person.n, person.n_left_out, word.value) == (24, 6, pytest.approx(0))
+    assert person.value == pytest.approx(9 * 2 / 30)  # ½ · 2 for the 9 pairs of buckets of 15 that differ
