@@ -33,17 +33,21 @@ from evenhand.recipes.sweep.summary import (
     COST_METRICS,
     DECODING,
     EVEN_REFERENCE,
+    METHOD,
     METRICS,
     QUALITY_METRICS,
     REDUCTION_METRICS,
+    SEED,
     WITHOUT_INTERVAL,
     Sweep,
     best_setting,
+    format_value,
     limits,
     loss,
     pareto_front,
     published_columns,
     setting_effects,
+    setting_fields,
     setting_label,
     summarise,
 )
@@ -73,6 +77,9 @@ EFFECTS_NOTE = (
     "intervals of the difference from the mean over the values, and p is of an analysis of variance with the seeds as "
     "blocks, with Holm’s correction over all settings and the three outcomes. Both need two seeds."
 )
+VALUES_NOTE = (
+    "Each dot is a setting, with its number and its 95 % interval; lines join settings that differ in this value only."
+)
 PUBLISHED_NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
     "Compare only values from equally many responses to a template and descriptor."
@@ -92,6 +99,12 @@ PANELS = {
     "perplexity_change": "perplexity of ordinary dialogue",
     "style_drift": "style drift",
     "length_change": "length, up or down",
+}
+# Titles of the panels of `value_chart`.
+BY_VALUE = {
+    "reduction": "bias removed",
+    "relevance_within_template_kept": "relevance within templates kept",
+    "response_perplexity_change": PANELS["response_perplexity_change"],
 }
 HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "perplexity_change")
 Setting = dict[str, Any]  # a row of `summarise`
@@ -116,6 +129,8 @@ def page(sweep: Sweep) -> Page:
         metric_table("Two checks, and the time of tuning", rows, CHECK_METRICS),
     ]
     published = published_tables(settings, published_columns(sweep.points))
+    charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
+    figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
     return Page(
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
@@ -126,7 +141,7 @@ def page(sweep: Sweep) -> Page:
         warnings=_warnings(rows, sweep),
         notes=[criteria_text(), INTERVALS, *sweep.notes],
         sections=[
-            Section("What each setting changes", tables=[effect_table(effects)], first_screen=True),
+            Section("What each setting changes", tables=[effect_table(effects)], figures=figures, first_screen=True),
             Section(
                 SCORES,
                 tables=[reductions, Table("Settings and the acceptance criteria", ("setting", "verdict"), verdicts)],
@@ -264,6 +279,34 @@ def _cell(setting: Setting, metric: Format) -> Cell:
 def _interval_cell(metric: Format, value: float, low: float = math.nan, high: float = math.nan) -> Cell:
     ends = low * metric.factor, high * metric.factor
     return number_cell(value * metric.factor, metric.decimals, metric.signed, ends)
+
+
+@styled
+def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Chart | None:
+    """Return a chart of outcomes at each value of a swept field, or None if no settings differ only in its value.
+
+    The values are in order, at equal distances; an undefined value (null) is the last.
+    """
+    others = [field for field in setting_fields(swept) if field != name]
+    lines = [rows for _, rows in settings.groupby(others, dropna=False, sort=False) if len(rows) > 1]
+    if name in (METHOD, DECODING, SEED) or not lines:
+        return None
+    values = [*pd.concat(lines)[name].drop_duplicates().sort_values()]  # NaN is the last
+    figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
+    for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
+        axes.set(title=title, xlabel=name)
+        axes.set_xticks(range(len(values)), ["null" if pd.isna(it) else format_value(it) for it in values])
+        set_ticks(axes, "y", 5, tick_percent)
+        axes.axhline(0, color=ZERO, linewidth=1)
+        for line, rows in enumerate(lines):
+            shift = 0.2 * (line - (len(lines) - 1) / 2)
+            x = pd.Series([place + shift for place in range(len(values))], index=pd.Index(values)).reindex(rows[name])
+            rows = rows.assign(x=x.to_numpy()).sort_values("x")
+            axes.plot(rows["x"], rows[outcome], color=AFTER, linewidth=1, marker="o")
+            axes.vlines(rows["x"], rows[f"{outcome}_low"], rows[f"{outcome}_high"], color=MUTED)
+            for row in rows.dropna(subset=[outcome]).itertuples():
+                axes.annotate(str(row.number), (row.x, getattr(row, outcome)), (5, 1), textcoords="offset points")
+    return figure
 
 
 @styled

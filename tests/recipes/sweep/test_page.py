@@ -4,12 +4,13 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from evenhand.evaluation.report.figures import AFTER, BEFORE, INK
 from evenhand.evaluation.report.html import page_html
-from evenhand.recipes.sweep.page import PANELS, cost_chart, page, published_tables
+from evenhand.recipes.sweep.page import BY_VALUE, PANELS, cost_chart, page, published_tables, value_chart
 from evenhand.recipes.sweep.summary import published_columns
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
@@ -56,6 +57,21 @@ def hostile():
     rows += [point("plain", seed=string) | {"name": string} for string in strings]
     sweep = sweep_of(*rows, swept=["label.quantile", "name"], notes=strings)
     return replace(sweep, title=joined, base_model=joined)
+
+
+def test_outcomes_by_value_join_the_settings_that_differ_in_this_value_only():
+    removed = {0.9: 0.8, math.nan: 1.0, 0.5: 0.4}
+    rows = [point("a", quantile=q, alpha=a, reduction=a * removed[q]) for q in removed for a in (1.0, 0.5)]
+    swept = ("method", "label.quantile", "alpha")
+    settings = settings_of(*rows, point("b", quantile=0.7, alpha=1.0), swept=swept)
+    axes, *others = value_chart(settings, swept, "label.quantile").axes
+    assert [it.get_title(loc="left") for it in (axes, *others)] == [*BY_VALUE.values()]
+    assert [it.get_text() for it in axes.get_xticklabels()] == ["0.5", "0.9", "null"]
+    lines = [[-0.1, 0.9, 1.9], [0.4, 0.8, 1.0]], [[0.1, 1.1, 2.1], [0.2, 0.4, 0.5]]  # alpha 1 and 0.5
+    assert np.array(lines_in(axes, AFTER)) == pytest.approx(np.array(lines))
+    assert [text.get_text() for text in axes.texts] == ["5", "1", "3", "6", "2", "4"]  # in the order of the values
+    assert value_chart(settings, swept, "method") is None
+    assert value_chart(settings[:2], swept, "label.quantile") is None  # one value
 
 
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
