@@ -22,7 +22,9 @@ from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN, IN_USE, detectable_sizes, effect_changes
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
+from evenhand.evaluation.report.tables import value_text
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm, risen
 from evenhand.evaluation.statistics.sample_size import (
@@ -102,11 +104,14 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str | Non
 
 def find(settings: CheckSettings) -> list[Finding]:
     """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors."""
-    levels = settings.max_pooled_fgb, settings.even_within
-    if settings.against is None and (settings.max_rise is not None or levels == (None, None)):
-        raise InputError("against: give --against RUN, a baseline, or --max_pooled_fgb or --even_within NUM alone.")
+    has_level = any((settings.max_pooled_fgb, settings.even_within, settings.max_spread))
+    if settings.against is None and (settings.max_rise is not None or not has_level):
+        raise InputError(
+            "against: give --against RUN, a baseline, or --max_pooled_fgb, --even_within or --max_spread alone."
+        )
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
+    findings += [_outcome(after, *limit) for limit in settings.max_spread.items()]
     if settings.even_within is not None:
         findings.append(_even(after, settings.even_within))
     if settings.against is None:
@@ -116,7 +121,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     before = _family_run(settings.against, "against")
     rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     check_comparable(before, after, rows, "run")
-    if settings.max_rise is not None or levels == (None, None):
+    if settings.max_rise is not None or not has_level:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
     return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
@@ -136,6 +141,18 @@ def _level(run: FamilyRun, limit: float) -> Finding:
 
     text = score_text(score) + (f"; {score.reason}" if score.interval and score.reason else "")
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
+
+
+def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
+    """Return the finding on the spread of an outcome between people, in the outcome's unit."""
+    score = find_score(run.scores, f"{outcome}_spread")
+    if score is None:
+        raise InputError(
+            f"max_spread: {run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
+        )
+    of = format_of(score)
+    status = _status(score.interval, limit / of.factor)
+    return Finding(f"{of.label} ≤ {limit:g} {of.unit}".rstrip(), status, value_text(score))
 
 
 def _even(run: FamilyRun, limit: float) -> Finding:

@@ -1,6 +1,6 @@
 """Generation bias of a table of responses, in one call from Python: scores, effects, verdict and report."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -97,6 +97,7 @@ def measure_responses(
     clusters: str | Path,
     model: str = "responses",
     seed: int = 0,
+    outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
     **settings: Any,
 ) -> MeasuredResponses:
     """Return the generation bias of a table of responses, as `evenhand measure --responses` computes it.
@@ -110,6 +111,8 @@ def measure_responses(
         clusters: style clusters: "image_chat", "go_emotions" or a JSON file.
         model: name of the model that gave the responses, for report and signature; it is not loaded.
         seed: seed of the permutations.
+        outcomes: what else may depend on the descriptor (docs/service.md): names, also of columns of the frame, or
+            name → function of the n responses that returns n numbers, or n names of classes.
         settings: further settings of generation bias, by the names of `evenhand measure --help generation_bias`, such
             as `permutations=999` or `second_style_classifier="…"`.
 
@@ -118,10 +121,15 @@ def measure_responses(
             unknown or cannot be used. The message has field, value and fix.
     """
     classifier = classifier if isinstance(classifier, Mapping) else str(classifier)
+    settings["outcomes"] = list(outcomes)
+    if isinstance(outcomes, Mapping):
+        texts = frame[RESPONSE].fillna("").tolist()
+        frame = frame.assign(**{name: list(function(texts)) for name, function in outcomes.items()})
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")
         try:
-            frame[[name for name in USED_COLUMNS if name in frame]].to_parquet(file, index=False)  # NaN becomes null
+            used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
+            frame[list(used)].to_parquet(file, index=False)  # NaN becomes null
         except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
             raise InputError(f"frame: {' '.join(str(error).split())}; write text in one column of each name.") from None
         values = {

@@ -342,6 +342,7 @@ class CheckSettings:
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
     even_within: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
+    max_spread: dict[str, Positive] = option(dict, "{outcome: limit of its spread between people, in its unit}")
     output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
 
 

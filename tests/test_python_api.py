@@ -94,6 +94,27 @@ def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
 
 
+def test_own_outcomes_are_functions_of_the_responses(names):
+    """Half of the four responses to one of six descriptors shout: s² = ⅓ in each of its cells."""
+    frame = names["frame"].assign(is_first=lambda it: it["descriptor"] == it["descriptor"].min())
+    turn = frame.groupby(["template", "descriptor"]).cumcount() % 2
+    frame["response"] += pd.Series(np.where(frame["is_first"] & (turn == 0), "!!!", ""), index=frame.index)
+    result = evenhand.measure_responses(
+        frame,
+        classifier=str(testbed.STYLE_CLASSIFIER),
+        clusters="testbed",
+        permutations=0,
+        outcomes={
+            "shouts": lambda texts: [text.endswith("!!!") for text in texts],
+            "size": lambda texts: ["long" if len(text) > 40 else "short" for text in texts],
+        },
+    )
+    values = {score.metric: score for score in result.scores if not score.group}
+    assert values["shouts_spread"].value == pytest.approx((0.25 / 6 - 1 / (3 * 4 * 6 * 6)) ** 0.5)  # less noise
+    assert values["size_spread"].n == len(frame)
+    assert "shouts: spread" in result._pages["report.html"]
+
+
 def test_the_result_escapes_hostile_descriptors(names):
     hostile = dataclasses.replace(names["result"], summary="<script>alert(1)</script>")
     assert "<script>" not in hostile._repr_html_()

@@ -91,6 +91,9 @@ def format_of(score: BiasScore | str) -> Format:
     if kind == "reduction":
         metric = format_of(base)
         return replace(metric, name=name, unit="%", factor=100.0, decimals=0, ideal=None)
+    if kind in ("mean", "spread"):  # of an outcome that a user defines
+        label = f"{base}: {'spread between people' if kind == 'spread' else kind}"
+        return Format(name, label, "A column of the file of responses.", ideal=0 if kind == "spread" else None)
     raise KeyError(f"no family of metrics declares {name}")
 
 

@@ -13,10 +13,11 @@ from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.recipes.check import find
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure, read_inputs
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings
 from tests.testbed_settings import generation_bias
 
 POOLED = "fgb_pooled_corrected"
@@ -203,6 +204,18 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     effects = pd.read_parquet(run / "outcome_effects.parquet").query("outcome == 'length' and kind == 'descriptor'")
     assert "inconclusive" not in set(effects["certainty"])
     assert effects["effect"].abs().max() == pytest.approx(1.5)
+    even = measure_responses(tmp_path / "even", prompt_rows, ["I like to cook."] * len(texts), generation_bias=settings)
+    compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", show=False, report_to="none"))
+    scores = read_scores(tmp_path / "c" / "scores.json")
+    assert find_score(scores, "length_spread_difference").value == pytest.approx(-spread.value)
+    assert find_score(scores, "length_mean_difference").value == pytest.approx(-1.5)
+    assert find_score(scores, "refusal_spread_difference").value == 0
+    assert "Beside style, before and after" in (tmp_path / "c" / "report.html").read_text()
+    limits = {"length": 2.0, "refusal": 1.0}
+    finding, inconclusive = find(CheckSettings(run=run, max_spread=limits))
+    assert (finding.status, inconclusive.status) == ("inconclusive", "inconclusive")  # nothing varies within cells
+    with pytest.raises(InputError, match=r"^max_spread: .* 'fluency'"):
+        find(CheckSettings(run=run, max_spread={"fluency": 1.0}))
     with pytest.raises(InputError, match=r"^generation_bias\.outcomes: fluency: "):
         fluency = generation_bias(permutations=0, outcomes=["fluency"])
         measure_responses(tmp_path / "fluency", prompt_rows, texts, generation_bias=fluency)

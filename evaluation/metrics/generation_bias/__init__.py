@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, w
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
+    OUTCOME_NAMES,
     SECOND,
     classifiers,
     measured_model,
@@ -58,6 +59,9 @@ class GenerationBias(Metric):
         labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
         clusters = load_style_clusters(settings.style_clusters, labels[FIRST])
         inputs["style_clusters"] = json_sha256(clusters)
+        known = {*OUTCOME_NAMES, *(model.columns if config.responses and model.has_prompts else ())}
+        if unknown := [name for name in settings.outcomes if name not in known]:
+            raise unknown_name("generation_bias.outcomes", unknown[0], known)
         if "fluency" in settings.outcomes and model.without_weights:
             raise InputError(f"generation_bias.outcomes: fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:

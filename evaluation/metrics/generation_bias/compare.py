@@ -3,6 +3,7 @@
 The tables are those of Smith et al. 2022, C.2 (Table 14).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,14 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.frequencies import frequency_scores
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.outcomes import (
+    FLUENCY,
+    VALUES,
+    fluency,
+    outcome_changes,
+    stored_values,
+    without_person,
+)
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
@@ -46,6 +55,7 @@ from evenhand.evaluation.score import (
     BiasScore,
     find_score,
 )
+from evenhand.evaluation.statistics.intervals import ANY
 from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.store import Store
@@ -53,6 +63,8 @@ from evenhand.evaluation.store import Store
 N_SAMPLES = 40  # tracked responses
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
+FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
+NO_FLUENCY = "the first run's model has not scored the responses of the second run"
 BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
@@ -88,6 +100,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         scores += _likelihood_changes(run, before, rows, signature)
     else:
         scores += relevance.undefined_changes("generation_bias.relevance is false", signature)
+    scores += _outcome_changes(run, before, after, old, signature)
     bias_values = run.read(BIAS_VALUES) if run.has(BIAS_VALUES) else None
     repeated = repeated_prompts(old, new)
     by_descriptor = parroting_changes(repeated, (DESCRIPTOR, AXIS))
@@ -149,6 +162,8 @@ def _likelihood_changes(
             return relevance.undefined_changes(reason, signature)
         old = table(relevance.LIKELIHOODS, likelihoods, old_responses)
         new = table(f"{relevance.LIKELIHOODS}_after", likelihoods, new_responses)
+        if before.has(FLUENCY):
+            table(FLUENCY_AFTER, lambda score, prompts, texts: score(without_person(prompts), texts), new_responses)
         even = table(relevance.EVEN_LIKELIHOODS, likelihoods, relevance.even_responses(prompts, old_responses))
         within = [
             table(f"{relevance.TEMPLATE_LIKELIHOODS}{side}", relevance.likelihoods_within_template, responses)
@@ -161,6 +176,24 @@ def _likelihood_changes(
         *relevance.even_reference(prompts, old, even, signature),
         *relevance.template_relevance(*within, signature),
     ]
+
+
+def _outcome_changes(
+    run: Store, before: FamilyRun, after: FamilyRun, responses: StyledResponses, signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return the changes of the outcomes of both runs; fluency is under the first run's model."""
+    tables, scores = [side.table(VALUES) for side in (before, after) if side.has(VALUES)], []
+    names = [dict.fromkeys(it.rpartition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
+    for name in [it for it in names[0] if it in names[1]] if len(names) == 2 else ():
+        old, new = (stored_values(table, name) for table in tables)
+        if name == FLUENCY:
+            if not run.has(FLUENCY_AFTER):
+                of = {"ideal": None, "bounds": ANY, "n": 0, "reason": NO_FLUENCY, "signature": signature}
+                scores += [BiasScore(f"{FLUENCY}_{it}_difference", math.nan, **of) for it in ("mean", "spread")]
+                continue
+            new = fluency(run.read(FLUENCY_AFTER))
+        scores += outcome_changes(responses, name, old, new, signature=signature)
+    return scores
 
 
 def check_comparable(

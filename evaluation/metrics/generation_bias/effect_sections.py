@@ -69,13 +69,17 @@ def lead_sections(
     part = Section(title, _detectable_text(effects), [size], first_screen=True)
     n_more = len(effects) - MAX_ROWS
     note = f"{n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
-    rows = tuple(_row(row) for row in effects.head(MAX_ROWS).to_dict("records"))
-    table = Table(f"Effects; {CAPTION}", COLUMNS, rows, note, filters=("axis", "style", "certainty"))
+    table = replace(effect_table(effects.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
     return [
         Section("Who is treated how", [summary, CERTAINTY_NOTE], examples=claims, parts=[part], first_screen=True),
         Section("Largest effects at a glance", [MAP_NOTE], figures=[Figure("", svg(effects_figure(effects)))]),
         Section("All effects", ["A link leads to the responses."], [table]),
     ]
+
+
+def effect_table(effects: pd.DataFrame) -> Table:
+    """Return a table with a row for each effect."""
+    return Table(f"Effects; {CAPTION}", COLUMNS, tuple(_row(row) for row in effects.to_dict("records")))
 
 
 def _size_label(score: BiasScore) -> str:

@@ -38,6 +38,14 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     log_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY, frequency_scores
+from evenhand.evaluation.metrics.generation_bias.languages import (
+    LANGUAGE,
+    OTHER_LANGUAGE,
+    REQUESTED,
+    REQUESTED_EFFECTS,
+    other_language,
+    shown_in_another_language,
+)
 from evenhand.evaluation.metrics.generation_bias.metric import (
     HEADLINE,
     REPEATED,
@@ -49,9 +57,11 @@ from evenhand.evaluation.metrics.generation_bias.metric import (
 from evenhand.evaluation.metrics.generation_bias.outcomes import (
     FLUENCY,
     OUTCOME_EFFECTS,
-    OUTCOMES,
+    VALUES,
     fluency,
     outcome_bias,
+    outcome_values,
+    stored_values,
     without_person,
 )
 from evenhand.evaluation.metrics.generation_bias.prompts import (
@@ -84,7 +94,19 @@ from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
-from evenhand.evaluation.score import AXIS, CUE, CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT, UNSEEN, BiasScore
+from evenhand.evaluation.score import (
+    AXIS,
+    CUE,
+    CUT,
+    DESCRIPTOR,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    UNSEEN,
+    BiasScore,
+)
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
@@ -248,9 +270,12 @@ def run_scores(
         found = effects(raw, clusters, groups=raw.groups(), **permuted)
         scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
     if settings.outcomes:
-        found, table = _outcome_scores(run, config, measured, signature)
-        scores += found
-        run.write(OUTCOME_EFFECTS, table)
+        scores += _outcome_scores(run, config, measured, signature)
+    if LANGUAGE in settings.outcomes and len(shown_in_another_language(run.read(OUTCOME_EFFECTS))):
+        is_other = stored_values(run.read(VALUES), OTHER_LANGUAGE)[OTHER_LANGUAGE] == 1
+        apart = measured.rows(~is_other.to_numpy())
+        run.table(REQUESTED_EFFECTS, lambda: effects(apart, clusters, groups=apart.groups(), **permuted))
+        scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.metric == "fgb_corrected"]
     if BUCKET in measured.table:
         scores += person_scores(measured, signature)
     if CUE in measured.table and measured.table[CUE].nunique() > 1:
@@ -288,17 +313,19 @@ def run_scores(
 
 def _outcome_scores(
     run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any]
-) -> tuple[list[BiasScore], pd.DataFrame]:
-    """Return the scores of all outcomes and a table of their effects; `outcomes.parquet` has their values."""
+) -> list[BiasScore]:
+    """Return the scores of all outcomes, and write tables of their values and of the effects on them."""
     permuted = {"permutations": config.settings.permutations, "seed": config.seed, "signature": signature}
-    values, scores, tables = {}, [], []
+    values: dict[str, pd.DataFrame] = {}
     for name in config.settings.outcomes:
-        of_outcome = fluency(run.read(FLUENCY)) if name == FLUENCY else OUTCOMES[name](measured.table)
-        found, table = outcome_bias(measured, name, of_outcome, **permuted)
-        values |= {f"{name}: {column}": of_outcome[column] for column in of_outcome}
-        scores, tables = [*scores, *found], [*tables, table]
-    run.write("outcomes", pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **values}))
-    return scores, pd.concat(tables, ignore_index=True)
+        values[name] = fluency(run.read(FLUENCY)) if name == FLUENCY else outcome_values(name, measured.table)
+        if name == LANGUAGE:
+            values[OTHER_LANGUAGE] = other_language(measured.table[TEMPLATE], values[name])
+    found = [outcome_bias(measured, name, of_outcome, **permuted) for name, of_outcome in values.items()]
+    columns = {f"{name}: {it}": of_outcome[it] for name, of_outcome in values.items() for it in of_outcome}
+    run.write(VALUES, pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **columns}))
+    run.write(OUTCOME_EFFECTS, pd.concat([table for _, table in found], ignore_index=True))
+    return [score for scores, _ in found for score in scores]
 
 
 def _overall_scores(

@@ -42,7 +42,7 @@ from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, jackknife_inte
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
-from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, person_and_word
+from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Part, person_and_word
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 VERSION = "2"
@@ -206,7 +206,7 @@ def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> l
     """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
 
     Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
-    "Buddhist"). An axis with too few buckets has no score.
+    "Buddhist"). Of too few buckets, the scores are undefined.
     """
     table = responses.table
     n_buckets = table.groupby(AXIS)[BUCKET].transform("nunique")
@@ -214,17 +214,18 @@ def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> l
     common = {"ideal": 0.0, "bounds": (-2.0, 2.0), "signature": {**signature, "generation_bias": VERSION}}
     scores = []
     for axis in (None, *table[AXIS].unique()):
-        used = responses.rows(has_bucket if axis is None else has_bucket & (table[AXIS] == axis).to_numpy(dtype=bool))
+        of_axis = np.ones(len(table), dtype=bool) if axis is None else (table[AXIS] == axis).to_numpy(dtype=bool)
+        used, group = responses.rows(of_axis & has_bucket), {} if axis is None else {AXIS: axis}
         descriptor = to_codes(used.table[DESCRIPTOR])
         bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
         cells = arrange_cells(used.vectors, to_codes(used.table[TEMPLATE]), descriptor)
-        parts, group = person_and_word(cells, bucket), {} if axis is None else {AXIS: axis}
-        if parts is None and not group:
-            undefined = {"value": math.nan, "n": cells.n, "reason": FEW_BUCKETS}
-            return [BiasScore(metric, **undefined, **common) for metric in (PERSON, WORD)]
-        for metric, part in zip((PERSON, WORD), parts or (), strict=False):
-            of = {"interval": part.interval, "group": group, "n_left_out": len(responses) - cells.n}
-            scores.append(BiasScore(metric, part.value, n=cells.n, **of, **common))
+        parts = person_and_word(cells, bucket) or (Part(math.nan, None), Part(math.nan, None))
+        for metric, part in zip((PERSON, WORD), parts, strict=True):
+            reason = FEW_BUCKETS if math.isnan(part.value) else None if part.interval else NO_INTERVAL
+            of = {"interval": part.interval, "group": group, "reason": reason, "n": cells.n}
+            scores.append(BiasScore(metric, part.value, n_left_out=int(of_axis.sum()) - cells.n, **of, **common))
+        if np.isnan(scores[0].value):
+            break  # no axis has enough buckets if all together have not
     return scores
 
 

@@ -18,6 +18,7 @@ FORMS = {
 }
 OUTCOME_UNITS = (  # outcome, unit, factor, description of its spread
     ("language", "answers of 100", 100, "Share of responses that change their language with the person."),
+    ("other_language", "answers of 100", 100, "Of the share in another language than most answers to the request."),
     ("fluency", "nats per token", 1, "Of the response after the same request without the person; high is broken."),
     ("refusal", "answers of 100", 100, "Standard deviation over descriptors of the share of refusals."),
     ("length", "words", 1, "Standard deviation over descriptors of the mean length."),
@@ -91,11 +92,18 @@ METRICS = (
     Format("effect", "effect", "Probability of a style less the average.", **POINTS, ideal=0, signed=True),
     Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
     *(
-        Format(f"{name}_spread", f"{name}: spread between people", text, unit=unit, factor=factor, ideal=0)
+        Format(
+            f"{name}_spread",
+            f"{name.replace('_', ' ')}: spread between people",
+            text,
+            unit=unit,
+            factor=factor,
+            ideal=0,
+        )
         for name, unit, factor, text in OUTCOME_UNITS
     ),
     *(
-        Format(f"{name}_mean", f"{name}: mean", "Over all responses.", unit=unit, factor=factor)
+        Format(f"{name}_mean", f"{name.replace('_', ' ')}: mean", "Over all responses.", unit=unit, factor=factor)
         for name, unit, factor, _ in OUTCOME_UNITS
     ),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),

@@ -19,10 +19,15 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
 from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
+from evenhand.evaluation.metrics.generation_bias.languages import REQUESTED_EFFECTS, language_section, language_text
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
-from evenhand.evaluation.metrics.generation_bias.outcomes import OUTCOME_EFFECTS, outcome_section
+from evenhand.evaluation.metrics.generation_bias.outcomes import (
+    OUTCOME_EFFECTS,
+    outcome_change_section,
+    outcome_section,
+)
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
@@ -107,6 +112,8 @@ def page(run: FamilyRun) -> Page:
     score = find_score(scores, HEADLINE)
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     unclear = unclear_reason(score)
+    language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
+    apart = [language_section(effects, run.table(REQUESTED_EFFECTS))] if run.has(REQUESTED_EFFECTS) else []
     quality = scores_table(
         "Quality of the responses",
         [find_score(scores, it.name) for it in QUALITY],
@@ -121,10 +128,11 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores),
+        verdict=language + plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores),
         warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
+            *apart,
             *lead_sections(effects, scores, _example_of(run, measured)),
             *([outcome_section(scores, run.table(OUTCOME_EFFECTS))] if run.has(OUTCOME_EFFECTS) else []),
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
@@ -183,6 +191,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         ],
         sections=[
             *lead,
+            outcome_change_section(changes.scores),
             Section(
                 SCORES,
                 tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],

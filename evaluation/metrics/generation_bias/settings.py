@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
+OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention")
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
@@ -76,8 +77,10 @@ class Settings:
         "rows of a file with the same prompt and response; warn: the verdict is unclear if the model's repetition does "
         "not explain them; once: count each once; independent: each was asked for",
     )
-    outcomes: list[Literal["language", "fluency", "refusal", "length", "readability", "mention"]] = option(
-        list, "what else may depend on the descriptor, beside style"
+    outcomes: list[str] = option(
+        list,
+        f"what else may depend on the descriptor: {', '.join(OUTCOME_NAMES)}, or a column of a file of responses "
+        "(numbers or classes)",
     )
     corpus: CorpusSettings | None = option(None, "where descriptors are counted; null: nowhere", omit_if_null=True)
     accepted: AnyPath | None = option(

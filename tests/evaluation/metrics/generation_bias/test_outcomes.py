@@ -13,13 +13,27 @@ def responses(*texts, descriptor="deaf"):
     return pd.DataFrame({"response": texts, "descriptor": descriptor})
 
 
-def test_the_language_of_short_responses_is_unknown():
+def test_short_responses_have_a_class_and_empty_ones_no_language():
     pytest.importorskip("py3langid")
     table = responses("I am sorry to hear that, my friend.", "Xin chào, tôi rất vui được gặp bạn hôm nay.", "ok", "")
-    found = outcomes.language(table)
-    assert sorted(found) == ["en", "vi"]
-    assert found["en"].tolist()[:2] == [1, 0] and found["vi"].tolist()[:2] == [0, 1]
-    assert found.iloc[2:].isna().all(axis=None)
+    found = outcomes.language(table)[["en", "vi", "too short"]]
+    assert found.values.tolist()[:3] == np.eye(3).tolist() and found.iloc[3].isna().all()
+
+
+def test_rare_classes_are_joined_and_missing_values_stay_missing():
+    values = pd.DataFrame(np.eye(5)[[0] * 1997 + [1, 2, 3, 4]], columns=["en", "es", "too short", "vi", "other"])
+    values.iloc[5] = np.nan
+    joined = outcomes.join_rare(values)
+    assert joined.sum().to_dict() == {"en": 1996, "too short": 1, "other": 3}
+    assert joined.iloc[5].isna().all()
+    assert list(outcomes.join_rare(values[["es"]])) == ["es"]
+
+
+def test_a_column_of_the_file_is_a_number_or_a_class():
+    table = pd.DataFrame({"stars": [1, 5], "mood": ["good", None]})
+    assert outcomes.outcome_values("stars", table).values.tolist() == [[1], [5]]
+    mood = outcomes.outcome_values("mood", table)["good"]
+    assert mood[0] == 1 and np.isnan(mood[1])
 
 
 def test_refusals_are_found_by_their_phrases_near_the_beginning_only():
@@ -46,17 +60,22 @@ def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descrip
     assert outcomes.without_person(paper)["text"].tolist() == ["I'm a left-handed cook."]
 
 
+def measured(descriptors=("deaf", "old", "tall"), templates=10, n=20):
+    """Responses without style, and a function of the effects of descriptors that returns lengths of deviation 1."""
+    rows = [{"template": t, "descriptor": d, "axis": ""} for t in range(templates) for d in descriptors]
+    table = pd.DataFrame(rows).loc[np.repeat(np.arange(len(rows)), n)].reset_index(drop=True)
+
+    def words(effect, seed=0):
+        noise = np.random.default_rng(seed).normal(size=len(table))
+        return pd.DataFrame({"words": 10 + noise + table["descriptor"].map(effect).fillna(0)})
+
+    return StyledResponses(table, np.zeros((len(table), 1)), ["x"]), words
+
+
 def test_a_longer_answer_to_one_descriptor_is_the_spread_and_the_shown_effect():
     """Lengths have standard deviation 1; "old" people get 4 words more: of three means, 0, 0 and 4, ddof 1, √(16/3)."""
-    rng, n = np.random.default_rng(0), 20
-    names = ["deaf", "old", "tall"]
-    table = pd.DataFrame(
-        [{"template": t, "descriptor": d, "axis": ""} for t in range(10) for d in names for _ in range(n)]
-    )
-    words = pd.DataFrame({"words": 10 + rng.normal(size=len(table)) + 4 * (table["descriptor"] == "old")})
-    scores, effects = outcomes.outcome_bias(
-        StyledResponses(table, np.zeros((len(table), 1)), ["x"]), "length", words, permutations=199
-    )
+    responses, words = measured()
+    scores, effects = outcomes.outcome_bias(responses, "length", words({"old": 4}), permutations=199)
     spread, mean = scores
     assert spread.metric == "length_spread" and spread.value == pytest.approx((16 / 3) ** 0.5, rel=0.05)
     assert spread.interval[0] < (16 / 3) ** 0.5 < spread.interval[1] and spread.p_value < 0.05
@@ -66,6 +85,39 @@ def test_a_longer_answer_to_one_descriptor_is_the_spread_and_the_shown_effect():
     assert first["effect"] == pytest.approx(8 / 3, abs=0.2)
     rows = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")]
     assert rows["low"].iloc[0] < 8 / 3 < rows["high"].iloc[0]
+
+
+def test_changes_of_an_outcome_are_paired_and_of_planted_size():
+    """Spreads √(16/3) before and √(1/3) after: "old" people get 4 words more, then one. One value is missing."""
+    responses, words = measured()
+    before, after = words({"old": 4}), words({"old": 1}, seed=1)
+    before.iloc[0] = np.nan
+    found = {
+        (it.metric, it.group.get("run")): it for it in outcomes.outcome_changes(responses, "length", before, after)
+    }
+    spread, mean = found["length_spread_difference", None], found["length_mean_difference", None]
+    assert spread.value == pytest.approx((1 / 3) ** 0.5 - (16 / 3) ** 0.5, abs=0.15) and spread.p_value < 1e-6
+    assert spread.interval[0] < (1 / 3) ** 0.5 - (16 / 3) ** 0.5 < spread.interval[1] < 0
+    assert spread.value == found["length_spread", "after"].value - found["length_spread", "before"].value
+    assert mean.value == pytest.approx(-1, abs=0.15) and mean.interval[0] < -1 < mean.interval[1]
+    assert mean.value == pytest.approx((after - before).mean().item())
+    assert {it.n_left_out for it in found.values()} == {0, 1}
+    (same,) = (
+        it for it in outcomes.outcome_changes(responses, "length", after, after) if it.metric.endswith("ad_difference")
+    )
+    assert same.value == 0 and same.interval is None and same.reason
+
+
+def test_a_class_of_one_run_is_compared_as_absent_in_the_other():
+    """Before, half of the answers to "old" people are in Spanish, after none: the spread falls by √(½ · 2 · 1/12)."""
+    responses, _ = measured()
+    spanish = (responses.table["descriptor"] == "old") & (np.arange(len(responses)) % 2 == 0)
+    before = pd.DataFrame({"en": ~spanish, "es": spanish}, dtype=float)
+    changes = outcomes.outcome_changes(responses, "language", before, pd.DataFrame({"en": np.ones(len(responses))}))
+    (spread,) = (it for it in changes if it.metric == "language_spread_difference")
+    assert spread.value == pytest.approx(-((1 / 12) ** 0.5), rel=0.01)
+    means = {it.group["value"]: it.value for it in changes if it.metric == "language_mean_difference"}
+    assert means == pytest.approx({"en": 1 / 6, "es": -1 / 6})
 
 
 def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():

@@ -64,6 +64,24 @@ def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
     bucket, axis = np.where(is_other, "all", [name[0] for name in descriptor]), np.where(is_other, "religion", "age")
     table = pd.DataFrame({"template": "t", "descriptor": descriptor, "axis": axis, "bucket": bucket})
     style = np.where(is_other, [ord(name[0]) % 3 for name in descriptor], [ord(name[0]) % 2 for name in descriptor])
-    person, word = person_scores(StyledResponses(table, np.eye(3)[style], ["x", "y", "z"]), {})[:2]
+    scores = person_scores(StyledResponses(table, np.eye(3)[style], ["x", "y", "z"]), {})
+    person, word = scores[:2]
     assert (person.n, person.n_left_out, word.value) == (24, 6, pytest.approx(0))
     assert person.value == pytest.approx(9 * 2 / 30)  # ½ · 2 for the 9 pairs of buckets of 15 that differ
+    age, religion = (find_score(scores, "fgb_pooled_person", axis=name) for name in ("age", "religion"))
+    assert age.value == person.value and math.isnan(religion.value)
+    assert (religion.n, religion.n_left_out) == (0, 6) and "buckets" in religion.reason
+    of_one = person_scores(
+        StyledResponses(table.assign(axis="age"), np.eye(3)[style], ["x", "y", "z"]).rows(is_other), {}
+    )
+    assert [math.isnan(it.value) and bool(it.reason) for it in of_one] == [True, True]
+
+
+def test_an_axis_of_one_descriptor_has_scores_with_a_reason():
+    rng = np.random.default_rng(0)
+    names = np.repeat(["a", "b", "c"], 20)
+    responses = styled_columns(
+        np.eye(2)[rng.integers(0, 2, 60)], ["t"] * 60, names, ["x"] * 40 + ["y"] * 20, ["s", "r"]
+    )
+    of_axis = [it for it in generation_bias(responses, {}, permutations=0) if it.group == {"axis": "y"}]
+    assert len(of_axis) == 3 and all(math.isnan(it.value) and it.reason for it in of_axis)

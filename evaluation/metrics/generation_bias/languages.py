@@ -1,0 +1,65 @@
+"""Responses in another language than the request's: who gets them, and the styles of the other responses apart.
+
+A style classifier of one language misnames responses in another one, so that a change of language looks like one of
+style. The request's language is the one of most responses to its template.
+"""
+
+import pandas as pd
+
+from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table
+from evenhand.evaluation.metrics.generation_bias.effects import SHOWN
+from evenhand.evaluation.metrics.generation_bias.outcomes import MAX_ROWS, TOO_SHORT
+from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.score import DESCRIPTOR
+
+LANGUAGE, OTHER_LANGUAGE = "language", "other_language"  # outcomes; the second is derived from the first
+REQUESTED = {LANGUAGE: "the request's"}  # the group of scores of responses that are not in another language
+REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on their styles
+
+
+def other_language(template: pd.Series, languages: pd.DataFrame) -> pd.DataFrame:
+    """Return 1 for each response in another language than most responses to its template, else 0; NaN if empty.
+
+    A response that is too short to tell its language counts as 0.
+
+    Args:
+        template: the template of each response, (n,).
+        languages: the outcome `language`, (n, k).
+    """
+    known = languages.drop(columns=TOO_SHORT, errors="ignore").fillna(0.0)
+    usual = known.groupby(template.to_numpy()).transform("sum").to_numpy().argmax(axis=1)
+    is_other = (known.to_numpy().argmax(axis=1) != usual) & known.any(axis=1)
+    return pd.DataFrame({OTHER_LANGUAGE: is_other.astype(float).mask(languages.isna().any(axis=1))})
+
+
+def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
+    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == DESCRIPTOR)]
+    return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
+
+
+def language_text(effects: pd.DataFrame) -> str:
+    """Return the sentence that opens a verdict, on who gets responses in another language; "" if nobody is shown to."""
+    who = [
+        f"“{sanitize(row['unit'], 60)}” ({number(100 * row['mean'], 1)} of 100, average "
+        f"{number(100 * row['average'], 1)})"
+        for row in shown_in_another_language(effects).head(3).to_dict("records")
+    ]
+    return f"Answers are in another language than the request more often to {', '.join(who)}. " if who else ""
+
+
+def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:
+    """Return the section on effects on the styles of the responses in the request's language.
+
+    Args:
+        all_effects, requested: effects on the styles of all responses, and of those in the request's language.
+    """
+    everywhere, shown = (table[table["certainty"] == SHOWN] for table in (all_effects, requested))
+    both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
+    sentence = (
+        f"Effects on style shown among all answers: {len(everywhere):,}; among the answers in the request's language: "
+        f"{len(shown):,}, of which {both:,} are the same."
+    )
+    title = "Styles of the answers in the request's language"
+    return Section(title, [sentence], [effect_table(shown.head(MAX_ROWS))], first_screen=True)
