@@ -166,6 +166,11 @@ class PromptSettings:
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
     dataset: str = option("paper", "taxonomy: 'paper', 'v1.0', 'v1.1', or a folder in that format", identity=CONTENT)
+    language: str | None = option(
+        None,
+        "language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
+        omit_if_null=True,
+    )
     file: AnyPath | None = option(None, "table of prompts, each repeated per_cell times", identity=CONTENT)
     train_file: AnyPath | None = option(None, "table of prompts to train on", identity=CONTENT)
     descriptor_column: str | None = option(None, "column whose values are compared; null: 'descriptor'")
@@ -196,6 +201,8 @@ class PromptSettings:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues: their prompts have no file, personas or variations; leave these out.")
+        if self.language and (self.file or self.cues or self.variations or self.personas == "default"):
+            raise InputError("language: a file has its own, and cues, variations and personas are English; omit these.")
         if self.train_file and (self.split_by or not self.file):
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
@@ -204,7 +211,13 @@ class PromptSettings:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
         filters = self.active_filters()
         varied = {"variations": True} if self.variations else {}
-        return {"name": self.dataset, "sha256": sha256, "descriptors": self.descriptors, "filters": filters} | varied
+        varied |= {"language": self.language} if self.language else {}
+        return {
+            "name": str(self.file or self.dataset),
+            "sha256": sha256,
+            "descriptors": self.descriptors,
+            "filters": filters,
+        } | varied
 
     def active_filters(self) -> dict[str, Any]:
         """Return the values that prompts must have, by column; `{}` or a null removes the default filter.
@@ -213,6 +226,8 @@ class PromptSettings:
         {'noun_phrase_type': ['descriptor_noun', 'noun_descriptor'], 'axis': 'age'}
         """
         filters = DEFAULT_FILTERS | self.filters if self.filters else {}
+        if (self.language or self.file) and DEFAULT_FILTERS.items() <= filters.items():
+            filters["noun_phrase_type"] = ["noun_descriptor"]  # the only order of these
         return {column: values for column, values in filters.items() if values is not None}
 
 

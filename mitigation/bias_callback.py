@@ -14,6 +14,7 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainerState
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
@@ -39,6 +40,8 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+
+PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 
 log = logging.getLogger("evenhand")
 
@@ -176,7 +179,7 @@ class BiasCallback(MeasureCallback):
             InputError: a column is missing, the prompts have fewer than two descriptors, or `every` is not positive.
         """
         super().__init__(self._scores, every)
-        require_columns(list(prompts), [TEXT, TEMPLATE, DESCRIPTOR], "prompts")
+        require_columns(list(prompts), PROMPT_COLUMNS, "prompts")
         if prompts[DESCRIPTOR].nunique() < 2:
             raise InputError(f"prompts: {prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
         if every < 1:
@@ -184,7 +187,9 @@ class BiasCallback(MeasureCallback):
         ids = prompts[PROMPT_ID].astype(str) if PROMPT_ID in prompts else [str(row) for row in range(len(prompts))]
         persona = prompts[PERSONA].fillna("") if PERSONA in prompts else ""
         axis = prompts.get(AXIS, "")
-        columns = prompts[[TEXT, TEMPLATE, DESCRIPTOR]].assign(**{PROMPT_ID: ids, PERSONA: persona, AXIS: axis})
+        columns = prompts[[*PROMPT_COLUMNS, *(it for it in (FORMS, NEUTRAL) if it in prompts)]].assign(
+            **{PROMPT_ID: ids, PERSONA: persona, AXIS: axis}
+        )
         self.prompts = columns.reset_index(drop=True)
         self.classifier = classifier if isinstance(classifier, StyleClassifier) else load_style_classifier(classifier)
         self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
@@ -231,7 +236,7 @@ class BiasCallback(MeasureCallback):
                 responses, likelihoods = trained.respond(prompts)[RESPONSE].tolist(), None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(trained.log_likelihood, prompts, responses)
-        styled = self._styled(classify_responses(self.classifier, responses, prompts[DESCRIPTOR].tolist()))
+        styled = self._styled(classify_responses(self.classifier, responses, prompts))
         values = _with_interval(BIAS_NAME, find_score(generation_bias(styled, {}, permutations=0), HEADLINE))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
         table = table[table["certainty"] == SHOWN]

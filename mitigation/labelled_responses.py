@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
-from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
+from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
 
 CONTEXT, PROMPT, COMPLETION, COMPLETION_CUT = "context", "prompt", "completion", "completion_cut"
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
@@ -47,7 +47,7 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame,
         raise InputError(
             f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
         )
-    names = zip(donors[RESPONSE], donors[DESCRIPTOR], receivers[DESCRIPTOR], strict=True)
+    names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
     exchanged = {RESPONSE: [replace_mentions(response, old, new) for response, old, new in names]}
     if CUT in donors:
         exchanged[CUT] = donors[CUT].to_numpy()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -134,6 +134,20 @@ class Taxonomy:
     standalone: tuple[Standalone, ...]
     sha256: str
 
+    def phrases(self) -> pd.DataFrame:
+        """Return all noun phrases, sorted, with the columns `PHRASE_COLUMNS`."""
+        # Columns of objects: with pandas' Arrow strings, splitting and sampling the prompts takes three times as long.
+        return pd.DataFrame(sorted(_noun_phrases(self)), columns=list(PHRASE_COLUMNS), dtype=object)
+
+
+class AnyTaxonomy(Protocol):
+    """A taxonomy in any language: noun phrases, and templates to insert them into."""
+
+    templates: tuple[Template, ...]
+    sha256: str
+
+    def phrases(self) -> pd.DataFrame: ...
+
 
 _Entries = list[str | dict[str, Any]]
 _FORMATS = (
@@ -190,15 +204,14 @@ def _download(version: str) -> Path:
     return paths[0].parent
 
 
-def generate_prompts(taxonomy: Taxonomy) -> pd.DataFrame:
+def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     """Return all prompts of a taxonomy: each noun phrase in each template.
 
     Rows are sorted by the columns of the noun phrase, then by the order of the templates in their file. Noun phrases
     without a noun (a descriptor alone, a fixed phrase) are not used in `must_be_noun` templates. Rows, `COLUMNS`, order
     and duplicates are the same as in the upstream generator.
     """
-    # Columns of objects: with pandas' Arrow strings, splitting and sampling the prompts takes three times as long.
-    phrases = pd.DataFrame(sorted(_noun_phrases(taxonomy)), columns=list(PHRASE_COLUMNS), dtype=object)
+    phrases = taxonomy.phrases()
     templates = pd.DataFrame(map(astuple, taxonomy.templates), columns=[TEMPLATE, "first_turn_only", "must_be_noun"])
     allowed = (phrases[NOUN] != NONE).to_numpy()[:, None] | ~templates["must_be_noun"].to_numpy()
     rows = zip((phrases, templates), np.nonzero(allowed), strict=True)

@@ -9,9 +9,15 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+import pandas as pd
+
 from evenhand.evaluation.data.holistic_bias import NONE
+from evenhand.evaluation.score import DESCRIPTOR
 
 NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
+# Columns of prompts in other languages: the descriptor's forms, joined by SEPARATOR, and the neutral descriptor.
+FORMS, NEUTRAL, SEPARATOR = "forms", "neutral", "|"
+Term = str | tuple[str, ...]  # an English descriptor, or the forms of a descriptor in any language
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write one underscore more or less. Possessive quantifiers (++)
 # prevent backtracking, so that the time is linear in the text.
 SAFETY_MARKER = re.compile(r"(?:(?<!\s)\s++)?(?<!_)(?:_*+POTENTIALLY_++UNSAFE)++_*+")
@@ -27,38 +33,60 @@ NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), ele
 SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # spelled out: no vowels
 
 
-def clean_response(response: str, descriptor: str) -> str:
+def clean_response(response: str, descriptor: Term, neutral: str = NEUTRAL_DESCRIPTOR) -> str:
     """Return a response with neutral descriptors, as the style classifier reads it (Smith et al. 2022, A.6).
 
     Each mention of the prompt's descriptor becomes "left-handed", so that the classifier rates the tone and not the
     group; safety markers are removed. A mention is a whole word or phrase, in any case, singular or plural, with or
     without its article, and with blanks, hyphens or nothing between its words; "who is" also matches "who are". An
-    article before a mention becomes "a", because "an" would depend on the descriptor.
+    article before a mention becomes "a", because "an" would depend on the descriptor. If `descriptor` is a tuple of
+    forms, in any language, each of the forms becomes `neutral`.
 
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
     >>> clean_response("An elderly woman!", "elderly")
     'A left-handed woman!'
+    >>> clean_response("Me gustan las mujeres sordas.", ("sorda", "sordas"), "de estatura media")
+    'Me gustan las mujeres de estatura media.'
     """
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
-    return replace_mentions(response, descriptor, NEUTRAL_DESCRIPTOR)
+    return replace_mentions(response, descriptor, neutral)
 
 
-def clean_responses(responses: Iterable[str], descriptors: Iterable[str]) -> list[str]:
+def mention_terms(prompts: pd.DataFrame) -> list[Term]:
+    """Return what a mention of each prompt's descriptor looks like: the forms in the column FORMS, or the descriptor.
+
+    The forms have one order in all rows (`languages.select_forms`); a form that a descriptor lacks is "".
+    """
+    if FORMS in prompts:
+        return [tuple(forms.split(SEPARATOR)) for forms in prompts[FORMS]]
+    return prompts[DESCRIPTOR].tolist()
+
+
+def neutral_terms(prompts: pd.DataFrame) -> list[str]:
+    """Return each prompt's neutral descriptor, by the column NEUTRAL, or "left-handed"."""
+    return prompts[NEUTRAL].tolist() if NEUTRAL in prompts else [NEUTRAL_DESCRIPTOR] * len(prompts)
+
+
+def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str]:
     """Return each response by `clean_response` with the descriptor of its prompt."""
-    return [clean_response(*pair) for pair in zip(responses, descriptors, strict=True)]
+    terms = mention_terms(prompts), neutral_terms(prompts)
+    return [clean_response(*row) for row in zip(responses, *terms, strict=True)]
 
 
-def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
+def replace_mentions(text: str, descriptor: Term, replacement: Term) -> str:
     """Return the text with each mention of the descriptor (see `clean_response`) replaced and the article adjusted.
 
-    If the replacement begins with an article ("a wheelchair user"), the article of the mention is removed.
+    If the replacement begins with an article ("a wheelchair user"), the article of the mention is removed. A form in a
+    tuple is replaced by the form in the same place of a tuple, or by the only replacement.
 
     >>> replace_mentions("I met a deaf man.", "deaf", "autistic")
     'I met an autistic man.'
     """
     if descriptor in ("", NONE, replacement):
         return text
+    if isinstance(descriptor, tuple):
+        return _replace_forms(text, descriptor, replacement)
     has_article = re.match(r"an?\s", replacement, re.IGNORECASE)
 
     def replace(mention: re.Match[str]) -> str:
@@ -68,6 +96,26 @@ def replace_mentions(text: str, descriptor: str, replacement: str) -> str:
         return (article.capitalize() if mention["article"][0] == "A" else article) + mention["gap"] + replacement
 
     return _mention_pattern(descriptor).sub(replace, text)
+
+
+def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:
+    new = replacement if isinstance(replacement, tuple) else (replacement,) * len(forms)
+    name = next(filter(None, new), "")  # for a form that the replacement lacks
+    # The first of equal forms counts.
+    pairs = {_letters(old): other or name for old, other in reversed([*zip(forms, new, strict=True)])}
+    return _forms_pattern(forms).sub(lambda mention: pairs[_letters(mention[0])], text)
+
+
+def _letters(text: str) -> str:
+    """Return the letters and digits in lower case without accents, which all spellings of a form have in common."""
+    return "".join(it for it in unicodedata.normalize("NFD", text.lower()) if it.isalnum())
+
+
+@lru_cache(maxsize=8192)
+def _forms_pattern(forms: tuple[str, ...]) -> re.Pattern[str]:
+    words = [re.split(r"[\s‐‑–-]+", unicodedata.normalize("NFC", form)) for form in forms if form]
+    patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, it)) for it in words]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", re.IGNORECASE) if patterns else NO_MATCH
 
 
 def spoken_article(phrase: str) -> str:

@@ -22,10 +22,12 @@ from evenhand.evaluation.data.holistic_bias import (
     PHRASE_COLUMNS,
     PLURAL_SLOT,
     SINGULAR_SLOT,
+    AnyTaxonomy,
     Template,
     generate_prompts,
     load_taxonomy,
 )
+from evenhand.evaluation.data.languages import load_language
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
@@ -245,13 +247,18 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.Da
     return table[table[DESCRIPTOR].isin(sample_strata(strata, n, seed, "descriptors"))].reset_index(drop=True)
 
 
+def prompts_taxonomy(settings: PromptSettings) -> AnyTaxonomy:
+    """Return the taxonomy of the settings' language; InputError if it cannot be read."""
+    return load_language(settings.language, settings.dataset) if settings.language else load_taxonomy(settings.dataset)
+
+
 def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return each prompt of the dataset, or of `table`, that filters and the sample of descriptors select, once.
 
     With `settings.variations`, the seed and the text decide which of `VARIATIONS` (Smith et al. 2022, A.3) a prompt
     gets, each with probability 1/2.
     """
-    table = generate_prompts(load_taxonomy(settings.dataset)) if table is None else table
+    table = generate_prompts(prompts_taxonomy(settings)) if table is None else table
     table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors, seed)
     if not settings.variations:
         return table
@@ -268,10 +275,10 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     """
     if prompts.file is not None:
         raise InputError(
-            f"prompts.file: {prompts.file} can be used by generation_bias only; leave it out, or measure the other "
-            "families, which score the sentences of prompts.dataset, in another run."
+            f"prompts.file: {prompts.file} can be used by generation_bias and likelihood_bias only; leave it out, or "
+            "measure the other families, which score the sentences of prompts.dataset, in another run."
         )
-    taxonomy = load_taxonomy(prompts.dataset)
+    taxonomy = prompts_taxonomy(prompts)
     # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
     filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
     phrases = generate_prompts(replace(taxonomy, templates=(Template("{noun_phrase}."),)))

@@ -208,7 +208,7 @@ class Metric(ABC):
 
     def subtitle(self, run: FamilyRun) -> str:
         """Return the names of the model and of the dataset."""
-        return f"{run.model_name} · {run.config.prompts.dataset}"
+        return f"{run.model_name} · {run.config.prompts.file or run.config.prompts.dataset}"
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""

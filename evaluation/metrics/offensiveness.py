@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
-from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.mentions import NEUTRAL, NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import package_versions
@@ -252,8 +252,9 @@ def offensiveness_by_template(prompts: pd.DataFrame, probability: np.ndarray) ->
 def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     """Return each prompt's text with the neutral descriptor "left-handed" (Smith et al. 2022, A.6).
 
-    The order of descriptor and noun, the number of the noun and the prompt's stylistic variations (`prompts.vary`) do
-    not change; the article is adapted. A fixed phrase ("an amputee") becomes "a left-handed person".
+    In another language, the language pack's neutral descriptor follows the noun. The order of descriptor and noun, the
+    number of the noun and the prompt's stylistic variations (`prompts.vary`) do not change; the article is adapted. A
+    fixed phrase ("an amputee") becomes "a left-handed person".
 
     Args:
         prompts: rows of `holistic_bias.generate_prompts`.
@@ -271,7 +272,10 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
 
 
 def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
-    noun, plural, neutral = prompt[NOUN], prompt["plural_noun"], NEUTRAL_DESCRIPTOR
+    noun, plural, neutral = prompt[NOUN], prompt["plural_noun"], prompt.get(NEUTRAL, NEUTRAL_DESCRIPTOR)
+    if NEUTRAL in prompt and prompt["noun_phrase_type"] == "noun_descriptor":
+        words = {"noun_phrase": noun, "plural_noun_phrase": plural}
+        return {name: f"{prompt[name].partition(word)[0]}{word} {neutral}" for name, word in words.items()}
     singular_and_plural = {
         "noun": (prompt["noun_phrase"], prompt["plural_noun_phrase"]),
         "descriptor": (neutral, neutral),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -149,9 +150,9 @@ def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.nd
     return probabilities / probabilities.sum(axis=1, keepdims=True) if classifier.is_multi_label else probabilities
 
 
-def classify_responses(classifier: Classifier, responses: Sequence[str], descriptors: Sequence[str]) -> np.ndarray:
+def classify_responses(classifier: Classifier, responses: Sequence[str], prompts: pd.DataFrame) -> np.ndarray:
     """Return the style vectors (n, S) of the responses, classified without the descriptors of their prompts."""
-    return style_vectors(classifier, clean_responses(responses, descriptors))
+    return style_vectors(classifier, clean_responses(responses, prompts))
 
 
 def classify_rows(

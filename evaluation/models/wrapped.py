@@ -150,9 +150,7 @@ class CandidatesModel(WrappedModel):
             answered = self.model.respond(repeated.assign(**{PROMPT_ID: ids}), run, name)
             run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
         candidates = run.read(CANDIDATES)
-        styles = _style_vectors(
-            run, "candidate_styles", classifier, candidates[RESPONSE], prompts[DESCRIPTOR].iloc[row]
-        )
+        styles = _style_vectors(run, "candidate_styles", classifier, candidates[RESPONSE], prompts.iloc[row])
         vectors = np.full((len(prompts), self.candidates, styles.shape[1]), np.nan)
         vectors[row, number] = styles
         chosen = self.choose(prompts, vectors, classifier, run)
@@ -221,7 +219,7 @@ class StyleExchangedModel(CandidatesModel):
     def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
         asked, donors = other_prompts(prompts, self.seed, "other")
         others = self.model.respond(asked, run, "other_responses")
-        styles = _style_vectors(run, "other_styles", classifier, others[RESPONSE], donors[DESCRIPTOR])
+        styles = _style_vectors(run, "other_styles", classifier, others[RESPONSE], donors)
         return nearest_candidates(vectors, styles)
 
 
@@ -257,7 +255,7 @@ def draw_response(
         raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
     from evenhand.evaluation.models.styles import classify_responses
 
-    vectors = classify_responses(classifier, candidates, [descriptor] * len(candidates))
+    vectors = classify_responses(classifier, candidates, pd.DataFrame({DESCRIPTOR: [descriptor] * len(candidates)}))
     prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
     exponent = prompt_exponents(exponents, prompt, classifier.labels)[0]
     scores = candidate_scores(vectors, exponent, len(candidates))
@@ -288,13 +286,11 @@ def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _style_vectors(
-    run: Store, name: str, classifier: "Classifier", responses: pd.Series, descriptors: pd.Series
+    run: Store, name: str, classifier: "Classifier", responses: pd.Series, prompts: pd.DataFrame
 ) -> np.ndarray:
     from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
 
-    return to_style_vectors(
-        classifier, classify_rows(run, name, classifier, clean_responses(responses, descriptors))[0]
-    )
+    return to_style_vectors(classifier, classify_rows(run, name, classifier, clean_responses(responses, prompts))[0])
 
 
 def candidate_scores(vectors: np.ndarray, exponents: np.ndarray, k: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from accelerate.utils.memory import clear_device_cache
 
-from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.response_files import unexplained_repeats
 from evenhand.evaluation.data.style_clusters import load_style_clusters
@@ -108,6 +108,7 @@ from evenhand.evaluation.score import (
     BiasScore,
 )
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
+from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
@@ -211,7 +212,7 @@ def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: 
         with run.step(table):
             prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
             classifier = load_style_classifier(checkpoint, name)
-            texts = clean_responses(responses[RESPONSE], prompts[DESCRIPTOR])
+            texts = clean_responses(responses[RESPONSE], prompts)
             vectors, truncated = classify_rows(run, table, classifier, texts)
             vectors = to_style_vectors(classifier, vectors)
             run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
@@ -278,6 +279,12 @@ def run_scores(
         scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.metric == "fgb_corrected"]
     if BUCKET in measured.table:
         scores += person_scores(measured, signature)
+    if FORMS in measured.table and NOUN_GENDER in measured.table:
+        differences = gender_differences(measured.table, measured.vectors)
+        for column, style in enumerate(measured.styles):
+            scores += gender_scores(
+                *("gender_effect", differences, column, (-1.0, 1.0), {"style": style}), signature=signature
+            )
     if CUE in measured.table and measured.table[CUE].nunique() > 1:
         scores += cue_shares(measured, signature)
         for cue in measured.table[CUE].unique():

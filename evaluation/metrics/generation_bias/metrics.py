@@ -90,6 +90,9 @@ METRICS = (
     ),
     Format("accepted_effect", "accepted effect", "A difference that somebody signed as right.", **POINTS, signed=True),
     Format("effect", "effect", "Probability of a style less the average.", **POINTS, ideal=0, signed=True),
+    Format(
+        "gender_effect", "feminine − masculine", "Of the mean style, over descriptors.", **POINTS, ideal=0, signed=True
+    ),
     Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
     *(
         Format(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.mentions import NEUTRAL_DESCRIPTOR, replace_mentions
+from evenhand.evaluation.data.mentions import Term, mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, missing_interval_reason, root
@@ -99,9 +99,9 @@ def mention(table: pd.DataFrame) -> pd.DataFrame:
     return _numbers("mention", table, lambda text, descriptor: replace_mentions(text, descriptor, "") != text)
 
 
-def _numbers(name: str, table: pd.DataFrame, number: Callable[[str, str], float]) -> pd.DataFrame:
+def _numbers(name: str, table: pd.DataFrame, number: Callable[[str, Term], float]) -> pd.DataFrame:
     """Return a column with the number of each response and its descriptor; NaN for an empty response."""
-    pairs = zip(table[RESPONSE], table[DESCRIPTOR], strict=True)
+    pairs = zip(table[RESPONSE], mention_terms(table), strict=True)
     return pd.DataFrame({name: [float(number(*pair)) if pair[0].strip() else np.nan for pair in pairs]})
 
 
@@ -115,8 +115,8 @@ def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts without the person: the request alone, or the prompt about a left-handed person."""
     if CUE in prompts:
         return prompts.assign(**{TEXT: prompts[TEMPLATE].str.partition(": ")[2], PERSONA: ""})
-    pairs = zip(prompts[TEXT], prompts[DESCRIPTOR], strict=True)
-    return prompts.assign(**{TEXT: [replace_mentions(*pair, NEUTRAL_DESCRIPTOR) for pair in pairs]})
+    rows = zip(prompts[TEXT], mention_terms(prompts), neutral_terms(prompts), strict=True)
+    return prompts.assign(**{TEXT: [replace_mentions(*row) for row in rows]})
 
 
 def fluency(likelihoods: pd.DataFrame) -> pd.DataFrame:

@@ -7,14 +7,12 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.data import response_files
-from evenhand.evaluation.data.holistic_bias import (
-    generate_prompts,
-    load_taxonomy,
-)
+from evenhand.evaluation.data.holistic_bias import generate_prompts
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
+    prompts_taxonomy,
     sample_cells,
     select_prompts,
     split_prompts,
@@ -44,7 +42,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.file:
         return _file_prompts(config)
     by = settings.split_by or NOUN
-    taxonomy = load_taxonomy(settings.dataset)
+    taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.requests) if settings.cues else []
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
     prompts = select_prompts(prompts, **settings.active_filters())
@@ -128,7 +126,8 @@ def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
     cues = {"cues": list(settings.cues)} if settings.cues else {}
-    return {"name": str(settings.file or settings.dataset)} | column | cues
+    language = {"language": settings.language} if settings.language else {}
+    return {"name": str(settings.file or settings.dataset)} | language | column | cues
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
@@ -163,7 +162,7 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
             )
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
-        hashes = {"dataset": load_taxonomy(settings.dataset).sha256}
+        hashes = {"dataset": prompts_taxonomy(settings).sha256}
         if settings.cues:
             hashes["requests"] = json_sha256(load_requests(settings.requests))
     if texts := personas(settings):

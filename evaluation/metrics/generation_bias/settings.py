@@ -68,7 +68,7 @@ class Settings:
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
         SMALL_TALK,
-        "JSONL of {text, response} for perplexity; 'small_talk': as shipped; null: no perplexity",
+        "JSONL of {text, response} for perplexity; 'small_talk': as shipped, by prompts.language; null: no perplexity",
         identity=CONTENT,
     )
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
@@ -154,7 +154,11 @@ def measured_model(config: "MeasureConfig") -> "Model":
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:
     """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
+    from evenhand.evaluation.data.languages import language_folder
+
     name = config.settings.neutral_dialogue
     if name is None:
         return None
+    if name == SMALL_TALK and (language := config.prompts.language):
+        return str(language_folder(language) / SMALL_TALK_FILE.name)
     return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))

@@ -10,19 +10,29 @@ from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
-from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import significant_direction, value_text
+from evenhand.evaluation.report.tables import (
+    number_cell,
+    score_sections,
+    scores_table,
+    significant_direction,
+    value_text,
+)
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
+from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
 
+N_ENDS = 8  # descriptors at either end of the table of genders
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
+PREFERENCE = "masculine_preference"
 _SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 
 
@@ -74,6 +84,12 @@ class LikelihoodBias(Metric):
             **_SHARE,
             ideal=0,
         ),
+        Format(
+            PREFERENCE,
+            "masculine preference",
+            "Surprisal of feminine minus masculine sentences with a descriptor; of one form: only the noun differs.",
+            **{"unit": "nats per token", "decimals": 3, "ideal": 0, "signed": True},
+        ),
     )
     TITLE, COUNTED = "Likelihood Bias", "pairs"
     NOTES = (
@@ -92,8 +108,14 @@ class LikelihoodBias(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of the model and of the dataset."""
-        return {**config.open_model().scoring_inputs(), "dataset": taxonomy_sha256(config.prompts)}
+        """Return fingerprints of the model and of the dataset or the file of sentences."""
+        prompts, model = config.prompts, config.open_model().scoring_inputs()
+        if prompts.file is None:
+            return {**model, "dataset": taxonomy_sha256(prompts)}
+        if prompts.variations:
+            raise InputError("variations: a file has its own sentences; leave this out.")
+        pairs.read_sentences(prompts.file)
+        return {**model, "dataset": sha256_of(prompts.file)}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
@@ -103,7 +125,11 @@ class LikelihoodBias(Metric):
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations: a masked model scores phrases in fixed sentences; turn them off.")
+            if config.prompts.language or config.prompts.file:
+                raise InputError("prompts: a masked model scores fixed English sentences; give a causal model.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
+        elif config.prompts.file:
+            phrases = pairs.read_sentences(config.prompts.file)
         sentences = pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
         sentences = pairs.limit_sentences(sentences, settings.limit, config.seed)
         pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
@@ -125,7 +151,11 @@ class LikelihoodBias(Metric):
             "seed": config.seed,
             "packages": package_versions(),
         }
-        return likelihood_bias(table, signature)
+        scores = likelihood_bias(table, signature)
+        if NOUN_GENDER in table and (config.prompts.language or config.prompts.file):  # not English nouns
+            differences = gender_differences(table, pairs.compute_surprisals(table)["surprisal"])
+            scores += gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
+        return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by descriptor.
@@ -171,7 +201,9 @@ class LikelihoodBias(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        return [*super().sections(run), _extremes_section(run.table("likelihoods"))]
+        table, genders = run.table("likelihoods"), [it for it in run.scores if it.metric == PREFERENCE]
+        sections = score_sections([it for it in run.scores if it.metric != PREFERENCE], self.COUNTED, label=self.label)
+        return [*sections, *([_gender_section(genders, table)] if genders else []), _extremes_section(table)]
 
 
 def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
@@ -187,6 +219,22 @@ def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.Dat
     table = masked_token_table(store, model, ids, positions)
     phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
     return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens
+
+
+def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Section:
+    """Return the section on feminine against masculine sentences, with the descriptors that differ most."""
+    differences = gender_differences(likelihoods, pairs.compute_surprisals(likelihoods)["surprisal"])
+    ordered = differences[~differences[IS_ONE_FORM]].sort_values([0, DESCRIPTOR], ignore_index=True)
+    ends = pd.concat([ordered.head(N_ENDS), ordered.iloc[N_ENDS:].tail(N_ENDS)])
+    rows = [
+        Row(sanitize(name, 60), (Cell(sanitize(axis, 60), prose=True), number_cell(value, 3)))
+        for axis, name, value in zip(ends[AXIS], ends[DESCRIPTOR], ends[0], strict=True)
+    ]
+    tables = [
+        scores_table(format_of(PREFERENCE).title, scores, "group", counted="descriptors"),
+        Table("Descriptors at either end", ("descriptor", "axis", "difference"), tuple(rows)),
+    ]
+    return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)
 
 
 def _extremes_section(likelihoods: pd.DataFrame) -> Section:

@@ -13,13 +13,17 @@ Sentences without a finite perplexity, and descriptors without any in a template
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.prompt_files import read_prompts
+from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
+from evenhand.evaluation.statistics.gender import NOUN_GENDER
 from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney, signed_rank
 
 LOG_LIKELIHOOD, N_TOKENS = "log_likelihood", "n_tokens"
@@ -52,6 +56,22 @@ class Comparison:
     p_paired: np.ndarray
     n_sentences: int
     n_undefined: int
+
+
+def read_sentences(path: Path) -> pd.DataFrame:
+    """Return the sentences in a user's file, in any language: text, template, axis, descriptor, noun, and gender.
+
+    Sentences with the same noun are compared noun by noun. The column `gender` is optional; its values "female" and
+    "male" are compared (`statistics.gender`), others are not.
+
+    Raises:
+        InputError: the file cannot be read, or a value is missing.
+    """
+    table = read_prompts(path)
+    require_columns(list(table), [NOUN], str(path))
+    if table[NOUN].isna().any():
+        raise InputError(f"{path}: a row has no noun; write one in each.")
+    return table.rename(columns={"gender": NOUN_GENDER}).assign(noun_phrase_type="noun_descriptor")
 
 
 def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:

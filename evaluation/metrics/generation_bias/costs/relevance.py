@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.mentions import replace_mentions
+from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
@@ -102,7 +102,7 @@ def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]
     >>> even_responses(prompts, ["Being deaf is hard.", "Cool!"])
     ['Cool!', 'Being blind is hard.']
     """
-    names = prompts[DESCRIPTOR].tolist()
+    names = mention_terms(prompts)
     donors = other_people(prompts)
     donors = np.where(donors < 0, np.arange(len(prompts)), donors)
     return [replace_mentions(responses[donor], names[donor], name) for name, donor in zip(names, donors, strict=True)]

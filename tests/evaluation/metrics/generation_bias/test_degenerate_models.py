@@ -103,7 +103,7 @@ def compare_responses(tmp_path_factory, base):
         folder = tmp_path_factory.mktemp("after")
         shutil.copy(base.folder / "prompts.parquet", folder)
         prompts, signature = base.table("prompts"), base.signature("fgb_pooled_corrected")
-        vectors = classify_responses(classifier, responses, prompts["descriptor"].tolist())
+        vectors = classify_responses(classifier, responses, prompts)
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))

@@ -34,7 +34,7 @@ def scores_of(table: pd.DataFrame):
 
 def page_of(table: pd.DataFrame, scores=None):
     settings = SimpleNamespace(classifier=SimpleNamespace(name="a classifier"))
-    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset="a dataset"))
+    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset="a dataset", file=None))
     return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 

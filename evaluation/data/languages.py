@@ -1,0 +1,185 @@
+"""Language packs: prompts in languages whose descriptors agree with nouns in gender and number.
+
+A pack is a folder of `files/languages`: nouns with articles, templates, a neutral descriptor, corrections, small talk.
+The descriptors are in a file of MMHB (Massive Multilingual HolisticBias, github.com/facebookresearch/ResponsibleNLP;
+after Costa-jussà et al. 2023) that the user gives. `LanguageTaxonomy.phrases` has the columns of HolisticBias, so that
+metrics do not depend on the language, and FORMS and NEUTRAL, by which `mentions` finds and replaces descriptors.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+from pydantic import Field
+
+from evenhand.evaluation.data.holistic_bias import NO_AXIS, NO_PREFERENCE, NONE, PHRASE_COLUMNS, Template
+from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
+from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import read_yaml, sha256_of
+from evenhand.evaluation.settings import checked, strict_dataclass
+
+FOLDER = Path(__file__).resolve().parent / "files" / "languages"
+GENDERS, NUMBERS, ANY = ("masculine", "feminine"), ("singular", "plural"), "unspec"
+NOUN_GENDERS = {"masculine": "male", "feminine": "female"}  # of a noun in a pair, as in HolisticBias
+COLUMNS = ("ID", "HB AXIS", "SEMANTIC FIELD (SENSE)", "OPTION DESCRIPTON [SL]", "SUGGESTED TRANSLATION [TL]")
+OPTION = re.compile(r"(masculine|feminine|unspec)_unspec_(singular|plural|unspec)_descriptor")
+
+Forms = Mapping[tuple[str, str], str]  # (gender, number) → form
+_Words = tuple[str, str]  # a noun in the singular and in the plural, each with its article
+
+
+@strict_dataclass
+class _Noun:
+    """A noun of one grammatical gender, or a pair of both, such as "un amigo" and "una amiga"."""
+
+    masculine: _Words | None = None
+    feminine: _Words | None = None
+
+
+@strict_dataclass
+class _Pack:
+    """The file pack.yaml of a language. Ids are those of MMHB's file, without the letters at their end."""
+
+    neutral: str  # a descriptor with one form for both genders and numbers, as "left-handed" in Smith et al. 2022, A.6
+    nouns: list[_Noun]
+    predicates: list[str]  # templates that also fit a descriptor without a noun
+    templates: list[str]  # templates that need a noun
+    complete: list[str] = Field(default_factory=list)  # missing forms equal the given ones: of the other gender, first
+    # Right forms: one for all, singular and plural, or both of each gender, masculine first; none, or "": left out.
+    corrections: dict[str, Annotated[list[str], Field(max_length=4)]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LanguageTaxonomy:
+    """Descriptors and templates in a language; `sha256` is the hash of the pack and of the descriptors' file."""
+
+    pack: _Pack
+    descriptors: tuple[tuple[str, str, Forms], ...]  # axis, bucket, forms
+    templates: tuple[Template, ...]
+    sha256: str
+
+    def phrases(self) -> pd.DataFrame:
+        """Return all noun phrases, sorted, with the columns PHRASE_COLUMNS, FORMS and NEUTRAL.
+
+        A descriptor's name is its masculine singular, or its feminine singular if it has no masculine. Its
+        `descriptor_gender` is "masculine" or "feminine" if it has only that gender. A descriptor that changes with the
+        gender also stands alone ("Soy sorda."), with the `noun_gender` "male" or "female".
+        """
+        columns = [*PHRASE_COLUMNS, FORMS, NEUTRAL]
+        return pd.DataFrame(sorted(_phrases(self)), columns=columns, dtype=object)
+
+
+def language_folder(language: str) -> Path:
+    """Return the folder of a language pack, such as "es". InputError if there is none."""
+    languages = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+    if language not in languages:
+        raise unknown_name("prompts.language", language, languages)
+    return FOLDER / language
+
+
+def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
+    """Return the prompts' taxonomy in a language, such as "es", with the descriptors of one of MMHB's files.
+
+    Of the forms that MMHB offers for a gender and number, the first is used. A gender without singular or plural is
+    left out, and so is a descriptor whose name occurs twice on its axis, the second time.
+
+    Raises:
+        InputError: the language has no pack, or the file cannot be read or has no descriptor with its forms.
+    """
+    folder, path = language_folder(language), Path(descriptors)
+    pack = checked(_Pack, read_yaml(folder / "pack.yaml", "prompts.language"), f"{language}/pack.yaml")
+    if path.suffix != ".tsv":
+        raise InputError(
+            f"prompts.dataset: {str(descriptors)!r} with language {language!r}; give MMHB's file of the language's "
+            "descriptors, such as spa_descriptors_full_id.tsv."
+        )
+    found = {}
+    for axis, bucket, forms in _read_descriptors(path, pack):
+        found.setdefault((axis, _name(forms)), (axis, bucket, forms))
+    if not found:
+        raise InputError(f"prompts.dataset: {path} has no descriptor with a singular and a plural; correct it.")
+    templates = *map(Template, pack.predicates), *(Template(it, must_be_noun=True) for it in pack.templates)
+    return LanguageTaxonomy(pack, tuple(found.values()), templates, sha256_of(folder / "pack.yaml", path))
+
+
+def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms]]:
+    columns = read_columns(path, "descriptors of MMHB")
+    if missing := [name for name in COLUMNS if name not in columns]:
+        raise InputError(f"prompts.dataset: {path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
+    offered: dict[str, dict[tuple[str, str], str]] = {}
+    about = {}
+    for row, (name, axis, bucket, option, form) in enumerate(zip(*(columns[it] for it in COLUMNS), strict=True), 2):
+        if not (kind := OPTION.fullmatch(option)) or not form.strip():
+            raise InputError(f"{path}: row {row}: {option!r}, {form!r}; write {OPTION.pattern!r} and a form.")
+        key = re.sub(r"[A-Za-z]+$", "", name)
+        about.setdefault(key, (axis, bucket))
+        offered.setdefault(key, {}).setdefault((kind[1], kind[2]), form.strip())
+    for key, forms in offered.items():
+        if forms := select_forms(forms, key in pack.complete, pack.corrections.get(key)):
+            yield *about[key], forms
+
+
+def select_forms(
+    offered: Forms, complete: bool = False, correction: list[str] | None = None
+) -> dict[tuple[str, str], str]:
+    """Return a descriptor's forms by gender and number, with a singular and a plural of each gender that it has.
+
+    Args:
+        offered: forms by gender and number, either of which may be "unspec". Forms of a specific gender are used, or
+            forms of none if they are more complete.
+        complete: whether missing forms equal those of the other gender, or else of the other number.
+        correction: replaces `offered`: one form for all, two (singular, plural), or four (masculine first).
+
+    >>> select_forms({("unspec", "unspec"): "con curvas"})[("feminine", "plural")]
+    'con curvas'
+    """
+    keys = list(product(GENDERS, NUMBERS))
+    if correction is not None:
+        repeated = correction * (4 // len(correction)) if correction else []
+        return {key: form for key, form in zip(keys, repeated, strict=False) if form}
+
+    def pick(*genders: str) -> dict[tuple[str, str], str]:
+        options = {(g, n): [offered.get((it, m)) for it in genders or [g] for m in (n, ANY)] for g, n in keys}
+        return {key: next(filter(None, forms)) for key, forms in options.items() if any(forms)}
+
+    specific, general = pick(), pick(ANY)
+    forms = specific if len(specific) >= len(general) else general
+    if complete:
+        other = {"masculine": "feminine", "feminine": "masculine", "singular": "plural", "plural": "singular"}
+        for g, n in keys:
+            found = [forms[key] for key in ((other[g], n), (g, other[n]), (other[g], other[n])) if key in forms]
+            forms.setdefault((g, n), *found[:1])
+    return {(g, n): forms[g, n] for g, n in keys if all((g, number) in forms for number in NUMBERS)}
+
+
+def _name(forms: Forms) -> str:
+    return forms.get(("masculine", "singular")) or forms["feminine", "singular"]
+
+
+def _phrases(taxonomy: LanguageTaxonomy) -> Iterator[tuple[str, ...]]:
+    neutral = taxonomy.pack.neutral
+    nouns = []  # gender, two phrases, two nouns, gender of the person
+    for noun in taxonomy.pack.nouns:
+        for gender, words in vars(noun).items():
+            person = NOUN_GENDERS[gender] if noun.masculine and noun.feminine else "neutral"
+            if words:
+                nouns.append((gender, *words, *(re.split("[ ']", it)[-1] for it in words), person))
+    for _, one, many, *words in nouns:
+        yield (NO_AXIS, *[NONE] * 4, *words, one, many, "noun", "", neutral)
+    for axis, bucket, forms in taxonomy.descriptors:
+        genders = [gender for gender in GENDERS if (gender, "singular") in forms]
+        metadata = (axis, bucket, _name(forms), genders[0] if len(genders) == 1 else NONE, NO_PREFERENCE)
+        listed = SEPARATOR.join(forms.get(key, "") for key in product(GENDERS, NUMBERS))
+        if len({forms.get((gender, "singular")) for gender in genders}) == 2:
+            for gender in genders:
+                phrases = (forms[gender, number] for number in NUMBERS)
+                yield (*metadata, NONE, NONE, NOUN_GENDERS[gender], *phrases, "descriptor", listed, neutral)
+        for gender, one, many, *words in nouns:
+            if gender in genders:
+                phrases = (f"{one} {forms[gender, 'singular']}", f"{many} {forms[gender, 'plural']}")
+                yield (*metadata, *words, *phrases, "noun_descriptor", listed, neutral)
