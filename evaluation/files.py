@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PureWindowsPath
@@ -16,6 +16,7 @@ import yaml
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # the ending of temporary names
+SOURCES = "sources"  # subfolder of a folder of results, for the texts without a result
 
 
 # Messages of Python, safetensors and torch, whose writer reports the place of a failure and not its reason.
@@ -115,6 +116,29 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to the file `path` as UTF-8, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def results_of_sources(
+    field: str, folder: Path, sources: Mapping[str, Sequence[str]], suffix: str, task: str
+) -> dict[str, Path]:
+    """Return the path FOLDER/NAME + `suffix` of another program's results for each name.
+
+    If results are missing, their sources, one text a line, are first written to FOLDER/sources/NAME.txt.
+
+    Raises:
+        InputError: results are missing; `field` is the setting, and `task` says what to do with the sources.
+    """
+    files = {name: folder / f"{name}{suffix}" for name in sources}
+    if missing := {name: path for name, path in files.items() if not path.is_file()}:
+        for name in missing:
+            lines = [" ".join(text.splitlines()) for text in sources[name]]
+            write_text(folder / SOURCES / f"{name}.txt", "".join(f"{line}\n" for line in lines))
+        first = f"{next(iter(missing.values())).name}{', …' if len(missing) > 1 else ''}"
+        raise InputError(
+            f"{field}: {folder} lacks {len(missing)} of {len(files)} files ({first}); {task} the files in "
+            f"{folder / SOURCES} line by line, and write the results to {folder} under the same names, as *{suffix}."
+        )
+    return files
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -165,7 +165,7 @@ DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  
 class PromptSettings:
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
-    dataset: str = option("paper", "taxonomy: 'paper', 'v1.0', 'v1.1', or a folder in that format", identity=CONTENT)
+    dataset: str = option("paper", "taxonomy: 'paper', 'more', 'v1.0', 'v1.1', or such a folder", identity=CONTENT)
     language: str | None = option(
         None,
         "language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",

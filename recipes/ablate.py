@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from evenhand.evaluation.settings import as_settings, checked, identity_of
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.loop import Plan, StageFolders, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, LoopSettings
+from evenhand.recipes.sweep.grid import grid_points, set_point
 from evenhand.recipes.sweep.points import track_point, write_report
 
 METHOD = "method"
@@ -69,8 +69,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
     for grid in settings.sweep:
         if METHOD not in grid or [] in grid.values():
             raise InputError(f"sweep: {grid} has no `method` or no value; give a method, and a value to each setting.")
-        for values in product(*(it if isinstance(it, list) else [it] for it in grid.values())):
-            point = dict(zip(grid, values, strict=True))
+        for point in grid_points([grid]):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = load_method(point[METHOD])
             unused = () if method.uses_threshold else THRESHOLD_SETTINGS
@@ -84,16 +83,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:
     """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
-    for name, value in point.items():
-        if name == METHOD:
-            continue
-        *parents, last = name.split(".")
-        group = loop
-        for parent in parents:
-            group = group.get(parent)
-            if not isinstance(group, dict):
-                raise InputError(f"sweep: {name!r} is not a setting of the loop; see `evenhand loop --help`.")
-        group[last] = value
+    set_point(loop, {name: value for name, value in point.items() if name != METHOD}, "loop")
     # Points share stages, so no stage is tracked; `track_point` tracks each point.
     loop |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
     return checked(LoopSettings, loop, "sweep")

@@ -24,7 +24,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.measurement import LINK, finish, write_responses
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
 
 

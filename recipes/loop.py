@@ -30,7 +30,7 @@ from evenhand.mitigation.checks import check_tuning, default_methods, with_defau
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.label import EXPONENTS
-from evenhand.recipes.measure import read_inputs
+from evenhand.recipes.measurement import read_inputs
 from evenhand.recipes.settings import (
     FAMILY,
     AblateSettings,

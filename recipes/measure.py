@@ -1,112 +1,62 @@
-"""The command `measure`: scores of a model and a report for each family of metrics."""
+"""The command `measure`: one measurement, or one at each point of a grid with a page of all."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+import re
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from evenhand.evaluation import processes
-from evenhand.evaluation.files import write_text
-from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report.files import present
-from evenhand.evaluation.report.html import responses_html
-from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
-from evenhand.evaluation.store import Store, stage
-from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
-from evenhand.mitigation.page import tuned_on_warnings
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
+from evenhand.evaluation.score import display_name
+from evenhand.evaluation.settings import as_settings, checked
+from evenhand.recipes.measurement import measure_model
+from evenhand.recipes.report import side_by_side
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.sweep.grid import grid_points, set_point
 
 log = logging.getLogger("evenhand")
 
-SCORES, RESPONSES = "scores.json", "responses.html"
-LINK = Link("all responses", RESPONSES)
+MAX_NAME = 200  # characters of the name of a run's folder
 
 
 def measure(settings: MeasureSettings) -> None:
-    """Measure a model with each family of metrics, or write the prompts for another program to answer."""
-    if settings.write_prompts:
-        (name,) = settings.metrics
-        config, write_prompts = measure_config(settings, name), FAMILIES[name].write_prompts
-        n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
-        log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
-        return
-    names = list(dict.fromkeys(settings.metrics))
-    config = {name: measure_config(settings, name) for name in names}
-    inputs = processes.on_rank_zero(lambda: read_inputs(settings))
-    if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
-        config[names[0]].open_model().check()
-    with stage("measure", settings, inputs) as run:
-        scores: dict[str, list[BiasScore]] = {}
-        for name in names if run is not None else ():
-            of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = FAMILIES[name].measure(of_family, config[name])
-        found = [score for of_family in scores.values() for score in of_family]
-        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report))
+    """Measure a model with each family of metrics, or each point of `settings.sweep`."""
+    if settings.sweep:
+        measure_sweep(settings)
+    else:
+        measure_model(settings)
 
 
-def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
-    """Return the fingerprints of the inputs of each family, by the family's name."""
-    names = dict.fromkeys(settings.metrics)
-    return {name: FAMILIES[name].inputs(measure_config(settings, name)) for name in names}
+def measure_sweep(settings: MeasureSettings) -> None:
+    """Measure at each point of `settings.sweep` in a subfolder of output_dir, and write one page of all runs.
+
+    Finished runs are not measured again.
+
+    Raises:
+        InputError: a setting is unknown, a value is invalid, or two points have one folder.
+    """
+    runs = [run_settings(settings, point) for point in grid_points(settings.sweep)]
+    folders = [run.output_dir for run in runs]
+    if len(set(folders)) < len(folders):
+        raise InputError("sweep: two points have the same values; leave one of them out.")
+    for number, run in enumerate(runs, start=1):
+        log.info("run %d of %d: %s", number, len(runs), run.output_dir)
+        measure_model(run)
+    pages = processes.on_rank_zero(lambda: {"": side_by_side(folders, settings.output_dir)})
+    processes.on_rank_zero(lambda: present(settings.output_dir, pages, write=True, show=settings.show))
 
 
-def finish(
-    name: str,
-    run: Store | None,
-    settings: MeasureSettings | CompareSettings,
-    scores: Sequence[BiasScore],
-    report: Callable[..., dict[Path, Page]],
-) -> None:
-    """Write a run's scores and report, and print the report; if the run is finished, `run` is None."""
-    if run is not None:
-        run.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(run.folder.glob("*.parquet")))
-        write_scores(run.folder / SCORES, scores)
-        files = report(settings, write=True, show=settings.show)
-        run.tracker.log_scores(scores)
-        run.tracker.log_report(files)
-        run.tracker.log_artifact(name, "report", run.folder / SCORES, *files)
-    elif settings.show:
-        report(settings, write=False, show=True)
-
-
-def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
-    """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
-    if write and FAMILY in settings.metrics:
-        write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
-    return present(settings.output_dir, pages(settings), write=write, show=show)
-
-
-def pages(settings: MeasureSettings) -> dict[str, Page]:
-    """Return the report of each family of metrics in a finished run, by the family's name."""
-    reports = {}
-    for name in dict.fromkeys(settings.metrics):
-        page = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
-        if name == FAMILY:
-            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
-            page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
-        reports[name] = page
-    return reports
-
-
-def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
-    """Write the page of all responses of one run, or of two over the same prompts; return its path."""
-    runs = {"response": before} if after is None else {"before": before, "after": after}
-    styled_runs = {side: read_styled_responses(run) for side, run in runs.items()}
-    base = next(iter(styled_runs.values()))
-    b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
-    sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
-    write_text(folder / RESPONSES, responses_html("All responses", subtitle, base.table, sides))
-    return folder / RESPONSES
-
-
-def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
-    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
-    if run is base:
-        return cross_fitted_bias_values(base.table, base.vectors)
-    return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)
+def run_settings(settings: MeasureSettings, point: Mapping[str, Any]) -> MeasureSettings:
+    """Return the settings of the measurement at a point, in a folder named by the point's values."""
+    values = as_settings(settings)
+    set_point(values, point, "measure")
+    texts = [
+        display_name(value) if isinstance(value, str) else f"{name.rpartition('.')[2]}-{value}".lower()
+        for name, value in point.items()
+    ]
+    names = (re.sub(r"[^\w.-]+", "-", text).strip("-.") for text in texts)
+    folder = settings.output_dir / "_".join(names)[-MAX_NAME:]
+    group = settings.group or settings.output_dir.name
+    values |= {"sweep": [], "show": False, "group": group, "output_dir": str(folder)}
+    return checked(MeasureSettings, values, "sweep")

@@ -9,12 +9,13 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.manifest import CONFIG, MANIFEST, read_run
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.settings import checked
-from evenhand.recipes import compare, measure, rate
+from evenhand.recipes import compare, measurement, rate
 from evenhand.recipes.finished_runs import read_settings, settings_of_run
-from evenhand.recipes.settings import FAMILY, CompareSettings, MeasureSettings, ReportSettings
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, measure_config
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import SWEEP, read_sweep
 
@@ -30,7 +31,7 @@ def report(settings: ReportSettings) -> None:
     if not settings.folders:
         raise InputError("folders: give the folders of finished runs, `evenhand report FOLDER …`.")
     if len(settings.folders) > 1:
-        present(settings.output_dir, {"": _side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
+        present(settings.output_dir, {"": side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
         return
     (folder,) = settings.folders
     stages = sorted(path.parent for path in folder.rglob(MANIFEST)) if (folder / SWEEP).exists() else []
@@ -47,7 +48,7 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
     """Write the report of the finished run in `folder` again; return False if the run's command writes no report."""
     command = _command(folder)
     if command == "measure":
-        measure.report(_measured(folder), write=True, show=show)
+        measurement.report(_measured(folder), write=True, show=show)
     elif command == "compare":
         config = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
         compare.report(checked(CompareSettings, settings_of_run(config), str(folder)), write=True, show=show)
@@ -66,7 +67,7 @@ def _measured(folder: Path) -> MeasureSettings:
     return replace(read_settings(folder, "folders")[0], output_dir=folder)
 
 
-def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
+def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return one page of several runs: each family of metrics that at least two runs have, and the ratings."""
     resolved = [folder.resolve() for folder in folders]
     if len(set(resolved)) < len(resolved):
@@ -74,7 +75,7 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     common = Path(os.path.commonpath(resolved))
     named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
-    pages = {name: measure.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
+    pages = {name: measurement.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
     families: dict[str, Mapping[str, Page]] = {}
     for family in dict.fromkeys(family for run_pages in pages.values() for family in run_pages):
         with_family = {name: run_pages[family] for name, run_pages in pages.items() if family in run_pages}
@@ -82,8 +83,16 @@ def _side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
             families[family] = with_family
     if not families:
         raise InputError("folders: no two of these are runs of `measure` with metrics in common.")
+    runs = {name: _measured(folder) for name, folder in named.items() if name in pages}
+    shared = [
+        section
+        for family, with_family in families.items()
+        for section in FAMILIES[family].side_by_side(
+            {name: FamilyRun(named[name], measure_config(runs[name], family)) for name in with_family}
+        )
+    ]
     rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     start = output_dir.resolve()
     paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}
-    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated)
+    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated, shared)

@@ -111,6 +111,9 @@ class MeasureSettings(Measurement, Tracked):
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
     write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
     responses: AnyPath | None = option(None, "score this table or log; no model is loaded", identity=CONTENT)
+    sweep: list[dict[str, Any]] = option(
+        list, "grids of runs, {setting: a value or a list of values}, and one page of all", identity=False
+    )
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     show: bool = option(True, SHOW, identity=False)
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)

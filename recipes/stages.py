@@ -28,7 +28,7 @@ from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import display_name, find_score, read_scores
 from evenhand.evaluation.store import RunLocked
 from evenhand.recipes.cli import run_command
-from evenhand.recipes.measure import SCORES
+from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import Launching
 
 log = logging.getLogger("evenhand")

@@ -37,6 +37,12 @@ def test_a_command_is_understood(page, line, monkeypatch):
         parse(arguments)
 
 
+def test_each_row_of_the_papers_tables_says_whether_it_was_run():
+    rows = [line for line in TABLES.splitlines() if re.match(r"\| .*`evenhand |\| .*\| the same", line)]
+    assert len(rows) > 20
+    assert not [row for row in rows if not re.search(r"\brun\b", row.rsplit(" | ", 1)[1])]
+
+
 USER_PAGES = [page for page in PAGES if page.parent.name != "benchmarks"]  # benchmarks have flags of their own
 
 

@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -37,6 +39,7 @@ MIN_MASCULINE_REFERENCES = 100  # Costa-jussà et al. 2023, §4.1
 # Gender → MMHB's column of references; `both` has translations that fit either gender.
 MMHB_GENDERS = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
 MMHB_COLUMNS = ("sentence_eng", "pattern_id_main", "noun_id_main", "desc_id_main", "lang", *MMHB_GENDERS.values())
+MMHB_DESCRIPTORS = "_descriptors_full_id.tsv"  # the end of the names of MMHB's files of descriptors
 MARK = re.compile(r"</?\s*([MF])\s*>", re.IGNORECASE)
 MARKED_SPAN = re.compile(r"<\s*([MF])\s*>(.*?)<\s*/\s*\1\s*>", re.IGNORECASE)
 
@@ -50,14 +53,15 @@ class Language(NamedTuple):
 
 
 ENGLISH_LANGUAGE = Language("eng_Latn", "English", "en")
+KOREAN = Language("kor_Hang", "Korean", "ko")  # in MMHB, but not among the paper's languages
 
 
 @cache
 def _languages() -> dict[str, Language]:
-    """Return English and the 50 languages of Costa-jussà et al. 2023, Table 4, by both of their codes."""
+    """Return English, Korean and the 50 languages of Costa-jussà et al. 2023, Table 4, by each of their codes."""
     with LANGUAGES.open(encoding="utf-8", newline="") as file:
-        languages = [ENGLISH_LANGUAGE, *(Language(*row) for row in list(csv.reader(file))[1:])]
-    return {code: it for it in languages for code in (it.code, it.short) if code}
+        languages = [ENGLISH_LANGUAGE, KOREAN, *(Language(*row) for row in list(csv.reader(file))[1:])]
+    return {code: it for it in languages for code in (it.code, it.code[:3], it.short) if code}
 
 
 def language_name(code: str) -> str:
@@ -66,7 +70,7 @@ def language_name(code: str) -> str:
 
 
 def find_language(code: str, field: str = "lang") -> Language:
-    """Return English, or one of the 50 languages of MultilingualHolisticBias, by its FLORES or two-letter code.
+    """Return a language of MultilingualHolisticBias, English or Korean, by "spa_Latn" (FLORES), "spa" or "es".
 
     Raises:
         InputError: the code is unknown; the message names the setting `field`.
@@ -180,31 +184,45 @@ def load_references(
 ) -> pd.DataFrame:
     """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
 
-    `languages` are FLORES codes or two-letter codes, by default all; `field` is their setting, for errors.
+    MMHB is read from its zip as it is, or from a folder with its zips or its files. `languages` are codes of
+    `find_language`, by default all; `field` is their setting, for errors.
 
     Raises:
         InputError: `path` is None, the references cannot be read, or they lack a language.
     """
     path, wanted = _check_path(path), [find_language(code, field) for code in languages]
-    if path.is_file():
-        table = read_references(path)
-    elif files := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
-        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
-        table = pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
-    elif files := sorted(path.glob(f"*/{split}.csv")):
-        axes: dict[str, str] = {}
-        for file in sorted(path.glob("*_descriptors_full_id.tsv")):
-            axes |= read_mmhb_axes(file)
-        table = pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
-    else:
-        raise InputError(
-            f"references: {path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} "
-            f"(MT-GenEval) nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}."
-        )
+    with TemporaryDirectory() as folder:
+        table = _read_any(path, split, wanted, Path(folder))
     codes, present = {language.code for language in wanted}, set(table[LANG])
     if missing := codes - present:
         raise InputError(f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
     return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
+
+
+def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Path) -> pd.DataFrame:
+    """Return the references in a file or folder; the files of MMHB's zips are extracted to the folder `extracted`."""
+    for archive in [path] if path.suffix == ".zip" else sorted(path.glob("*.zip")):
+        try:
+            with ZipFile(archive) as file:
+                names = [name for name in file.namelist() if name.endswith((f"/{split}.csv", MMHB_DESCRIPTORS))]
+                file.extractall(extracted, names)
+        except (OSError, BadZipFile) as error:
+            raise InputError(f"references: {archive} cannot be read ({error}); give MMHB's zip.") from None
+    folders = (path, extracted)
+    if path.is_file() and path.suffix != ".zip":
+        return read_references(path)
+    if files := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
+        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
+        return pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
+    if files := sorted(file for folder in folders for file in folder.rglob(f"*/{split}.csv")):
+        axes: dict[str, str] = {}
+        for file in sorted(file for folder in folders for file in folder.rglob(f"*{MMHB_DESCRIPTORS}")):
+            axes |= read_mmhb_axes(file)
+        return pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
+    raise InputError(
+        f"references: {path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} (MT-GenEval) "
+        f"nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}."
+    )
 
 
 def references_sha256(path: Path | None) -> str:
@@ -237,9 +255,10 @@ def build_comparable_sets(
 
     Returns:
         The references: `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
-        The languages: lang, the numbers of `sentences`, of those with a `masculine` and a `feminine` reference, of
-        those with a neutral or generic reference instead (`replaced_masculine`, `replaced_feminine`) and of those
-        without any (`missing`), and `left_out`, the reason why the language has no references, or None.
+        The languages: lang; the numbers of `sentences`; of those with a `masculine`, `feminine`, `neutral` and
+        `generic` reference (Figure 1); of those with a neutral or generic reference instead of a gendered one
+        (`replaced_masculine`, `replaced_feminine`); of those without any (`missing`); and `left_out`, the reason why
+        the language has no references, or None.
 
     Raises:
         InputError: all languages are left out.
@@ -251,7 +270,7 @@ def build_comparable_sets(
         both = usable[MASCULINE] & usable[FEMININE]
         too_few = len(ids[MASCULINE]) < min_masculine_references
         row = {LANG: lang, "sentences": lang_rows[SENTENCE_ID].nunique()}
-        row |= {gender: len(ids[gender]) for gender in usable}
+        row |= {gender: len(ids[gender]) for gender in GENDERS}
         row |= {f"replaced_{gender}": len(both - ids[gender]) for gender in usable}
         row |= {"missing": row["sentences"] - len(both)}
         row |= {"left_out": f"fewer than {min_masculine_references} masculine references" if too_few else None}
@@ -355,6 +374,7 @@ def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     for code in table[LANG].unique():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", code):  # it becomes part of file names
             raise InputError(f"{path}: lang {code!r} is no language code; write a code such as spa_Latn.")
+    table[LANG] = [_languages()[code].code if code in _languages() else code for code in table[LANG]]
     for name in (AXIS, DESCRIPTOR, TEMPLATE):
         several = table.groupby(SENTENCE_ID, sort=False)[name].nunique().gt(1)
         if several.any():

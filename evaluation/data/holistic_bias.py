@@ -25,6 +25,7 @@ from evenhand.evaluation.settings import checked
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
 PAPER_EDITION = Path(__file__).resolve().parent / "files" / "holistic_bias_paper"
+MORE = PAPER_EDITION.with_name("holistic_bias_more")  # what the edition "more" adds to the paper's
 
 UPSTREAM_COMMIT = "0ec714eb084217f44cd9ac466d9e988c795302f9"
 UPSTREAM_URL = (
@@ -161,17 +162,23 @@ _FORMATS = (
 def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     """Return an edition of HolisticBias by its name or from a folder with the four files.
 
-    The names are "paper" (shipped), "v1.0" and "v1.1" (downloaded once).
+    The names are "paper" (shipped), "more" (the same with our demonyms and nouns), "v1.0" and "v1.1" (downloaded once).
 
     Raises:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
-    folder = PAPER_EDITION if source == "paper" else _download(str(source)) if source in FILE_SHA256 else Path(source)
+    shipped = source in ("paper", "more")
+    folder = PAPER_EDITION if shipped else _download(str(source)) if source in FILE_SHA256 else Path(source)
     if not folder.is_dir():
-        names = ", ".join(("paper", *FILE_SHA256))
+        names = ", ".join(("paper", "more", *FILE_SHA256))
         raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
     paths = [folder / file for file in FILES]
     axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
+    further = [MORE / file for file in FILES[:2]] if source == "more" else []
+    if further:
+        more_axes, more_genders = map(_read_json, further, _FORMATS)
+        axes |= {axis: axes.get(axis, {}) | its for axis, its in more_axes.items()}
+        genders |= {gender: [*genders.get(gender, []), *its] for gender, its in more_genders.items()}
     buckets = [(axis, bucket, entries) for axis, its in axes.items() for bucket, entries in its.items()]
 
     def entry_of(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
@@ -192,7 +199,7 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     for entry in parts[0]:
         if entry.gender not in (None, *genders):
             raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
-    return Taxonomy(*parts, sha256_of(*paths))
+    return Taxonomy(*parts, sha256_of(*paths, *further))
 
 
 def _download(version: str) -> Path:

@@ -2,17 +2,21 @@
 
 Sources: CrowS-Pairs (Nangia et al. 2020, github.com/nyu-mll/crows-pairs) and its translation with names instead of
 pronouns (Steinborn et al. 2022, §3.1, github.com/VSteinborn/s_jsd-multilingual-bias), both at pinned commits and under
-CC-BY-SA-4.0; or a user's CSV or JSONL file.
+CC-BY-SA-4.0; or a user's CSV or JSONL file, perhaps in a new language.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pandas as pd
+from pydantic import Field, TypeAdapter
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
 CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/data"
@@ -44,6 +48,10 @@ KNOWN_COLUMNS = (
     {MORE: "A_x", LESS: "B_x", PAIR_ID: "ID", DIRECTION: "stereo_antistereo"},
 )
 MISSING_SENTENCE = "a sentence is missing"
+EQUAL_SENTENCES = "the two sentences are equal"
+FEW_SHARED, SHORT = "fewer than {} words are shared", "a sentence has fewer than {} words"
+NAMES = Path(__file__).parent / "files" / "names.yaml"
+Names = dict[Literal["female", "male"], Annotated[list[str], Field(min_length=1)]]
 
 
 def resolve_pairs_file(source: str) -> Path:
@@ -101,6 +109,63 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     if missing.all():
         raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
     return pairs.assign(**{LEFT_OUT: pd.Series([MISSING_SENTENCE if it else None for it in missing], dtype=object)})
+
+
+def load_names(source: str) -> dict[str, list[str]]:
+    """Return names by gender, {"female": […], "male": […]}, of a language ("de") or in a user's YAML file.
+
+    Raises:
+        InputError: `source` is neither, or the file has another content.
+    """
+    shipped = load_yaml(NAMES.read_text(encoding="utf-8"))
+    if source not in shipped and not Path(source).is_file():
+        raise unknown_name("names", source, shipped)
+    names = shipped[source] if source in shipped else read_yaml(Path(source), "names")
+    try:
+        return TypeAdapter(Names).validate_python(names)
+    except ValueError:
+        raise InputError(f"names: {source} lacks names; write `female: [NAME, …]` and `male: [NAME, …]`.") from None
+
+
+def insert_names(pairs: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Return the pairs with {female} and {male} replaced by names, which take turns from pair to pair.
+
+    Names mark gender also in languages whose pronouns do not (Steinborn et al. 2022, §3.1).
+
+    >>> pairs = pd.DataFrame({"more": ["{male} flies."] * 2, "less": ["{female} flies."] * 2})
+    >>> insert_names(pairs, {"female": ["Ana"], "male": ["Luis", "José"]})["more"].tolist()
+    ['Luis flies.', 'José flies.']
+    """
+
+    def insert(text: str | None, row: int) -> str | None:
+        for gender, of_gender in names.items():
+            text = text and text.replace(f"{{{gender}}}", of_gender[row % len(of_gender)])
+        return text
+
+    texts = {side: [insert(text, row) for row, text in enumerate(pairs[side])] for side in (MORE, LESS)}
+    return pairs.assign(**{side: pd.Series(values, dtype=object) for side, values in texts.items()})
+
+
+def leave_out_pairs(pairs: pd.DataFrame, min_shared_words: int, min_words: int) -> pd.DataFrame:
+    """Return the pairs with a reason in left_out if they are equal, share too few words or have a short sentence.
+
+    Source: Steinborn et al. 2022, §3.1: two equal sentences are useless, and long sentences share words. White space
+    separates words. Reasons that are already in left_out stay.
+    """
+
+    def reason(more: str, less: str) -> str | None:
+        words = more.split(), less.split()
+        blocks = SequenceMatcher(None, *words, autojunk=False).get_matching_blocks()
+        if more == less:
+            return EQUAL_SENTENCES
+        if min(map(len, words)) < min_words:
+            return SHORT.format(min_words)
+        return FEW_SHARED.format(min_shared_words) if sum(block.size for block in blocks) < min_shared_words else None
+
+    reasons = [
+        known or reason(more, less) for known, more, less in zip(pairs[LEFT_OUT], pairs[MORE], pairs[LESS], strict=True)
+    ]
+    return pairs.assign(**{LEFT_OUT: pd.Series(reasons, dtype=object)})
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:

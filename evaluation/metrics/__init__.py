@@ -12,8 +12,16 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.report.formats import Format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
-from evenhand.evaluation.report.page import Page, Section
-from evenhand.evaluation.report.tables import DETECTABLE, change_sections, group_label, score_sections, value_text
+from evenhand.evaluation.report.page import Page, Row, Section, Table
+from evenhand.evaluation.report.tables import (
+    DETECTABLE,
+    change_sections,
+    group_label,
+    score_cell,
+    score_marks,
+    score_sections,
+    value_text,
+)
 from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
@@ -209,6 +217,25 @@ class Metric(ABC):
     def subtitle(self, run: FamilyRun) -> str:
         """Return the names of the model and of the dataset."""
         return f"{run.model_name} · {run.config.prompts.file or run.config.prompts.dataset}"
+
+    def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
+        """Return the first sections of a page of several runs: a row for each run, with its headline drawn."""
+        shown: dict[str, dict[str, BiasScore]] = {}
+        for name, run in runs.items():
+            scores = self._own(run).scores
+            found = [self.headline(scores), *(it for it in scores if not (it.group or it.metric.endswith(DETECTABLE)))]
+            titles = ((", ".join([format_of(it).title, *it.group.values()]), it) for it in found if it)
+            shown[name] = dict(titles)
+        columns = list(dict.fromkeys(title for scores in shown.values() for title in scores))
+        if not columns:
+            return []
+        rows = tuple(
+            Row(name, tuple(score_cell(of.get(it)) for it in columns), score_marks("before", of.get(columns[0])))
+            for name, of in shown.items()
+        )
+        ideal = next((format_of(of[columns[0]]).reported_ideal for of in shown.values() if columns[0] in of), 0.0)
+        table = Table(f"All runs; drawn: {columns[0]}", ("run", *columns), rows, ideal=ideal)
+        return [Section(f"{self.TITLE} of all runs", tables=[table], first_screen=True)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""

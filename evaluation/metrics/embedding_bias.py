@@ -14,6 +14,7 @@ the languages, which is not bias. In the mean over both versions, equally strong
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import scipy
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
+    ENGLISH_LANGUAGE,
     FEMININE,
     GENDER,
     GENDERS,
@@ -33,6 +35,8 @@ from evenhand.evaluation.data.gendered_translations import (
     load_references,
     references_sha256,
 )
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
@@ -63,10 +67,15 @@ class Settings:
     )
     split: str = option("dev", "which split of MT-GenEval or MMHB")
     languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
+    vectors: AnyPath | None = option(
+        None,
+        "folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the model's",
+        identity=CONTENT,
+    )
 
 
 class EmbeddingBias(Metric):
-    """Scores of a sentence encoder."""
+    """Scores of a sentence encoder, or of embeddings in files."""
 
     Settings = Settings
     FORMATS = (
@@ -96,11 +105,18 @@ class EmbeddingBias(Metric):
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
-        """Return fingerprints of the references and of the sentence encoder."""
+        """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
+
+        If files of embeddings are missing, their texts are written to the subfolder `sources` of the folder.
+        """
         settings, model = config.settings, config.model
-        load_references(settings.references, settings.split, settings.languages, "embedding_bias.languages")
-        revision = model_revision(model.name, model.revision, model.base)
-        return {"references": references_sha256(settings.references), "model": revision}
+        read = settings.references, settings.split, settings.languages
+        references = load_references(*read, "embedding_bias.languages")
+        fingerprints = {"references": references_sha256(settings.references)}
+        if settings.vectors is None:
+            return fingerprints | {"model": model_revision(model.name, model.revision, model.base)}
+        files = vector_files(settings.vectors, texts_by_language(references))
+        return fingerprints | {"vectors": {path.name: sha256_of(path) for path in files}}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
@@ -109,7 +125,10 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 
         settings = config.settings
-        pairs = pair_with_references(load_references(settings.references, settings.split, settings.languages))
+        references = load_references(settings.references, settings.split, settings.languages)
+        pairs = pair_with_references(references)
+        if settings.vectors is not None:
+            return cosines_of_files(pairs, settings.vectors, texts_by_language(references))
         texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
         encoder = load_sentence_encoder(config.model)
         _, is_truncated = encode_texts(encoder, texts)
@@ -125,8 +144,13 @@ class EmbeddingBias(Metric):
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["references"], settings = len(table), config.settings
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
+        if settings.vectors is None:
+            encoder = {"model": config.open_model().entry(store.inputs)}
+            encoder["model"]["texts_truncated"] = int(table["truncated"].sum())
+        else:
+            encoder = {"vectors": {"name": str(settings.vectors), "files": store.inputs["vectors"]}}
         signature = {
-            "model": config.open_model().entry(store.inputs) | {"texts_truncated": int(table["truncated"].sum())},
+            **encoder,
             "references": references,
             "languages": settings.languages,
             "packages": package_versions(),
@@ -134,7 +158,8 @@ class EmbeddingBias(Metric):
         return embedding_scores(table, signature=signature)
 
     def subtitle(self, run: FamilyRun) -> str:
-        return f"{run.model_name} · {display_name(run.config.settings.references)}"
+        settings = run.config.settings
+        return " · ".join(map(display_name, (settings.vectors or run.config.model.name, settings.references)))
 
     def verdict(self, run: FamilyRun) -> str:
         """Return in how many languages English is nearer to the translations of one gender, and the mean gap."""
@@ -183,6 +208,39 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
     has_one_version = ~versions.duplicated(key, keep=False)
     versions[ENGLISH_GENDER] = versions[ENGLISH_GENDER].mask(has_one_version, AMBIGUOUS)
     return versions.merge(references[[*key, GENDER, REFERENCE]], on=key)
+
+
+def texts_by_language(references: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the distinct texts of each language, English among them, in the order of the references."""
+    texts = {lang: list(dict.fromkeys(part)) for lang, part in references.groupby(LANG)[REFERENCE]}
+    return {ENGLISH_LANGUAGE.code: list(dict.fromkeys(references[ENGLISH])), **texts}
+
+
+def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path, np.ndarray]:
+    """Return the embeddings, (n, h), of the n texts of each language, by the path of their file.
+
+    Raises:
+        InputError: a file is missing, is not of NumPy, or has another shape.
+    """
+    vectors = {}
+    for lang, path in results_of_sources("vectors", folder.expanduser(), texts, ".npy", "embed").items():
+        try:
+            vectors[path] = of = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"vectors: {path} cannot be read ({error}); write it with numpy.save.") from None
+        if of.ndim != 2 or len(of) != len(texts[lang]):
+            raise InputError(f"vectors: {path} has the shape {of.shape}; write ({len(texts[lang])}, h).")
+    return vectors
+
+
+def cosines_of_files(pairs: pd.DataFrame, folder: Path, texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Return the pairs with the cosines of embeddings in files; no text is known to be truncated."""
+    keys = [(lang, text) for lang, part in texts.items() for text in part]  # a text may be in several languages
+    english = pd.Series([(ENGLISH_LANGUAGE.code, text) for text in pairs[ENGLISH]], pairs.index)
+    reference = pd.Series([*zip(pairs[LANG], pairs[REFERENCE], strict=True)], pairs.index)
+    keyed = pairs.assign(**{ENGLISH: english, REFERENCE: reference})
+    cosines = add_cosines(keyed, keys, np.concatenate([*vector_files(folder, texts).values()]))[COSINE]
+    return pairs.assign(cosine=cosines, truncated=False)
 
 
 def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) -> pd.DataFrame:

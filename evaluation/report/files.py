@@ -68,7 +68,10 @@ def _first_tables(page: Page) -> Sequence[Table]:
 
 
 def side_by_side_page(
-    families: Mapping[str, Mapping[str, Page]], links: Sequence[Link], further: Sequence[Page] = ()
+    families: Mapping[str, Mapping[str, Page]],
+    links: Sequence[Link],
+    further: Sequence[Page] = (),
+    first: Sequence[Section] = (),
 ) -> Page:
     """Return a page that compares several runs of `evenhand measure` side by side.
 
@@ -76,18 +79,19 @@ def side_by_side_page(
         families: {family: {run: page}}, with at least two runs for each family.
         links: links to the reports of the runs.
         further: other reports, whose verdicts and first tables the page includes.
+        first: the first sections of the page.
     """
-    first = next(iter(families.values()))
+    pages_of_first = next(iter(families.values()))
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
     pages = [*(page for runs in families.values() for page in runs.values()), *further]
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
-    headlines = ", ".join(f"{name} {page.headline_value}" for name, page in first.items())
+    headlines = ", ".join(f"{name} {page.headline_value}" for name, page in pages_of_first.items())
     return Page(
         title="Runs side by side",
         subtitle=" · ".join(names),
         date=max(page.date for page in pages),
-        headline_value=" · ".join(page.headline_value for page in first.values()),
-        headline_caption=f"headlines of {', '.join(first)}; {len(names)} runs in all",
+        headline_value=" · ".join(page.headline_value for page in pages_of_first.values()),
+        headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
         verdict=f"The headline numbers are {headlines}.",
         warnings=[
             f"The runs used different settings of {name} (see “{table.caption}”), which may explain part of the "
@@ -97,12 +101,13 @@ def side_by_side_page(
         ],
         notes=[NOTE],
         sections=[
+            *first,
             *(section for runs in families.values() for section in _joined_sections(runs)),
             *(Section(table.caption, tables=[table]) for table in settings.values()),
             *(Section(it.title, [it.subtitle, it.verdict], _first_tables(it), first_screen=True) for it in further),
         ],
-        glossary=next(iter(first.values())).glossary,
-        limits=next(iter(first.values())).limits,
+        glossary=next(iter(pages_of_first.values())).glossary,
+        limits=next(iter(pages_of_first.values())).limits,
         signature_lines=[line for page in pages for line in page.signature_lines],
         links=links,
     )

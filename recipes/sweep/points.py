@@ -24,7 +24,7 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, find_score, read_scores
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
-from evenhand.recipes.measure import SCORES
+from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import BASE, COLUMNS, EVEN_REFERENCE, METHOD, PUBLISHED, Sweep, setting_label

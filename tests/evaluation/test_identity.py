@@ -69,7 +69,7 @@ def test_files_of_a_model_count_and_others_in_its_folder_do_not(tmp_path):
 
 def test_texts_of_a_corpus_folder_count(tmp_path):
     (tmp_path / "corpus").mkdir()
-    settings = ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "corpus")))
+    settings = ComparisonSettings(corpus=CorpusSettings(paths=[str(tmp_path / "corpus")]))
     inputs = []
     for text in ("An old man.", "A young man."):
         (tmp_path / "corpus" / "texts.txt").write_text(text)

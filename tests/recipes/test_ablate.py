@@ -167,7 +167,7 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
     ("point", "message"),
     [
         ({"label.quantile": 0.5}, "has no `method`"),
-        ({"labels.quantile": 0.5}, "'labels.quantile' is not a setting of the loop"),
+        ({"labels.quantile": 0.5}, "'labels.quantile' is not a setting in use"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
     ],
 )

@@ -129,10 +129,10 @@ class GenerationBias(Metric):
 
 
 def corpus_inputs(settings: own_settings.CorpusSettings | None) -> dict[str, Any]:
-    """Return the fingerprint of the corpus, by name; {} without one. InputError if it does not exist."""
+    """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
     from evenhand.evaluation.data.corpus import find_corpus_files
 
-    if settings is None or settings.path is None:
+    if settings is None or not settings.paths:
         return {}
-    files = find_corpus_files(settings.path)
-    return {"corpus": sha256_of(*files) if files else settings.path}
+    found = {path: find_corpus_files(path) for path in settings.paths}
+    return {"corpus": [sha256_of(*files) if files else path for path, files in found.items()]}

@@ -117,7 +117,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         names = ("the mean b", "the change of the share that repeats the prompt")
         columns = parroting["mean_b"], parroting["change"]
         scores.append(rank_correlation("parroting_rho", *columns, names=names, signature=signature))
-    if config.corpus.path is not None:
+    if config.corpus.paths:
         scores += frequency_scores(run, {"before": old, "after": new}, clusters, config.corpus, signature)
     drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
     texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])

@@ -1,4 +1,4 @@
-"""Styles of responses against the frequencies of descriptors in a corpus (Smith et al. 2022, Figures 3, 5, 6)."""
+"""Styles of responses against the frequencies of descriptors in corpora (Smith et al. 2022, Figures 3, 5, 6)."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.report.figures import INK, WIDE, new_chart, set_ticks, styled, svg, tick_percent
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
 
@@ -38,20 +38,22 @@ def frequency_scores(
     settings: CorpusSettings,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
-    """Return Spearman's ρ of descriptors' frequencies in a corpus and their probabilities of each cluster (B.2.1).
+    """Return Spearman's ρ of descriptors' frequencies in each corpus and their probabilities of each cluster (B.2.1).
 
-    The metric is `frequency_rho`, with the groups `cluster` and, if there are several sides, `run` (the side). The
-    table `corpus` gets the frequencies, and the probabilities in a column for each side.
+    The metric is `frequency_rho`, with the groups `cluster` and, if there are several, `run` (the side) and `corpus`.
+    The table `corpus` gets the frequencies, and the probabilities in a column for each side.
     """
     first, names = next(iter(sides.values())), ("the frequency", "the mean probability")
 
     def count() -> pd.DataFrame:
-        options = asdict(settings)
-        counts = count_phrases_in_corpus(options.pop("path"), sorted(set(first.table[DESCRIPTOR])), **options)
-        if counts.n_left_out:
-            log.info("corpus: %d examples without a text are left out", counts.n_left_out)
-        rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
-        return rows.assign(examples=counts.n_examples, corpus=settings.path)
+        options, tables = asdict(settings), []
+        for path in options.pop("paths"):
+            counts = count_phrases_in_corpus(path, sorted(set(first.table[DESCRIPTOR])), **options)
+            if counts.n_left_out:
+                log.info("corpus: %d examples of %s without a text are left out", counts.n_left_out, path)
+            rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
+            tables.append(rows.assign(examples=counts.n_examples, corpus=path))
+        return pd.concat(tables, ignore_index=True)
 
     def frequencies() -> pd.DataFrame:
         means = [cluster_means(side, clusters).stack().rename(name) for name, side in sides.items()]
@@ -61,9 +63,10 @@ def frequency_scores(
 
     signature, table = {**signature, "corpus": asdict(settings)}, run.table(CORPUS, frequencies)
     scores = []
-    for cluster, rows in table.groupby("cluster", sort=False):
+    for (cluster, corpus), rows in table.groupby(["cluster", "corpus"], sort=False):
         for side in sides:
             group = {"cluster": str(cluster)} | ({"run": side} if len(sides) > 1 else {})
+            group |= {"corpus": display_name(corpus)} if len(settings.paths) > 1 else {}
             of = {"names": names, "group": group, "signature": signature}
             scores.append(rank_correlation("frequency_rho", rows["frequency"], rows[side], **of))
     return scores
@@ -81,8 +84,12 @@ def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[in
 
 
 def frequency_section(table: pd.DataFrame) -> Section:
-    """Return the chart of a run's table `corpus`, as a section."""
-    return Section("Frequency in the corpus", figures=[Figure("Style", svg(frequency_chart(table)), NOTE)], folded=True)
+    """Return the charts of a run's table `corpus`, one for each corpus, as a section."""
+    figures = [
+        Figure(sanitize(f"Style and frequency in {display_name(corpus)}", 120), svg(frequency_chart(rows)), NOTE)
+        for corpus, rows in table.groupby("corpus", sort=False)
+    ]
+    return Section("Frequency in the corpus", figures=figures, folded=True)
 
 
 @styled

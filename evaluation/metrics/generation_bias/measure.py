@@ -302,7 +302,7 @@ def run_scores(
         scores += costs.unfinished_share(measured.table, signature)
     if settings.relevance and not model.without_weights:
         scores += relevance.likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
-    if settings.corpus is not None and settings.corpus.path is not None:
+    if settings.corpus is not None and settings.corpus.paths:
         scores += frequency_scores(run, {PROBABILITY: measured}, clusters, settings.corpus, signature)
     if OFFENSIVE in facts:
         probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()

@@ -43,14 +43,14 @@ class ResamplingSettings:
 
 @strict_dataclass
 class CorpusSettings:
-    """A corpus in which descriptors are counted."""
+    """Corpora in which descriptors are counted."""
 
-    path: str | None = option(
-        None,
-        "JSONL, CSV, Parquet or text file, folder, or a hub dataset to count descriptors in; null: none",
+    paths: list[str] = option(
+        list,
+        "JSONL, CSV, Parquet or text files, folders, or hub datasets to count descriptors in, each by itself",
         identity=CONTENT,
     )
-    text_column: str = option("text", "its column with the texts")
+    text_column: str = option("text", "their column with the texts")
     subset: str | None = option(None, "subset of a hub dataset")
     split: str = option("train", "split of a hub dataset")
     limit: Count | None = option(None, "read so many examples; null: all")

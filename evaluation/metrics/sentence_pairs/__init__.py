@@ -3,14 +3,22 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from pydantic import Field
 
-from evenhand.evaluation.data.sentence_pairs import perturb, read_pairs, resolve_pairs_file
+from evenhand.evaluation.data.sentence_pairs import (
+    insert_names,
+    leave_out_pairs,
+    load_names,
+    perturb,
+    read_pairs,
+    resolve_pairs_file,
+)
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
@@ -43,6 +51,7 @@ from evenhand.evaluation.store import Store
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
+FILTERS = ("min_shared_words", "min_words")  # settings
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
 _PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
@@ -60,6 +69,15 @@ class Settings:
     columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = option(
         dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
     )
+    names: str | None = option(
+        None,
+        "names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: none",
+        identity=CONTENT,
+        omit_if_null=True,
+    )
+    min_shared_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs that share fewer words")
+    min_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs with a shorter sentence")
+    whole_words: bool = option(False, "mask a shared token together with the rest of its word")
     perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")
     context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
@@ -131,14 +149,16 @@ class SentencePairs(Metric):
         "twenty groups without any preference, about one has an interval that excludes the ideal by chance.",
         "CrowS-Pairs has known flaws (Blodgett et al. 2021), and its stereotypes were written in the United States.",
         "If a word is split into pieces, the later pieces are easy to predict, whoever the sentence is about. "
-        "Languages and tokenizers differ in this, so do not compare scores across them.",
+        "Languages and tokenizers differ in this, so do not compare scores across them; `whole_words` masks all of it.",
     )
 
     def inputs(self, config: MeasureConfig) -> dict[str, str]:
         """Return fingerprints of the model and of the pairs."""
         file = _pairs_path(config)
         read_pairs(file, config.settings.columns)
-        return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file)}
+        names = config.settings.names
+        of_names = {} if names is None else {"names": json_sha256(load_names(names))}
+        return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file), **of_names}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
@@ -155,6 +175,8 @@ class SentencePairs(Metric):
             "model": config.open_model().entry(store.inputs) | {"kind": "masked" if masked else "causal"},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
             "perturbed": settings.perturbed,
+            **({} if settings.names is None else {"names": load_names(settings.names)}),
+            **{name: value for name in FILTERS if (value := getattr(settings, name))},
             **({} if settings.limit is None else {"limit": settings.limit, "seed": config.seed}),
             **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
             VARIANT: table[VARIANT].dropna().iloc[0],
@@ -218,15 +240,22 @@ class SentencePairs(Metric):
         sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
         if limit is not None:
             sentences.append(f"The pairs are a random sample by bias type (limit, seed {run.config.seed}).")
-        difference = table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+        difference = _differences(table)
         examples = _example_section("Pairs to read", table, difference)
-        return [*super().sections(run), Section("Pairs left out", sentences), _distribution_section(table), examples]
+        groups = {"all pairs": difference} | dict(iter(difference.groupby(table[BIAS_TYPE])))
+        distribution = _distribution_section(groups)
+        return [*super().sections(run), Section("Pairs left out", sentences), distribution, examples]
+
+    def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
+        """Return the default sections, and each run's distribution of pairs (Steinborn et al. 2022, Figure 2)."""
+        differences = {name: _differences(run.table("pairs")) for name, run in runs.items()}
+        return [*super().side_by_side(runs), _distribution_section(differences)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
         page = super().comparison_page(before, after, changes)
         old, new = (run.table("pairs").set_index(PAIR_ID) for run in (before, after))
-        values = [it[f"log_likelihood_{MORE}"] - it[f"log_likelihood_{LESS}"] for it in (old, new)]
+        values = list(map(_differences, (old, new)))
         is_same = (old[[MORE, LESS]] == new[[MORE, LESS]].reindex(old.index)).all(axis=1)
         change = (values[1].reindex(old.index) - values[0]).where(is_same)
         page.sections.append(_example_section("Pairs that changed most", old.reset_index(), change))
@@ -245,6 +274,10 @@ def _pairs_path(config: MeasureConfig) -> Path:
 def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
     settings, model = config.settings, config.open_model()
     pairs = read_pairs(_pairs_path(config), settings.columns)
+    if settings.names is not None:
+        pairs = insert_names(pairs, load_names(settings.names))
+    if settings.names is not None or any(getattr(settings, name) for name in FILTERS):
+        pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
     if settings.limit is not None:
         pairs = pairs[pairs[LEFT_OUT].isna()]
         strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()
@@ -262,7 +295,11 @@ def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
 
 
 def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> pd.DataFrame:
-    from evenhand.evaluation.models.likelihood.masked import encode_sentences, unmasked_log_probabilities
+    from evenhand.evaluation.models.likelihood.masked import (
+        encode_sentences,
+        unmasked_log_probabilities,
+        word_indices,
+    )
     from evenhand.evaluation.models.likelihood.sentences import masked_token_table
     from evenhand.evaluation.models.loading import load_masked_model
 
@@ -270,7 +307,9 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
-    masked = masked_token_table(store, model, ids, positions)
+    whole = config.settings.whole_words
+    words = word_indices(model, [*pairs[MORE], *pairs[LESS]]) if whole else None
+    masked = masked_token_table(store, model, ids, positions, words)
     compute = partial(unmasked_log_probabilities, model)
     unmasked = store.rows("unmasked", ["aul", "aula"], compute, ids, special, unit="sentences")
     tokens = [
@@ -278,19 +317,19 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     ]
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
     table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
-    return table.assign(**{VARIANT: "each shared token masked alone"})
+    return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
 
 
-def _distribution_section(table: pd.DataFrame) -> Section:
+def _differences(table: pd.DataFrame) -> pd.Series:
+    return table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+
+
+def _distribution_section(groups: Mapping[Any, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
     from evenhand.evaluation.report.figures import box_figure, svg
 
-    differences = table[[BIAS_TYPE]].assign(
-        difference=table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
-    )
-    differences = differences.dropna(subset="difference")
-    groups = {"all pairs": differences["difference"]} | dict(iter(differences.groupby(BIAS_TYPE)["difference"]))
-    values = {sanitize(str(name), 30): it.to_numpy(float) for name, it in groups.items() if len(it)}
+    defined = {name: values.dropna().to_numpy(float) for name, values in groups.items()}
+    values = {sanitize(str(name), 60): it for name, it in defined.items() if len(it)}
     label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
     sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
     figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []

@@ -13,6 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
+    GENDERS,
     build_comparable_sets,
     language_name,
     load_references,
@@ -42,7 +43,7 @@ from evenhand.evaluation.store import Store
 PAIR, TRANSLATION = "pair", "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
-GAP = "translation_gap"
+GAP, PREFERENCE = "translation_gap", "gap, % of the mean"
 _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
@@ -206,12 +207,10 @@ class TranslationBias(Metric):
 
     def label(self, score: BiasScore) -> str:
         group = score.group
-        if len(group) == 1:
-            (value,) = group.values()
-            return HEADINGS.get(value) or language_name(value)
-        languages = group["lang"].split("-", 1) if group["direction"] == "xx-xx" else [group["lang"]]
-        parts = [" → ".join(map(language_name, languages)), group.get("gender", "")]
-        parts.append({"xx-en": "into English"}.get(group["direction"], ""))
+        side = next(group[name] for name in ("lang", "direction", "source", "target") if name in group)
+        first = HEADINGS.get(side) or " → ".join(map(language_name, side.split("-", 1)))
+        parts = [first, group.get("gender"), "references of both" if metric.REFERENCES in group else ""]
+        parts.append("into English" if "lang" in group and group["direction"] == "xx-en" else "")
         return ", ".join(filter(None, parts))
 
     def sections(self, run: FamilyRun) -> list[Section]:
@@ -226,8 +225,13 @@ class TranslationBias(Metric):
             "their sentences are left out."
         ]
         left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
+        counts = tuple(
+            Row(language_name(row["lang"]), tuple(count_cells(row["sentences"], *(row[it] for it in GENDERS))))
+            for row in languages.sort_values("lang").to_dict("records")
+        )
+        by_gender = Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), counts)
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
-        return [*super().sections(run), *cuts, left_out]
+        return [*super().sections(run), *cuts, Section("References by gender", tables=[by_gender]), left_out]
 
 
 def _references(settings: Settings) -> Any:
@@ -284,6 +288,8 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
         lines = []
         for row in cuts.to_dict("records"):
             cells = [*(number_cell(row[it]) for it in numbers), number_cell(row["gap"], sign=True)]
+            cells.append(number_cell(100 * row["preference"], sign=True))
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
         note = f"Without the descriptor “{metric.OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""
-        yield Section(f"By {by}", tables=[Table(caption, (by, *numbers, "gap", "scores"), tuple(lines), note)])
+        columns = (by, *numbers, "gap", PREFERENCE, "scores")
+        yield Section(f"By {by}", tables=[Table(caption, columns, tuple(lines), note)])

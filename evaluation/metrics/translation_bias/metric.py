@@ -45,15 +45,15 @@ from evenhand.evaluation.data.gendered_translations import (
     select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import sha256_of, write_text
+from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
-BOTH = "both"
+BOTH, REFERENCES = "both", "references"
+Kind = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
-SOURCES = "sources"  # subfolder of the folder of translations, for the sentences without a translation
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
 NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
@@ -117,16 +117,8 @@ def hash_translations(folder: Path, sources: Mapping[str, pd.DataFrame]) -> dict
     Raises:
         InputError: a file is missing, or its number of lines is not the number of sentences.
     """
-    files = {pair: folder / f"{pair}.txt" for pair in sources}
-    if missing := [path for path in files.values() if not path.is_file()]:
-        for path in missing:
-            lines = [" ".join(text.splitlines()) for text in sources[path.stem]["text"]]
-            write_text(folder / SOURCES / path.name, "".join(f"{line}\n" for line in lines))
-        raise InputError(
-            f"translations: {folder} lacks {len(missing)} of {len(files)} files ({missing[0].name}"
-            f"{', …' if len(missing) > 1 else ''}); translate the files in {folder / SOURCES} line by line, and write "
-            f"the results to {folder} under the same names."
-        )
+    texts = {pair: table["text"].tolist() for pair, table in sources.items()}
+    files = results_of_sources("translations", folder, texts, ".txt", "translate")
     for pair, path in files.items():
         read_translations(path, len(sources[pair]))
     return {path.name: sha256_of(path) for path in files.values()}
@@ -180,12 +172,14 @@ def translation_scores(
 
     - spbleu (bleu if the tokenizer is not one of FLORES) and chrf (chrF++): range [0, 100], no ideal, group {lang,
       direction, gender}. For gender "both", ambiguous sources are compared with all references (Costa-jussà et al.
-      2023, §4.2).
-    - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}, and
-      {direction} for the mean over languages (Costa-jussà et al. 2023, Figure 7). If there are translations between
-      other languages, also {source} and {target} for the mean over the pairs of languages with one source or target
-      (Costa-jussà et al. 2023, Table 2). NaN, with a reason, if no sentence has a feminine reference, as for Thai
-      (Costa-jussà et al. 2023, §4.2).
+      2023, §4.2). Between other languages, the group {…, references: "both"} has the sources of one gender compared
+      with the references of both (Costa-jussà et al. 2023, Figure 7).
+    - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}. NaN,
+      with a reason, if no sentence has a feminine reference, as for Thai (Costa-jussà et al. 2023, §4.2).
+
+    All of them also have {direction} in place of {lang, direction} for the mean over languages and, if there are
+    translations between other languages, {source} and {target} for the mean over the pairs of languages with one source
+    or target (Costa-jussà et al. 2023, Figure 7 and Table 2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
     (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For means over languages, n
@@ -205,22 +199,24 @@ def translation_scores(
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
     scores, between_others = [], (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
-        gaps: dict[tuple[str, str], list[np.ndarray | None]] = {}
+        means: dict[Kind, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
             group = {LANG: lang, "direction": direction}
-            language_scores, resampled_gap = _language_scores((name, gap), metric, part, weights, group, common)
+            language_scores, resampled = _language_scores((name, gap), metric, part, weights, group, common)
             scores += language_scores
             first, _, second = lang.partition("-")
             english = ENGLISH_LANGUAGE.code
             source, target = {"en-xx": (english, first), "xx-en": (first, english)}.get(direction, (first, second))
-            means = [("direction", direction), ("source", source), ("target", target)]
-            for mean in means if between_others else means[:1]:
-                gaps.setdefault(mean, []).append(resampled_gap)
-        for mean_group, language_gaps in gaps.items():
-            defined = [resampled for resampled in language_gaps if resampled is not None]
+            sides = [("direction", direction), ("source", source), ("target", target)]
+            for side in sides if between_others else sides[:1]:
+                for kind, values in resampled.items():
+                    means.setdefault((side, *kind), []).append(values)
+        for mean_group, values in means.items():
+            defined = [resampled for resampled in values if resampled is not None]
             mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE_REFERENCE)
-            score = _gap(gap, mean, len(defined), dict([mean_group]), language_scores[-1].signature, reason)
-            scores.append(replace(score, n_left_out=len(language_gaps) - len(defined)))
+            of_mean = (mean, len(defined), dict(mean_group), language_scores[-1].signature)
+            score = _gap(gap, *of_mean, reason) if len(mean_group) == 1 else _score(name, *of_mean)
+            scores.append(replace(score, n_left_out=len(values) - len(defined)))
     return scores
 
 
@@ -259,7 +255,10 @@ def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
 
 
 def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
-    """Return sacrebleu's statistics of each row, (n, k) integers; the sums over rows are the corpus's statistics."""
+    """Return sacrebleu's statistics of each row, (n, k) integers, against the references of `gender`.
+
+    The sums over rows are the corpus's statistics.
+    """
     references = rows[MASCULINE] + rows[FEMININE] if gender == BOTH else rows[gender]
     streams = list(zip_longest(*references))  # the first reference of each row, then the second; None for none
     # This method is not public, but sacrebleu's significance tests use it; pyproject.toml pins the major version.
@@ -273,31 +272,47 @@ def _language_scores(
     weights: np.ndarray,
     group: Mapping[str, str],
     signature: Mapping[str, Any],
-) -> tuple[list[BiasScore], np.ndarray | None]:
-    """Return a language's corpus scores, the last of which is its gap, and the gap of each resample (or None)."""
-    resampled, scores = {}, []
-    for gender in (BOTH, *REFERENCE_GENDERS):  # the gap has the signature of the last one, with one set of references
-        selected = _rows_of_gender(rows, gender)
+) -> tuple[list[BiasScore], dict[Kind, np.ndarray | None]]:
+    """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
+
+    The gap has the kind ().
+    """
+    # The gap has the signature of the last kind, with one set of references.
+    kinds = [{GENDER: gender} for gender in (BOTH, *REFERENCE_GENDERS)]
+    if group["direction"] == "xx-xx":
+        kinds = [{GENDER: gender, REFERENCES: BOTH} for gender in REFERENCE_GENDERS] + kinds
+    resampled: dict[Kind, np.ndarray | None] = {}
+    scores = []
+    for kind in kinds:
+        selected = _rows_of_gender(rows, kind[GENDER])
         if selected.empty:
             continue
-        resampled[gender] = _resampled_scores(metric, selected, gender, weights)
+        values = _resampled_scores(metric, selected, kind.get(REFERENCES, kind[GENDER]), weights)
+        resampled[(*kind.items(),)] = values
         facts = {**signature, "sacrebleu": str(metric.get_signature())}
-        common = {"group": {**group, GENDER: gender}, "signature": facts}
-        value, interval = float(resampled[gender][0]), _interval(resampled[gender])
-        scores.append(BiasScore(names[0], value, None, (0.0, 100.0), len(selected), interval, **common))
-    reason = None
-    if not {*REFERENCE_GENDERS} <= {*resampled}:
+        scores.append(_score(names[0], values, len(selected), {**group, **kind}, facts))
+    sides, reason, gap = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS], None, None
+    if any(side is None for side in sides):
         reason = NOT_BOTH_GENDERS
     elif not rows[f"has_{FEMININE}"].any():
         reason = NO_FEMININE_REFERENCE
-    gap = None if reason else resampled[MASCULINE] - resampled[FEMININE]
-    return [*scores, _gap(names[1], gap, rows[SENTENCE_ID].nunique(), group, facts, reason)], gap
+    else:
+        gap = sides[0] - sides[1]
+    scores.append(_gap(names[1], gap, rows[SENTENCE_ID].nunique(), group, facts, reason))
+    return scores, resampled | {(): gap}
 
 
 def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
     """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
     sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
     return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
+
+
+def _score(
+    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> BiasScore:
+    interval = _interval(resampled)
+    return BiasScore(name, float(resampled[0]), None, (0.0, 100.0), n, interval, group=group, signature=signature)
 
 
 def _gap(
@@ -336,12 +351,15 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
 
     Returns:
         One row per value of `by`: masculine, feminine and both (mean scores, NaN without a score), gap (masculine −
-        feminine), mean (of the defined mean scores) and count (number of scores).
+        feminine), preference (the gap divided by the mean of masculine and feminine: the bias towards masculine outputs
+        of §4.5, by which the paper's Table 5 gives its 15.4 % and 16.2 %), mean (of the defined mean scores) and count
+        (number of scores).
     """
     if by == AXIS:
         sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
     genders = [*REFERENCE_GENDERS, BOTH]
     table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
     table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
+    table["preference"] = table["gap"] / table[[*REFERENCE_GENDERS]].mean(axis=1, skipna=False)
     table["count"] = sentences.groupby(by).size()
     return table.rename_axis(columns=None).sort_values("mean").reset_index()

@@ -54,14 +54,29 @@ def span_positions(
     return positions
 
 
+def word_indices(masked_model: MaskedModel, sentences: Sequence[str]) -> list[list[int | None]]:
+    """Return the index of the word of each token, as the tokenizer divides a sentence; None for special tokens.
+
+    Raises:
+        InputError: the tokenizer does not tell the words of tokens.
+    """
+    encoded = masked_model.tokenizer(list(sentences), verbose=False)
+    if not encoded.is_fast:
+        raise InputError(f"whole_words: the tokenizer of {masked_model.name} does not tell words; leave it out.")
+    return [encoded.word_ids(index) for index in range(len(sentences))]
+
+
 def masked_log_probabilities(
     masked_model: MaskedModel,
     sentences: Sequence[Sequence[int]],
     positions: Sequence[Sequence[int]],
+    words: Sequence[Sequence[int | None]] | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of log p(token | rest of its sentence) for the tokens at `positions`, each masked separately.
 
     A row is one position of one sentence, in the order of `positions`; `sentences` are token ids (`encode_sentences`).
+    With `words` (`word_indices`), the other tokens of the same word are masked, too: p is not that of a piece which its
+    word gives away (Steinborn et al. 2022, §5, example 6).
 
     Yields:
         rows (r,); the natural log-probability of each row's token, float64 (r,) in (−∞, 0]; and whether the model ranks
@@ -78,6 +93,10 @@ def masked_log_probabilities(
         row = torch.arange(len(ids), device=model.device)
         gold = ids[row, masked]
         ids[row, masked] = mask
+        if words is not None:
+            of_rows = [(words[rows[index][0]], rows[index][1]) for index in batch]
+            same = [[word == of[position] for word in of] for of, position in of_rows]
+            ids[torch.tensor(same, device=model.device)] = mask
         with _project_positions(model, masked):
             logits = model(input_ids=ids).logits
         # The hook has no effect on encoders with an unusual output; then the logits have all positions.

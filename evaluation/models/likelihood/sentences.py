@@ -160,10 +160,15 @@ def sentence_log_likelihoods(
 
 
 def masked_token_table(
-    run: Store, model: MaskedModel, sentences: Sequence[Sequence[int]], positions: Sequence[Sequence[int]]
+    run: Store,
+    model: MaskedModel,
+    sentences: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    words: Sequence[Sequence[int | None]] | None = None,
 ) -> pd.DataFrame:
     """Return the results of `masked_log_probabilities`: log_p, and correct, whether the token ranks first."""
     ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
     masked = [[position] for masked in positions for position in masked]
+    of_words = [] if words is None else [[words[sentence] for sentence, it in enumerate(positions) for _ in it]]
     compute = partial(masked_log_probabilities, model)
-    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, unit="tokens")
+    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, *of_words, unit="tokens")

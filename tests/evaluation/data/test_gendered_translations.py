@@ -1,6 +1,8 @@
 """Gendered references in three formats, the paper's rule for comparable sets, and its languages."""
 
+import shutil
 from pathlib import Path
+from zipfile import ZipFile
 
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from evenhand.evaluation.data.gendered_translations import (
     COLUMNS,
     build_comparable_sets,
     find_language,
+    load_references,
     read_mmhb,
     read_mt_geneval,
     read_references,
@@ -67,6 +70,34 @@ def test_an_mmhb_file(tmp_path):
     assert references["sentence_id"].nunique() == 2
 
 
+def test_mmhb_is_read_from_its_zips_as_they_are_and_by_codes_of_three_letters(tmp_path):
+    rows = {lang: f"I sing.\tP2\tN1\tP_D002a\tdev\t['{lang}']\t\t\t{lang}\tx" for lang in ("kor", "cmn", "spa")}
+    with ZipFile(tmp_path / "mmhb_dataset.zip", "w") as file:
+        for lang, row in rows.items():
+            file.writestr(f"mmhb_dataset/{lang}/dev.csv", f"{MMHB_HEADER}\n{row}\n")
+            file.writestr(f"mmhb_dataset/{lang}/train.csv", "not read")
+    references = load_references(tmp_path / "mmhb_dataset.zip")
+    assert set(references["lang"]) == {"kor_Hang", "cmn_Hans", "spa_Latn"} and set(references["axis"]) == {""}
+    with ZipFile(tmp_path / "MMHB_descriptors.zip", "w") as file:
+        file.writestr("MMHB_descriptors/spa_descriptors_full_id.tsv", "ID\tHB AXIS\nP_D002a\tage\n")
+    references = load_references(tmp_path, languages=["ko", "spa"])  # a folder with both zips
+    assert references["reference"].tolist() == ["kor", "spa"] and set(references["axis"]) == {"age"}
+    assert find_language("kor").name == "Korean" and find_language("arb") == find_language("ar")
+    (tmp_path / "other.zip").write_text("no zip")
+    with pytest.raises(InputError, match="other.zip cannot be read"):
+        load_references(tmp_path / "other.zip")
+
+
+@pytest.mark.skipif(not (SHARED / "mmhb_descriptors").is_dir(), reason=f"no MMHB descriptors in {SHARED}")
+def test_the_axes_of_mmhb_are_in_its_published_zip(tmp_path):
+    shutil.copy(SHARED / "mmhb_descriptors" / "MMHB_descriptors.zip", tmp_path)
+    for lang, descriptor in (("fra", "P_D001a"), ("kor", "P_D001")):
+        (tmp_path / lang).mkdir()
+        row = f"I sing.\tP2\tN1\t{descriptor}\tdev\t['x']\t\t\t{lang}\tx"
+        write(tmp_path / lang, f"{MMHB_HEADER}\n{row}\n", "dev.csv")
+    assert load_references(tmp_path)["axis"].tolist() == ["ability"] * 2
+
+
 @needs_mt_geneval
 @pytest.mark.parametrize("lang", ["de", "es", "fr"])
 def test_mt_geneval_has_1200_sentences_in_two_versions(lang):
@@ -116,6 +147,8 @@ def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
         "sentences": 4,
         "masculine": 3,
         "feminine": 1,
+        "neutral": 1,
+        "generic": 2,
         "replaced_masculine": 1,
         "replaced_feminine": 2,
         "missing": 1,

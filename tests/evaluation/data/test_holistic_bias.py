@@ -150,6 +150,17 @@ def test_paper_edition_has_the_papers_counts(paper):
         assert f"{count:,}" in source
 
 
+def test_the_edition_more_adds_demonyms_and_nouns_to_the_papers(paper):
+    more = load_taxonomy("more")
+    assert set(paper.descriptors) < set(more.descriptors) and set(paper.nouns) < set(more.nouns)
+    added = [it for it in more.descriptors if it not in paper.descriptors]
+    assert {it.axis for it in added} == {"nationality"} and len(added) == 59
+    assert Counter(noun.gender for noun in more.nouns) == {"female": 10, "male": 11, "neutral": 15, "nonbinary": 4}
+    assert (more.templates, more.standalone) == (paper.templates, paper.standalone) and more.sha256 != paper.sha256
+    phrases = set(generate_prompts(more)["noun_phrase"])
+    assert {"a Ukrainian enby", "an Egyptian friend", "a blind datemate"} <= phrases
+
+
 def test_paper_edition_reads_the_labels_of_table_5(paper):
     labels = terms(paper)
     assert labels["ability", "auditory", "Deaf"] == (None, "reviewed")

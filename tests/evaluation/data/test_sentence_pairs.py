@@ -8,10 +8,15 @@ import pytest
 from evenhand.evaluation.data.sentence_pairs import (
     CROWS_PAIRS_SHA256,
     MISSING_SENTENCE,
+    NAMES,
     S_JSD_SHA256,
+    insert_names,
+    leave_out_pairs,
+    load_names,
     read_pairs,
 )
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import load_yaml, sha256_of
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not (SHARED / "crows_pairs").is_dir(), reason=f"no published pairs in {SHARED}")
@@ -21,6 +26,33 @@ def write(folder, text, name="pairs.csv", encoding="utf-8"):
     path = folder / name
     path.write_text(text, encoding=encoding)
     return path
+
+
+def test_pairs_in_a_new_language_get_names_and_lose_what_cannot_be_compared(tmp_path):
+    rows = [
+        "{male} es médico aquí.,{female} es médica aquí.",
+        "Él es médico.,{female} es médica.",
+        "Canto.,Canto.",
+    ]
+    pairs = read_pairs(write(tmp_path, "\n".join(["more,less", *rows, "{male} canta.,"]) + "\n"))
+    named = insert_names(pairs, load_names("es"))
+    assert named["more"].tolist()[::3] == ["José es médico aquí.", "Pedro canta."]
+    assert named["less"].tolist() == ["María es médica aquí.", "Carmen es médica.", "Canto.", None]
+    left_out = leave_out_pairs(named, min_shared_words=2, min_words=2)["left_out"].tolist()
+    assert left_out == [None, "fewer than 2 words are shared", "the two sentences are equal", MISSING_SENTENCE]
+    assert leave_out_pairs(named, 0, 4)["left_out"].tolist()[:2] == [None, "a sentence has fewer than 4 words"]
+
+
+def test_no_name_is_of_both_genders_and_users_have_their_own(tmp_path):
+    for language in load_yaml(NAMES.read_text(encoding="utf-8")):
+        names = load_names(language)
+        assert len({*names["female"], *names["male"]}) == 8
+    own = write(tmp_path, "female: [Ngozi]\nmale: [Emeka]\n", "ig.yaml")
+    assert load_names(str(own)) == {"female": ["Ngozi"], "male": ["Emeka"]}
+    with pytest.raises(InputError, match="lacks names"):
+        load_names(str(write(tmp_path, "female: []\n", "bad.yaml")))
+    with pytest.raises(InputError, match="names: 'xx'"):
+        load_names("xx")
 
 
 @needs_data

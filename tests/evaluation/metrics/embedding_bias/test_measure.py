@@ -1,9 +1,11 @@
 """Embedding gaps from references to scores and page, on references small enough to check by eye."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.report.html import page_html
@@ -22,6 +24,26 @@ def sentence_encoder(folder):
     BertModel(BertConfig(**sizes, vocab_size=len(vocabulary))).save_pretrained(folder)
     BertTokenizer(vocab={word: n for n, word in enumerate(vocabulary)}).save_pretrained(folder)
     return str(folder)
+
+
+def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
+    """Planted vectors: Spanish masculine sentences are English ones, feminine ones are at right angles to them."""
+    folder = tmp_path / "vectors"
+    settings = Settings(references=written_references(tmp_path), languages=["spa"], vectors=folder)
+    config = MeasureConfig(model=ModelSettings(name="LASER"), settings=settings)
+    with pytest.raises(InputError, match=r"2 of 2 files \(eng_Latn.npy, …\); embed .*sources"):
+        EmbeddingBias().inputs(config)
+    spanish = (folder / "sources" / "spa_Latn.txt").read_text().splitlines()
+    np.save(folder / "eng_Latn.npy", np.array([[2.0, 0.0]] * 2, np.float32))
+    np.save(folder / "spa_Latn.npy", np.array([[0.0, 1.0] if "las " in text else [3.0, 0.0] for text in spanish]))
+    run = measure_family(tmp_path / "run", "embedding_bias", config)
+    gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")
+    assert (gap.value, gap.n) == (1.0, 2) and "model" not in gap.signature
+    assert set(gap.signature["vectors"]["files"]) == {"eng_Latn.npy", "spa_Latn.npy"}
+    assert "/vectors · " in EmbeddingBias().page(run).subtitle
+    np.save(folder / "spa_Latn.npy", np.ones((3, 2)))
+    with pytest.raises(InputError, match=r"spa_Latn.npy has the shape \(3, 2\); write \(4, h\)"):
+        EmbeddingBias().inputs(config)
 
 
 def test_embedding_gaps_by_language(tmp_path, browser):

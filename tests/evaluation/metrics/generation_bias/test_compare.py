@@ -12,12 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
-from evenhand.evaluation.metrics.generation_bias.settings import (
-    OFFENSIVE,
-    ComparisonSettings,
-    CorpusSettings,
-    Settings,
-)
+from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE, ComparisonSettings, CorpusSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
@@ -110,7 +105,7 @@ def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "books.jsonl").write_text('{"text": "A deaf man and a deaf cat."}\n{"text": "Tall and RICH."}\n')
-    return ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "books.jsonl")))
+    return ComparisonSettings(corpus=CorpusSettings(paths=[str(tmp_path / "books.jsonl")]))
 
 
 def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
@@ -195,7 +190,7 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
     with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
         METRIC.comparison_inputs(ComparisonSettings(phrases="papre"))
     with pytest.raises(InputError, match="corpus: .* does not exist"):
-        METRIC.comparison_inputs(ComparisonSettings(corpus=CorpusSettings(path=str(tmp_path / "absent.jsonl"))))
+        METRIC.comparison_inputs(ComparisonSettings(corpus=CorpusSettings(paths=[str(tmp_path / "absent.jsonl")])))
     assert METRIC.comparison_inputs(ComparisonSettings()) == {}
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
     with pytest.raises(InputError, match="after: style_classifier is"):

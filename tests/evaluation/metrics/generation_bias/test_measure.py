@@ -1,7 +1,7 @@
 """Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
 
+import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import read_st
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import display_name, find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
@@ -55,17 +55,22 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 def measured(tmp_path_factory, offensiveness_classifier):
     offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
     config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
-    corpus = CorpusSettings(path=str(tmp_path_factory.mktemp("corpus") / "texts.txt"))
+    texts = tmp_path_factory.mktemp("corpus")
+    corpus = CorpusSettings(paths=[str(texts / "some.txt"), str(texts / "none.txt")])
     known = sorted(set(all_prompts()["descriptor"]))[::2]
-    Path(corpus.path).write_text("\n".join([*known, *(name.upper() for name in known[::2])]), encoding="utf-8")
+    (texts / "some.txt").write_text("\n".join([*known, *(name.upper() for name in known[::2])]), encoding="utf-8")
+    (texts / "none.txt").write_text("Nobody is here.", encoding="utf-8")
     settings = {**SETTINGS, "offensiveness": offensiveness, "corpus": corpus}
     return measure_family(folder, "generation_bias", config, **settings)
 
 
 def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measured):
-    rows = measured.table("corpus").query("cluster == 'SYMPATHY'")
+    some, none = measured.config.settings.corpus.paths
+    rows = measured.table("corpus").query("cluster == 'SYMPATHY' and corpus == @some")
     assert set(rows["count"]) == {0, 1, 2}
-    rho = find_score(measured.scores, "frequency_rho", cluster="SYMPATHY")
+    rho = find_score(measured.scores, "frequency_rho", cluster="SYMPATHY", corpus=display_name(some))
+    nobody = find_score(measured.scores, "frequency_rho", cluster="SYMPATHY", corpus=display_name(none))
+    assert math.isnan(nobody.value) and nobody.reason  # of a corpus without any of the people
     assert rho.value == pytest.approx(stats.spearmanr(rows["frequency"], rows["probability"]).statistic)
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
     text = page_html(page(measured))

@@ -29,13 +29,14 @@ ROWS = [
 ]
 
 
-def masked_model(folder, seed=0):
-    """Save a tiny BERT with random weights."""
+def masked_model(folder, seed=0, further=()):
+    """Save a tiny BERT with random weights, and `further` words."""
+    words = [*WORDS, *further]
     torch.manual_seed(seed)
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    model = BertForMaskedLM(BertConfig(**sizes, vocab_size=len(WORDS), initializer_range=1.0))
+    model = BertForMaskedLM(BertConfig(**sizes, vocab_size=len(words), initializer_range=1.0))
     model.save_pretrained(folder)
-    BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
+    BertTokenizer(vocab={word: number for number, word in enumerate(words)}).save_pretrained(folder)
     return str(folder)
 
 
@@ -103,6 +104,29 @@ def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_pat
     assert (cps.n, cps.n_left_out) == (4, 1)
     assert find_score(run.scores, "cps", bias_type="care").n_left_out == 1
     assert "aula" in {score.metric for score in run.scores}
+
+
+def test_whole_words_names_and_filters_of_pairs_in_a_new_language(tmp_path):
+    (tmp_path / "names.yaml").write_text("{female: [she], male: [he]}")
+    rows = "{male} is a nursedoctor.,{female} is a nursedoctor.\nhe is good.,he is good.\nhe.,she.\n"
+    (tmp_path / "pairs.csv").write_text(f"more,less\n{rows}")
+    model = masked_model(tmp_path / "bert", further=["##doctor"])
+    settings = {"pairs": str(tmp_path / "pairs.csv"), "names": str(tmp_path / "names.yaml"), "min_words": 2}
+    run = measure_family(tmp_path / "run", FAMILY, config(model), whole_words=True, **settings)
+    table, signature = run.table("pairs").set_index("pair_id"), run.signature("s_jsd")
+    reasons = ["", "the two sentences are equal", "a sentence has fewer than 2 words"]
+    assert table["left_out"].fillna("").tolist() == reasons
+    assert table["tokens"]["1"].tolist() == ["is", "a", "nurse", "##doctor", "."]
+    assert signature["variant"] == "each shared token masked with its word"
+    assert (signature["names"], signature["min_words"]) == ({"female": ["she"], "male": ["he"]}, 2)
+    network, tokenizer = BertForMaskedLM.from_pretrained(model).eval(), AutoTokenizer.from_pretrained(model)
+    ids = tokenizer("he is a nursedoctor.", return_tensors="pt")["input_ids"]
+    masked = torch.where((ids == ids[0, 4]) | (ids == ids[0, 5]), tokenizer.mask_token_id, ids)
+    with torch.no_grad():
+        log_p = network(masked).logits[0].log_softmax(-1)
+    expected = [float(log_p[place, ids[0, place]]) for place in (4, 5)]
+    assert table["log_p_more"]["1"].tolist()[2:4] == pytest.approx(expected, abs=1e-5)
+    assert "the two sentences are equal" in page_html(SentencePairs().page(run))
 
 
 def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):

@@ -18,6 +18,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_mt_geneval,
     select_source_sentences,
 )
+from evenhand.evaluation.metrics.translation_bias import TranslationBias
 from evenhand.evaluation.metrics.translation_bias.metric import align, cut_table, sentence_scores, translation_scores
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy, has_marked_words
 from evenhand.evaluation.score import find_score
@@ -87,6 +88,24 @@ def test_directions_have_the_papers_references():
     for gender in ("masculine", "feminine"):
         assert find_score(scores, "chrf", **group, gender=gender).value == pytest.approx(100)
     assert find_score(scores, "translation_gap", **group).value == pytest.approx(0)
+
+
+def test_between_other_languages_each_source_is_also_compared_with_both_references_by_hand():
+    """All translations are masculine: wrong for a feminine source, but one of the two references."""
+    table = pd.concat([references(f"{code}_Latn", ("m a b c", "f a b d")) for code in ("spa", "cat")])
+    parts = [aligned(table, ["m a b c"] * 2, *pair) for pair in (("spa_Latn", "cat_Latn"), ("cat_Latn", "spa_Latn"))]
+    scores = translation_scores(pd.concat(parts), tokenize="13a", resamples=10)
+    # "m a b c" against "f a b d": precisions 2/4, (1+1)/(3+1), (0+1)/(2+1), (0+1)/(1+1).
+    wrong = 100 * (1 / 2 * 1 / 2 * 1 / 3 * 1 / 2) ** 0.25
+    for group in ({"lang": "spa_Latn-cat_Latn", "direction": "xx-xx"}, {"source": "cat_Latn"}, {"target": "cat_Latn"}):
+        values = [
+            find_score(scores, "bleu", **group, gender=gender, **both).value
+            for gender in ("masculine", "feminine")
+            for both in ({}, {"references": "both"})
+        ]
+        assert values == pytest.approx([100, 100, wrong, 100])
+    labels = {TranslationBias().label(score) for score in scores}
+    assert {"Spanish → Catalan, feminine, references of both", "Catalan, masculine"} <= labels
 
 
 def test_the_mean_gap_of_a_language_as_source_and_as_target_by_hand():
@@ -267,6 +286,7 @@ def test_cuts_are_means_over_sentences_and_leave_queer_out_of_the_axes():
     assert cuts.loc["d1", ["masculine", "feminine", "both", "gap"]].tolist() == pytest.approx([100, 0, 100, 100])
     assert cuts.loc["d2", ["masculine", "feminine", "both", "gap"]].tolist() == pytest.approx([0, 100, 100, -100])
     assert cuts.loc["d1", "mean"] == pytest.approx(200 / 3) and cuts["count"].tolist() == [3, 3, 3]
+    assert cuts["preference"].to_dict() == pytest.approx({"d1": 2, "d2": -2, "queer": 2})  # ± 100 of a mean of 50
     axes = cut_table(sentences, "axis", "bleu").set_index("axis")
     assert axes["count"].to_dict() == {"axis 0": 3, "axis 1": 3}
     assert cut_table(sentences, "template", "bleu")["count"].tolist() == [9]

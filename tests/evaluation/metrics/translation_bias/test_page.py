@@ -40,7 +40,8 @@ def scores(lang="spa_Latn"):
 
 def page_of(gap_scores):
     settings = SimpleNamespace(translations=None, references="some references")
-    languages = pd.DataFrame([{"lang": lang, "missing": 0, "left_out": reason} for lang, reason in LEFT_OUT.items()])
+    counts = {"sentences": 10, "masculine": 9, "feminine": 8, "neutral": 1, "generic": 0, "missing": 0}
+    languages = pd.DataFrame([{"lang": lang, **counts, "left_out": reason} for lang, reason in LEFT_OUT.items()])
     tables = {"sentence_scores": SENTENCES, "languages": languages}
     config = SimpleNamespace(model=SimpleNamespace(name="a model"), settings=settings)
     return TranslationBias().page(measured(gap_scores, tables, config))
@@ -53,7 +54,9 @@ def test_the_page_has_the_gap_each_language_and_what_is_left_out(browser):
     assert texts(report.sections[1].tables[0])["Spanish"] == ["+2.50", "0.01", "10"]
     assert texts(table_named(report, "overgeneralisation"))["Spanish"][0] == "75.0"
     by_axis = texts(table_named(report, "BLEU of single sentences by axis"))
-    assert by_axis["age"] == ["50.0", "45.0", "–", "47.5", "+5.0", "2"]
+    assert by_axis["age"] == ["50.0", "45.0", "–", "47.5", "+5.0", "+10.5", "2"]  # 5 of 47.5
+    by_gender = texts(table_named(report, "Sentences with a reference of each gender"))
+    assert by_gender["Thai"] == ["10", "9", "8", "1", "0"]
     assert texts(report.sections[-1].tables[0]) == {"too few masculine references": ["Thai"]}
     assert browser.faults(page_html(report)) == []
 

@@ -113,6 +113,32 @@ def test_prescribed_probabilities(tokenizer):
     assert correct.tolist() == [True, False, False]
 
 
+class GivenAway(transformers.BertForMaskedLM):
+    """Pieces 5, 6, 7 of a word at places 2 to 4 are certain beside each other; else p is 0.5 after 8, 0.1 after 9."""
+
+    def forward(self, input_ids, **_):
+        shows_piece = torch.isin(input_ids, torch.tensor([5, 6, 7])).any(1)
+        p = torch.where(shows_piece, 1.0, torch.where(input_ids[:, 1] == 8, 0.5, 0.1))
+        probabilities = torch.zeros(*input_ids.shape, len(WORDS))
+        probabilities[..., 4] = (1 - p)[:, None]
+        for place in (2, 3, 4):
+            probabilities[:, place, place + 3] = p
+        return transformers.modeling_outputs.MaskedLMOutput(logits=probabilities.log())
+
+
+def test_whole_words_show_a_planted_preference_that_their_pieces_hide(tokenizer):
+    model = GivenAway(transformers.BertConfig(**SIZES)).eval()
+    sentences, places = [[CLS, 8, 5, 6, 7, SEP], [CLS, 9, 5, 6, 7, SEP]], [[2, 3, 4]] * 2
+    planted = MaskedModel(model, tokenizer, "planted", "")
+    alone, _ = collect_rows(masked_log_probabilities(planted, sentences, places), 6)
+    assert alone.tolist() == [0.0] * 6
+    words = [[None, 0, 1, 1, 1, None]] * 2
+    whole, _ = collect_rows(masked_log_probabilities(planted, sentences, places, words), 6)
+    np.testing.assert_allclose(whole, [math.log(0.5)] * 3 + [math.log(0.1)] * 3, rtol=1e-6)
+    single = [[None, 0, 1, 2, 3, None]] * 2  # words of one piece each
+    assert collect_rows(masked_log_probabilities(planted, sentences, places, single), 6)[0].tolist() == [0.0] * 6
+
+
 @pytest.mark.parametrize("architecture", ["Bert", "Roberta", "ModernBert", "DistilBert"])
 def test_aul_and_aula_by_their_definition(architecture, tokenizer):
     masked_model = build(architecture, tokenizer)
