@@ -43,8 +43,9 @@ def measure_sweep(settings: MeasureSettings) -> None:
     for number, run in enumerate(runs, start=1):
         log.info("run %d of %d: %s", number, len(runs), run.output_dir)
         measure_model(run)
-    pages = processes.on_rank_zero(lambda: {"": side_by_side(folders, settings.output_dir)})
-    processes.on_rank_zero(lambda: present(settings.output_dir, pages, write=True, show=settings.show))
+    if len(folders) > 1:
+        page = processes.on_rank_zero(lambda: side_by_side(folders, settings.output_dir))
+        processes.on_rank_zero(lambda: present(settings.output_dir, {"": page}, write=True, show=settings.show))
 
 
 def run_settings(settings: MeasureSettings, point: Mapping[str, Any]) -> MeasureSettings:

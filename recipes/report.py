@@ -11,7 +11,7 @@ from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.manifest import CONFIG, MANIFEST, read_run
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
-from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measurement, rate
 from evenhand.recipes.finished_runs import read_settings, settings_of_run
@@ -75,24 +75,20 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     common = Path(os.path.commonpath(resolved))
     named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
-    pages = {name: measurement.pages(_measured(folder)) for name, folder in named.items() if name not in ratings}
+    measured = {name: _measured(folder) for name, folder in named.items() if name not in ratings}
+    pages = {name: measurement.pages(settings) for name, settings in measured.items()}
     families: dict[str, Mapping[str, Page]] = {}
+    sections: list[Section] = []
     for family in dict.fromkeys(family for run_pages in pages.values() for family in run_pages):
         with_family = {name: run_pages[family] for name, run_pages in pages.items() if family in run_pages}
         if len(with_family) > 1:
             families[family] = with_family
+            runs = {name: FamilyRun(named[name], measure_config(measured[name], family)) for name in with_family}
+            sections += FAMILIES[family].side_by_side(runs)
     if not families:
         raise InputError("folders: no two of these are runs of `measure` with metrics in common.")
-    runs = {name: _measured(folder) for name, folder in named.items() if name in pages}
-    shared = [
-        section
-        for family, with_family in families.items()
-        for section in FAMILIES[family].side_by_side(
-            {name: FamilyRun(named[name], measure_config(runs[name], family)) for name in with_family}
-        )
-    ]
     rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     start = output_dir.resolve()
     paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}
-    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated, shared)
+    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated, sections)

@@ -51,6 +51,7 @@ from evenhand.evaluation.store import Store
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
+SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
@@ -154,9 +155,8 @@ class SentencePairs(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, str]:
         """Return fingerprints of the model and of the pairs."""
-        file = _pairs_path(config)
-        read_pairs(file, config.settings.columns)
-        names = config.settings.names
+        _read_pairs(config)
+        file, names = _pairs_path(config), config.settings.names
         of_names = {} if names is None else {"names": json_sha256(load_names(names))}
         return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file), **of_names}
 
@@ -271,13 +271,27 @@ def _pairs_path(config: MeasureConfig) -> Path:
     return resolve_pairs_file(str(local_path(config.settings.pairs)))
 
 
-def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
-    settings, model = config.settings, config.open_model()
+def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
+    """Return the pairs with names in them, and with a reason in left_out if they do not pass the filters.
+
+    Raises:
+        InputError: the pairs cannot be read, a sentence needs names, or no pair passes.
+    """
+    settings = config.settings
     pairs = read_pairs(_pairs_path(config), settings.columns)
     if settings.names is not None:
         pairs = insert_names(pairs, load_names(settings.names))
+    elif pairs[[MORE, LESS]].stack().str.contains(SLOT).any():
+        raise InputError("names: sentences have {female} or {male}; give a language, or a file of names.")
     if settings.names is not None or any(getattr(settings, name) for name in FILTERS):
         pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
+    if pairs[LEFT_OUT].notna().all():
+        raise InputError(f"pairs: all are left out, such as for “{pairs[LEFT_OUT].iloc[0]}”; lower the filters.")
+    return pairs
+
+
+def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
+    settings, model, pairs = config.settings, config.open_model(), _read_pairs(config)
     if settings.limit is not None:
         pairs = pairs[pairs[LEFT_OUT].isna()]
         strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()

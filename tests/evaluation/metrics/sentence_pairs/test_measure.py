@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs
 from evenhand.evaluation.models.revisions import tokenizer_revision
@@ -127,6 +128,9 @@ def test_whole_words_names_and_filters_of_pairs_in_a_new_language(tmp_path):
     expected = [float(log_p[place, ids[0, place]]) for place in (4, 5)]
     assert table["log_p_more"]["1"].tolist()[2:4] == pytest.approx(expected, abs=1e-5)
     assert "the two sentences are equal" in page_html(SentencePairs().page(run))
+    for wrong, message in (({"names": None}, "names: sentences have {female}"), ({"min_words": 9}, "all are left out")):
+        with pytest.raises(InputError, match=message):
+            measure_family(tmp_path / "none", FAMILY, config(model), **settings | wrong)
 
 
 def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
