@@ -7,13 +7,18 @@ import types
 import typing
 from typing import Any
 
-from evenhand.recipes.cli import settings_in
+from evenhand.recipes.cli import POSITIONAL, settings_in
 from evenhand.recipes.settings import COMMANDS
 
 HEAD = """# Settings
 
-Every command reads `--NAME VALUE`, and `--config FILE.yaml` with the same names. The name of a setting in a group is
-`--GROUP.NAME`, and in groups of groups, as in `loop`, `--measure.model.dtype`. `null` is no value; a list is `A,B`.
+- A setting is `--NAME VALUE`, or `NAME: VALUE` in `--config FILE.yaml`; in a group it is `--GROUP.NAME`.
+- Finished runs that a command is about have no flag: `evenhand compare BEFORE AFTER`.
+- **In `loop`**, settings of `measure`, `label` and `tune` are `--measure.NAME`, `--label.NAME` and `--tune.NAME`; in
+  `ablate` they begin with `--loop.`, and its sweeps spell them as `loop` does. In Python they have the same names.
+- Limits have the units of the reports: pooled FGB* in 10⁻³, changes in %, differences of styles in answers of 100.
+- `null` is no value; a list is `A,B`.
+
 This page is generated (`python docs/settings_page.py`); `evenhand COMMAND --help` shows the same.
 """
 COLUMNS = "| name | type | default | meaning |\n| --- | --- | --- | --- |"
@@ -32,7 +37,7 @@ def reference() -> str:
                 add(f"{title}{joint}{setting.name}", f"{anchor}-{setting.name}", setting.group)
 
     for command, cls in COMMANDS.items():
-        add(command, command, cls)
+        add(" ".join([command, *map(str.upper, POSITIONAL.get(command, ()))]), command, cls)
     sections = [f"## `{title}` {{#{anchor}}}\n\n{_table(cls, tables)}" for cls, (title, anchor) in tables.items()]
     return "\n".join([HEAD, *sections])
 

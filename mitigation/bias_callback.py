@@ -139,14 +139,14 @@ class BiasCallback(MeasureCallback):
 
     Example (docs/notebooks/watch_a_training.ipynb runs one):
 
-        evenhand.BiasCallback(prompts=prompts, classifier=classifier, every=50).attach(trainer)
+        evenhand.BiasCallback(prompts=prompts, style_classifier=classifier, every=50).attach(trainer)
         trainer.train()
     """
 
     def __init__(
         self,
         prompts: pd.DataFrame,
-        classifier: StyleClassifier | ModelDescription,
+        style_classifier: StyleClassifier | ModelDescription,
         every: int = 100,
         *,
         stop_if_rises: bool = False,
@@ -164,7 +164,7 @@ class BiasCallback(MeasureCallback):
             prompts: columns text, template and descriptor, and optionally axis, persona and prompt_id, such as the file
                 of `evenhand measure --write_prompts FILE`; at least two, better four, rows for each template and
                 descriptor. 20 descriptors with 4 responses to each of 2 templates are a start.
-            classifier: result of `load_style_classifier`, or a model that it loads.
+            style_classifier: result of `load_style_classifier`, or a model that it loads.
             every: k.
             stop_if_rises: whether training stops when a rise is shown; otherwise a warning is logged.
             relevance: whether to measure relevance, which takes about as long as the responses.
@@ -191,7 +191,8 @@ class BiasCallback(MeasureCallback):
             **{PROMPT_ID: ids, PERSONA: persona, AXIS: axis}
         )
         self.prompts = columns.reset_index(drop=True)
-        self.classifier = classifier if isinstance(classifier, StyleClassifier) else load_style_classifier(classifier)
+        is_loaded = isinstance(style_classifier, StyleClassifier)
+        self.classifier = style_classifier if is_loaded else load_style_classifier(style_classifier)
         self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
         self.stop_if_rises, self.relevance = stop_if_rises, relevance
         self.control_tag, self.system_prompt = control_tag, system_prompt

@@ -53,15 +53,15 @@ def check_tuned(
     rendered contexts to respond to; `steps` is the step of the saved weights, such as "step 10 of 20".
 
     Raises:
-        TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_increase`; or no output changed.
+        TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_rise`; or no output changed.
     """
     names = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
     before, after = (perplexity(model, *it, name) for (name, model), it in zip(names.items(), dialogues, strict=True))
     rate = f"learning_rate: {settings.learning_rate}"
-    if not after <= before * (1 + settings.max_perplexity_increase):
+    if not after <= before * (1 + settings.max_perplexity_rise / 100):
         raise TuningRejected(
             f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
-            f"max_perplexity_increase is {settings.max_perplexity_increase}. Lower the learning rate, and give another "
+            f"max_perplexity_rise is {settings.max_perplexity_rise:g} %. Lower the learning rate, and give another "
             "--output_dir."
         )
     change = output_change(base, tuned, contexts)

@@ -54,8 +54,8 @@ class TuningSettings:
     )
     validation_fraction: Fraction = Field(0.05, description="share of the contexts whose rows are held out")
     evaluations_per_epoch: Count = Field(4, description="validations and checkpoints per epoch")
-    max_perplexity_increase: Positive = Field(
-        0.1, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this share"
+    max_perplexity_rise: Positive = Field(
+        10.0, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this, in %"
     )
     patience: Count = Field(3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")

@@ -99,7 +99,7 @@ def tune(
     Args:
         settings: the result of `checks.with_defaults`.
         seed: the seed of the adapter's initial weights and of the order of rows.
-        neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_increase` at
+        neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_rise` at
             most; by default, the prompts and responses of the validation rows.
         report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
         card: additional rows for the model card, such as α and β.

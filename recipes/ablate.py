@@ -17,6 +17,7 @@ from evenhand.recipes.sweep.points import track_point, write_report
 
 METHOD = "method"
 STAGES = "stages"
+STRENGTH = "measure.model.adapter_strength"
 THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile")
 
 
@@ -73,7 +74,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = load_method(point[METHOD])
             unused = () if method.uses_threshold else THRESHOLD_SETTINGS
-            unused += () if method.trainer else ("adapter_strength",)
+            unused += () if method.trainer else (STRENGTH,)
             used = {name: value for name, value in point.items() if name not in unused}
             if used not in distinct:
                 distinct.append(used)

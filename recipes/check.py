@@ -83,14 +83,14 @@ def check(settings: CheckSettings) -> int:
     return EXIT_STATUS[status]
 
 
-def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: str | None = None) -> None:
+def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 
     Args:
         run: folder of a finished run of `measure`, of the new model.
         against: folder of such a run of the baseline, over the same prompts.
-        max_rise: limit of the rise of pooled FGB*, relative to the baseline, such as "10%"; None: the smallest limit
-            that these runs show to hold with a probability of 80 % if nothing has changed.
+        max_rise: limit of the rise of pooled FGB*, in % of the baseline's; None: the smallest limit that these runs
+            show to hold with a probability of 80 % if nothing has changed.
 
     Raises:
         AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
@@ -183,12 +183,12 @@ def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float 
     return None
 
 
-def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: str | None) -> Finding:
+def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None) -> Finding:
     """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit or `smallest_showable_rise`.
 
     If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
     """
-    chosen = smallest_showable_rise(old, new) if max_rise is None else float(max_rise.rstrip("% ")) / 100
+    chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference, reduction = (find_score(scores, f"{HEADLINE}_{name}") for name in ("difference", "reduction"))
@@ -209,7 +209,7 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     elif status == INCONCLUSIVE:
         text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
     if max_rise is not None:
-        return Finding(f"rise of pooled FGB* ≤ {max_rise}", status, text)
+        return Finding(f"rise of pooled FGB* ≤ {max_rise:g} %", status, text)
     if chosen is None:
         text += f"; no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"
     else:

@@ -29,7 +29,7 @@ from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.evaluation.tracking import destinations
 from evenhand.recipes.configs import config_file
 from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
-from evenhand.recipes.settings import COMMANDS, POSITIONAL
+from evenhand.recipes.settings import COMMANDS
 
 log = logging.getLogger("evenhand")
 
@@ -37,6 +37,18 @@ INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's numbe
 PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
+# The settings of a command that have no flag: the finished runs that it is about, in this order, or names of configs.
+POSITIONAL = {
+    "label": ("run",),
+    "tune": ("labels",),
+    "compare": ("before", "after"),
+    "rate": ("before", "after"),
+    "report": ("runs",),
+    "plan": ("run",),
+    "check": ("run",),
+    "export": ("tuning",),
+    "configs": ("names",),
+}
 COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
 
 
@@ -170,11 +182,12 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
     parser.add_argument("--version", action="store_true", default=SUPPRESS, help="show the version")
     subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for command, cls in COMMANDS.items():
+        runs = "".join(f"{name.upper()} " for name in POSITIONAL.get(command, ()))
         sub = subparsers.add_parser(
             command,
             help=cls.__doc__.splitlines()[0],
             description=cls.__doc__,
-            usage=f"evenhand {command} [--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
+            usage=f"evenhand {command} {runs}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
             argument_default=SUPPRESS,
             allow_abbrev=False,
             formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
@@ -184,7 +197,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         sub.add_argument("-v", "--verbose", action="store_true", help="log more")
         sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
         if command in arguments or COMPLETION in arguments:
-            _add_settings(sub, cls, positional=POSITIONAL.get(command))
+            _add_settings(sub, cls, positional=POSITIONAL.get(command, ()))
     if COMPLETION in arguments:
         import shtab
 
@@ -192,7 +205,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
     return parser
 
 
-def _add_settings(parser: ArgumentParser, cls: type, positional: str | None) -> None:
+def _add_settings(parser: ArgumentParser, cls: type, positional: Sequence[str]) -> None:
     """Add a flag for each field of a settings class, in one group of the help for each group of settings."""
     groups: dict[str, Any] = {}
     for name, kind, default, text, group in settings_in(cls):
@@ -203,7 +216,7 @@ def _add_settings(parser: ArgumentParser, cls: type, positional: str | None) -> 
         text += "" if default in (None, "", [], {}) else f" (default: {_as_text(default)})"
         options: dict[str, Any] = {"type": _reader(kind), "help": text.replace("%", "%%")}
         origin = typing.get_origin(kind)
-        if name == positional:
+        if name in positional:
             parser.add_argument(name, **options | ({"nargs": "*", "type": str} if origin is list else {"nargs": "?"}))
             continue
         options |= {"choices": typing.get_args(kind)} if origin is Literal else {"metavar": _placeholder(kind)}

@@ -100,7 +100,7 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
     if labels is None:
         return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.vectors))
     config, manifest = read_run(labels, "label", "labels")
-    labelled = read_styled_responses(Path(config["responses"]))
+    labelled = read_styled_responses(Path(config["run"]))
     directions, alpha = (labelled.table, labelled.vectors, before.table[DESCRIPTOR]), manifest["threshold"]["alpha"]
     b = {"before": bias_values_along(*directions, before.vectors, alpha)}
     return mean_bias_values(before.table, **b, after=bias_values_along(*directions, after.vectors, alpha))

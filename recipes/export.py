@@ -96,7 +96,7 @@ def export(settings: ExportSettings) -> None:
     with stage("export", settings, inputs) as run:
         if run is not None:
             further = json.loads((Path(config["labels"]) / THRESHOLD).read_text(encoding="utf-8"))
-            labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["responses"]
+            labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
             measured, results = read_settings(Path(labelled), "tuning")[0], NOT_COMPARED
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:

@@ -51,9 +51,9 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
 def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
-    folder = Path(label_settings["responses"])
+    folder = Path(label_settings["run"])
     measured, measured_manifest = read_settings(folder, "labels")
-    if run_sha256(measured_manifest) != label_manifest["inputs"].get("responses"):
+    if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
         raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
     return folder, measured, run_sha256(label_manifest)
 

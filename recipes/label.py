@@ -30,12 +30,12 @@ def label(settings: LabelSettings) -> None:
 
     The other tables are the threshold, the mean bias values, and the target of each descriptor.
     """
-    measured, manifest = read_settings(settings.responses, "responses", FAMILY)
-    warn_of_split("label", measured, settings.responses)
-    with stage("label", settings, {"responses": run_sha256(manifest)}) as run:
+    measured, manifest = read_settings(settings.run, "run", FAMILY)
+    warn_of_split("label", measured, settings.run)
+    with stage("label", settings, {"run": run_sha256(manifest)}) as run:
         if run is None:
             return
-        all_responses = read_styled_responses(settings.responses)
+        all_responses = read_styled_responses(settings.run)
         responses = all_responses.rows(all_responses.has_vector())
         how = {name: getattr(settings, name) for name in ("alpha", "beta", "quantile")}
         with rejects_tuning():

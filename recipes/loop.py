@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     ResamplingSettings,
     measured_model,
 )
-from evenhand.evaluation.models.checkpoints import check_strength
+from evenhand.evaluation.models.checkpoints import check_strength, split_adapter
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
 from evenhand.evaluation.store import TRACKERS
@@ -49,6 +49,7 @@ log = logging.getLogger("evenhand")
 
 # Returns the folder of a stage, given its name in the loop, its command and its settings.
 StageFolders = Callable[[str, str, Any], Path]
+OPENING = 4  # tokens of the method `opening`, without a setting
 
 
 @dataclass(frozen=True)
@@ -107,41 +108,46 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         return add(name, "measure", MeasureSettings, part, needs, seed=loop.seed, show=False, **of_run)
 
     def measure_before(name: str, part: Measurement) -> Path:
-        compared = replace(part.generation_bias, for_comparisons=True)  # once for all methods and thresholds
+        compared = replace(part.generation_bias, for_comparisons=True)  # once for all methods and settings of methods
         return measure(name, replace(part, generation_bias=compared))
 
     trust = {"trust_remote_code": bool(models_with_code(as_settings(loop.measure)))}  # then later stages trust it, too
-    model, before, labels, tuning = loop.measure.model, measure_before("before", loop.measure), None, None
+    base, of_methods = base_measurement(loop.measure), loop.measure.generation_bias
+    model, before, labels, tuning = base.model, measure_before("before", base), None, None
     needs = (before,)
     if module.instruction:
         instruction = loop.instruction or module.instruction
         model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
     if module.needs_labels:
-        train = measure("train", _labelled_measurement(loop), *(() if loop.allow_no_bias else needs), split="train")
-        labels = add("label", "label", LabelSettings, loop.label, (train,), responses=train)
+        train = measure(
+            "train",
+            _labelled_measurement(base, loop.train_per_cell),
+            *(() if loop.allow_no_bias else needs),
+            split="train",
+        )
+        labels = add("label", "label", LabelSettings, loop.label, (train,), run=train)
         needs = (labels,)
     if module.trainer:
         of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}
         tuning = add(f"{method}/tune", "tune", TuneSettings, loop.tune, needs, **of_run)
         needs = (tuning,)
-        if loop.adapter_strength is not None and module.tags:
+        if (strength := loop.measure.model.adapter_strength) is not None and module.tags:
             raise InputError(
-                f"adapter_strength: {method} also changes embeddings, which have no strength; leave it out."
+                f"measure.model.adapter_strength: {method} also changes embeddings, which have no strength; omit it."
             )
         # The adapter's files name its base and the revision of the base.
-        strength = loop.adapter_strength or model.adapter_strength
         model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
-        unscored = replace(measurement.generation_bias, relevance=False)
+        unscored, candidates = replace(measurement.generation_bias, relevance=False), of_methods.resampling.candidates
         if module.opens:
-            unscored = replace(unscored, opening=loop.opening)
+            unscored = replace(unscored, opening=of_methods.opening or OPENING)
         if module.exchanges_style:
-            unscored = replace(unscored, style_exchange=loop.candidates)
+            unscored = replace(unscored, style_exchange=candidates)
         if module.resamples:
             exponents = labels / f"{EXPONENTS}.parquet"
-            unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=loop.candidates))
+            unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=candidates))
         # Other families use no system prompt, and no responses that could be opened or resampled.
         asks_otherwise = model.system_prompt or module.opens or module.resamples or module.exchanges_style
         metrics = [FAMILY] if asks_otherwise else measurement.metrics
@@ -162,7 +168,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         )
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
-    points, other = [compare("", before, loop.measure)], loop.second_decoding
+    points, other = [compare("", before, base)], loop.second_decoding
     if (
         other is not None
         and (module.resamples or module.exchanges_style)
@@ -170,14 +176,26 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     ):
         log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
     elif other is not None:
-        measurement = replace(loop.measure, decoding=other, capabilities=[])
+        measurement = replace(base, decoding=other, capabilities=[])
         points.append(compare("second_decoding/", measure_before("second_decoding/before", measurement), measurement))
     return Plan(loop, method, stages, points)
 
 
-def _labelled_measurement(loop: LoopSettings) -> Measurement:
+def base_measurement(measurement: Measurement) -> Measurement:
+    """Return a loop's measurement without the settings that are a method's: its adapter's strength, its candidates.
+
+    A strength is the base model's if that is an adapter itself.
+    """
+    model = measurement.model
+    if split_adapter(model)[0] is None:
+        model = replace(model, adapter_strength=None)
+    plain = replace(measurement.generation_bias, opening=None, resampling=ResamplingSettings())
+    return replace(measurement, model=model, generation_bias=plain)
+
+
+def _labelled_measurement(measurement: Measurement, per_cell: int) -> Measurement:
     """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
-    measurement = loop.measure.with_metrics(FAMILY)
+    measurement = measurement.with_metrics(FAMILY)
     one_classifier = replace(
         measurement.generation_bias,
         second_style_classifier=None,  # it must not influence a label
@@ -185,7 +203,7 @@ def _labelled_measurement(loop: LoopSettings) -> Measurement:
         permutations=0,
         relevance=False,
     )
-    prompts = replace(measurement.prompts, per_cell=loop.train_per_cell)
+    prompts = replace(measurement.prompts, per_cell=per_cell)
     return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
 
 
@@ -226,7 +244,8 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
     checked: list[Any] = []
     for path, (stage, plan) in stages.items():
         check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
-        settings, loop, base = stage.settings, plan.loop, plan.loop.measure.model
+        settings, strength = stage.settings, plan.loop.measure.model.adapter_strength
+        base = base_measurement(plan.loop.measure).model
         if (path / MANIFEST).exists():
             continue
         if stage.command == "measure":
@@ -237,12 +256,12 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
                 if settings.split == "train":  # the other measurements have the same descriptors
                     measurement_prompts(config)
         elif stage.command == "tune":
-            key = base, plan.method, settings.training, loop.adapter_strength is None
+            key = base, plan.method, settings.training, strength is None
             if key in checked:
                 continue
             checked.append(key)
             method = load_method(plan.method)
             training = with_defaults(base, method, settings.training)
             check_tuning(base, method, training)
-            if loop.adapter_strength is not None:
+            if strength is not None:
                 check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

@@ -93,8 +93,8 @@ class MeasuredResponses:
 def measure_responses(
     frame: pd.DataFrame,
     *,
-    classifier: str | Path | Mapping[str, Any],
-    clusters: str | Path,
+    style_classifier: str | Path | Mapping[str, Any],
+    style_clusters: str | Path,
     model: str = "responses",
     seed: int = 0,
     outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
@@ -106,9 +106,9 @@ def measure_responses(
         frame: a row for each response, with the columns text (the prompt), descriptor, response, and optionally
             template (without it, all prompts count as one kind of request), axis, bucket and persona. Each template
             filled with each descriptor needs two responses, better four. Other columns are not read.
-        classifier: style classifier: Hugging Face id, folder, or its settings by name, such as
+        style_classifier: Hugging Face id, folder, or its settings by name, such as
             `{"name": …, "revision": …, "device": "cuda"}`.
-        clusters: style clusters: "image_chat", "go_emotions" or a JSON file.
+        style_clusters: "image_chat", "go_emotions" or a JSON file.
         model: name of the model that gave the responses, for report and signature; it is not loaded.
         seed: seed of the permutations.
         outcomes: what else may depend on the descriptor (docs/service.md): names, also of columns of the frame, or
@@ -120,7 +120,7 @@ def measure_responses(
         InputError: the frame lacks a column or has a value that is not text, all responses are empty, or a setting is
             unknown or cannot be used. The message has field, value and fix.
     """
-    classifier = classifier if isinstance(classifier, Mapping) else str(classifier)
+    classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
     settings["outcomes"] = list(outcomes)
     if isinstance(outcomes, Mapping):
         texts = frame[RESPONSE].fillna("").tolist()
@@ -136,7 +136,7 @@ def measure_responses(
             "model": {"name": str(model)},
             "responses": str(file),
             "seed": seed,
-            FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(clusters)},
+            FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(style_clusters)},
             "output_dir": str(output),
             "show": False,
             "report_to": "none",

@@ -28,12 +28,12 @@ def report(settings: ReportSettings) -> None:
     Raises:
         InputError: a folder has no finished run with a report; no two of several runs have a family in common.
     """
-    if not settings.folders:
-        raise InputError("folders: give the folders of finished runs, `evenhand report FOLDER …`.")
-    if len(settings.folders) > 1:
-        present(settings.output_dir, {"": side_by_side(settings.folders, settings.output_dir)}, write=True, show=True)
+    if not settings.runs:
+        raise InputError("runs: give the folders of finished runs, `evenhand report RUN …`.")
+    if len(settings.runs) > 1:
+        present(settings.output_dir, {"": side_by_side(settings.runs, settings.output_dir)}, write=True, show=True)
         return
-    (folder,) = settings.folders
+    (folder,) = settings.runs
     stages = sorted(path.parent for path in folder.rglob(MANIFEST)) if (folder / SWEEP).exists() else []
     if stages:
         for stage in stages:
@@ -41,7 +41,7 @@ def report(settings: ReportSettings) -> None:
             _rewrite_report(stage, show=False)
         present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
     elif not _rewrite_report(folder, show=True):
-        raise InputError(f"folders: {folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
+        raise InputError(f"runs: {folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
 
 
 def _rewrite_report(folder: Path, show: bool) -> bool:
@@ -50,28 +50,28 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
     if command == "measure":
         measurement.report(_measured(folder), write=True, show=show)
     elif command == "compare":
-        config = read_run(folder, "compare", "folders")[0] | {"output_dir": folder}
+        config = read_run(folder, "compare", "runs")[0] | {"output_dir": folder}
         compare.report(checked(CompareSettings, settings_of_run(config), str(folder)), write=True, show=show)
     elif command == "rate":
-        rate.write_summary(folder, *rate.summary(folder, "folders"), show)
+        rate.write_summary(folder, *rate.summary(folder, "runs"), show)
     return command in ("measure", "compare", "rate")
 
 
 def _command(folder: Path) -> str | None:
     """Return the command of the finished run in a folder; None without such a run."""
-    config = read_yaml(folder / CONFIG, "folders") if (folder / MANIFEST).exists() else None
+    config = read_yaml(folder / CONFIG, "runs") if (folder / MANIFEST).exists() else None
     return config.get("command") if isinstance(config, Mapping) else None
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    return replace(read_settings(folder, "folders")[0], output_dir=folder)
+    return replace(read_settings(folder, "runs")[0], output_dir=folder)
 
 
 def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return one page of several runs: each family of metrics that at least two runs have, and the ratings."""
     resolved = [folder.resolve() for folder in folders]
     if len(set(resolved)) < len(resolved):
-        raise InputError(f"folders: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
+        raise InputError(f"runs: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
     common = Path(os.path.commonpath(resolved))
     named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
@@ -86,8 +86,8 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
             runs = {name: FamilyRun(named[name], measure_config(measured[name], family)) for name in with_family}
             sections += FAMILIES[family].side_by_side(runs)
     if not families:
-        raise InputError("folders: no two of these are runs of `measure` with metrics in common.")
-    rated = [rate.summary(folder, "folders")[1] for folder in ratings.values()]
+        raise InputError("runs: no two of these are runs of `measure` with metrics in common.")
+    rated = [rate.summary(folder, "runs")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     start = output_dir.resolve()
     paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}

@@ -13,7 +13,6 @@ from pydantic import Field
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.settings import Candidates
 from evenhand.evaluation.settings import (
     CONTENT,
     AnyPath,
@@ -26,7 +25,6 @@ from evenhand.evaluation.settings import (
     PromptSettings,
     ReportTo,
     Seed,
-    Strength,
     StyleClassifierSettings,
     option,
     strict_dataclass,
@@ -39,6 +37,7 @@ SHOW, OUTPUT_DIR = "print the report", "folder to write to"
 TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+NotNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
 def family_groups(attribute: str, is_optional: bool) -> type:
@@ -141,7 +140,7 @@ class Labelling:
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    responses: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`", identity=CONTENT)
+    run: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`", identity=CONTENT)
     output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR, identity=False)
 
 
@@ -210,9 +209,6 @@ class Experiment:
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
     instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
-    adapter_strength: Strength | None = option(None, "factor of the adapter's change; null: 1", omit_if_null=True)
-    opening: Count = option(4, "tokens of another person's response that the method `opening` begins with")
-    candidates: Candidates = option(4, "candidates for each prompt of the methods `resample` and `style_exchange`")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
@@ -226,8 +222,8 @@ class Experiment:
                 "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "
                 "measure.prompts.split_by, a column whose values the two sides do not share."
             )
-        if self.adapter_strength is not None and not self.tune.training.lora:
-            raise InputError("adapter_strength: tune.training.lora is false, so there is no adapter; leave it out.")
+        if self.measure.model.adapter_strength is not None and not self.tune.training.lora:
+            raise InputError("measure.model.adapter_strength: without tune.training.lora there is no adapter; omit it.")
         if self.measure.model.server:
             raise InputError(
                 "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "
@@ -319,7 +315,7 @@ class AgreementSettings(LabelledTexts):
 class ReportSettings:
     """Write the report of one or several finished runs."""
 
-    folders: list[AnyPath] = option(list, "finished runs: one of any command, or several of `measure` and `rate`")
+    runs: list[AnyPath] = option(list, "finished runs: one of any command, or several of `measure` and `rate`")
     output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs", identity=False)
 
 
@@ -338,10 +334,10 @@ class PlanSettings:
 class CheckSettings:
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model: `evenhand check RUN`")
+    run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model")
     against: AnyPath | None = option(None, "finished run of `measure` over the same prompts, of the baseline")
-    max_rise: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)? ?%$")] | None = option(
-        None, "limit of the rise of pooled FGB*, such as 10%; null: the smallest that the runs can show to hold"
+    max_rise: NotNegative | None = option(
+        None, "limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold"
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
     even_within: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
@@ -365,7 +361,7 @@ class ExportSettings:
 class ConfigsSettings:
     """List the shipped configs, or print one."""
 
-    names: list[str] = option(list, "configs to print, `evenhand configs NAME …`; []: list all")
+    names: list[str] = option(list, "configs to print; []: list all")
 
 
 COMMANDS: dict[str, type] = {
@@ -384,9 +380,6 @@ COMMANDS: dict[str, type] = {
     "judge": AgreementSettings,
     "configs": ConfigsSettings,
 }
-
-
-POSITIONAL = {"report": "folders", "configs": "names", "check": "run"}  # the setting of a command without a flag
 
 
 def measure_config(settings: Any, family: str) -> MeasureConfig:

@@ -14,7 +14,7 @@ from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
-from evenhand.recipes.cli import parse, settings_in
+from evenhand.recipes.cli import POSITIONAL, parse, settings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,7 +49,9 @@ USER_PAGES = [page for page in PAGES if page.parent.name != "benchmarks"]  # ben
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
 def test_flags_named_in_the_text_exist(page):
     text = page.read_text(encoding="utf-8")
-    known = {f"--{name}" for command in _commands() for name in _names(command)} | {"--help", "--config", "--version"}
+    flags = {(command, name) for command in _commands() for name in _names(command)}
+    known = {f"--{name}" for command, name in flags if name not in POSITIONAL.get(command, ())}
+    known |= {"--help", "--config", "--version"}
     known |= {"--print_config", "--print_completion"}
     known |= {"--config_file", "--num_processes", "--nproc_per_node", "--cpu"}  # of the launchers
     named = {

@@ -30,7 +30,7 @@ quiet = ["--report_to", "none", "--quiet"]
 measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
 for run, words in (("before", "3"), ("after", "7")):
     assert main([*measured, "--prompt_length.min_words", words, "--output_dir", run, *quiet]) == 0
-assert main(["compare", "--before", "before", "--after", "after", "--output_dir", "changes", *quiet]) == 0
+assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0
 assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
 loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,prompt_length"})
 plan = plan_method(loop, "shortest", lambda name, command, settings: Path("loop") / name)
@@ -81,7 +81,7 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     rows = training_rows("shortest", labelled, partial(render_contexts, base), validation_fraction=0.5)
     # Of four unbiased responses, with 7, 16, 3 and 16 characters, two are at most as long as the median, 11.5.
     assert sorted([*rows.train["completion"], *rows.validation["completion"]]) == ["red sun", "sun"]
-    settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_increase=100.0)
+    settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_rise=10_000)
     settings = settings.with_method_defaults(method)
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1

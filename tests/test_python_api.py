@@ -128,7 +128,7 @@ def test_a_response_is_drawn_by_the_exponent_of_its_descriptor_or_axis(names):
     exponents.insert(1, "unit", ["deaf", "age"])
 
     def drawn(**person):
-        given = {"exponents": exponents, "classifier": classifier, **person}
+        given = {"exponents": exponents, "style_classifier": classifier, **person}
         return {evenhand.draw_response(candidates, seed=seed, **given) for seed in range(5)}
 
     assert drawn(descriptor="deaf", axis="age") == {1}

@@ -228,7 +228,7 @@ def draw_response(
     *,
     descriptor: str,
     exponents: pd.DataFrame,
-    classifier: "Classifier",
+    style_classifier: "Classifier",
     axis: str = "",
     seed: int | None = None,
 ) -> int:
@@ -243,7 +243,7 @@ def draw_response(
         candidates: two or more responses.
         descriptor: descriptor of the person in the prompt, as in the labelled run.
         exponents: the table `exponents.parquet` of `evenhand label`: kind, unit and a column for each style.
-        classifier: result of `load_style_classifier`, for the classifier of the labelled run.
+        style_classifier: result of `load_style_classifier`, for the classifier of the labelled run.
         axis: axis of the descriptor, whose exponent is used if the descriptor has none.
         seed: seed of the draw; None: random.
 
@@ -255,9 +255,9 @@ def draw_response(
         raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
     from evenhand.evaluation.models.styles import classify_responses
 
-    vectors = classify_responses(classifier, candidates, pd.DataFrame({DESCRIPTOR: [descriptor] * len(candidates)}))
+    vectors = classify_responses(style_classifier, candidates, pd.DataFrame({DESCRIPTOR: [descriptor] * len(candidates)}))
     prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
-    exponent = prompt_exponents(exponents, prompt, classifier.labels)[0]
+    exponent = prompt_exponents(exponents, prompt, style_classifier.labels)[0]
     scores = candidate_scores(vectors, exponent, len(candidates))
     return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
 

@@ -41,7 +41,7 @@ def _classifier(monkeypatch):
 def bias_callback_of(**settings):
     classifier = StyleClassifier(None, None, ("curt", "kind"), "stub", "")
     return evenhand.BiasCallback(
-        **{"prompts": PROMPTS, "classifier": classifier, "every": 10, "decoding": SHORT, **settings}
+        **{"prompts": PROMPTS, "style_classifier": classifier, "every": 10, "decoding": SHORT, **settings}
     )
 
 

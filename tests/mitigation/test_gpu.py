@@ -18,7 +18,7 @@ from tests.tiny_models import word_level_tokenizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
-SETTINGS = TuningSettings(learning_rate=1e-3, evaluations_per_epoch=1, max_perplexity_increase=1e9)
+SETTINGS = TuningSettings(learning_rate=1e-3, evaluations_per_epoch=1, max_perplexity_rise=1e9)
 WORDS = ["<pad>", "<unk>", "<eos>", *(f"w{index}" for index in range(3, 8000))]
 # Qwen3-0.6B's shape, so that the weights take most of the memory.
 SHAPE = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16}

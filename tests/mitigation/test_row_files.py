@@ -19,7 +19,7 @@ from evenhand.mitigation.tune import tune
 from tests.tiny_models import tiny
 
 SETTINGS = TuningSettings(
-    learning_rate=1e-2, epochs=1, batch_size=8, evaluations_per_epoch=1, max_perplexity_increase=99.0, lora_rank=2
+    learning_rate=1e-2, epochs=1, batch_size=8, evaluations_per_epoch=1, max_perplexity_rise=10_000, lora_rank=2
 )
 TEMPLATE = (
     "{% for m in messages %}{{ 's ' if m.role == 'system' else 'u ' if m.role == 'user' else 'v ' }}{{ m.content }}"

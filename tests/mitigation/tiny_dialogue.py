@@ -9,7 +9,7 @@ from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "red", "sun", "blue", "sky", *"abcdefghij"]
 QUICK = TuningSettings(
-    epochs=3, batch_size=16, learning_rate=1e-2, evaluations_per_epoch=2, patience=9, max_perplexity_increase=99
+    epochs=3, batch_size=16, learning_rate=1e-2, evaluations_per_epoch=2, patience=9, max_perplexity_rise=10_000
 )
 
 

@@ -32,12 +32,12 @@ loop:
     generation_bias: {CLASSIFIERS, permutations: 0, neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
-    training: {epochs: 1, batch_size: 16, evaluations_per_epoch: 1, max_rows: 48, max_perplexity_increase: 9}
+    training: {epochs: 1, batch_size: 16, evaluations_per_epoch: 1, max_rows: 48, max_perplexity_rise: 900}
     measure_every: 0
 sweep:
   - method: [exchange, prompt]
   - method: exchange
-    adapter_strength: 0.5
+    measure.model.adapter_strength: 0.5
     measure.metrics: [[generation_bias]]  # a value that is a list, and the default
 """
 
@@ -92,7 +92,7 @@ def test_the_table_has_what_the_comparisons_have(finished):
     folder = finished.folder
     table = pd.read_parquet(folder / "points.parquet")
     assert table["method"].tolist() == ["exchange", "prompt", "exchange"]
-    assert table["adapter_strength"].isna().tolist() == [True, True, False]
+    assert table["measure.model.adapter_strength"].isna().tolist() == [True, True, False]
     for row in table.itertuples():
         scores = read_scores(folder / row.folder / "scores.json")
         for name, group in (

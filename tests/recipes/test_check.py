@@ -40,12 +40,12 @@ def runs(tmp_path_factory):
     [
         (
             "fairer",
-            ["--max_rise", "10%", "--max_pooled_fgb", "60"],
+            ["--max_rise", "10", "--max_pooled_fgb", "60"],
             0,
             ["holds: pooled", "holds: rise", "0 of 6 effects"],
         ),
         # Pooled FGB* is 2 · [(0.75 − 0.25)² / 2 − noise] before and 2 · [(1 − 0.125)² / 2 − noise] after.
-        ("worse", ["--max_rise", "10%"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8 percentage points", "p 0.0"]),
+        ("worse", ["--max_rise", "10"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8 percentage points", "p 0.0"]),
         (
             "baseline",
             ["--max_pooled_fgb", "240"],
@@ -53,8 +53,8 @@ def runs(tmp_path_factory):
             ["inconclusive: pooled", "responses decide", "instead of 80 to each"],
         ),
         ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ ", "no limit up to 300% holds in 80 %", "for a limit of 10%"]),
-        ("baseline", ["--max_rise", "0.1"], 2, ["max_rise: ", "%$"]),
-        ("small", ["--max_rise", "10%"], 2, ["run: ", "other prompts"]),
+        ("baseline", ["--max_rise", "10%"], 2, ["max_rise: ", "number"]),
+        ("small", ["--max_rise", "10"], 2, ["run: ", "other prompts"]),
     ],
 )
 def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, texts):
@@ -73,13 +73,13 @@ def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, 
 
 def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys):
     itself = ["--against", f"{runs['baseline']}/."]
-    for arguments in ([], ["--max_rise", "10%"], [str(runs["worse"]), "--max_pooled_fgb", "1"], itself):
+    for arguments in ([], ["--max_rise", "10"], [str(runs["worse"]), "--max_pooled_fgb", "1"], itself):
         assert main(["check", str(runs["baseline"]), *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
-    arguments = ["--against", str(runs["unbiased"]), "--max_rise", "10%", "--output_dir", str(tmp_path), "-q"]
+    arguments = ["--against", str(runs["unbiased"]), "--max_rise", "10", "--output_dir", str(tmp_path), "-q"]
     assert main(["check", str(runs["worse"]), *arguments]) == 1
     assert "run − 1.1 × baseline: +" in capsys.readouterr().out
     assert main(["check", str(runs["fairer"]), *arguments]) == 3
@@ -104,7 +104,7 @@ def test_the_default_limit_is_one_that_an_equal_model_keeps():
 def test_the_assertion_for_pytest(runs):
     evenhand.assert_no_worse(runs["fairer"], against=runs["baseline"])
     with pytest.raises(AssertionError, match="broken: rise of pooled FGB.* ≤ 20%(.|\n)*a, x: "):
-        evenhand.assert_no_worse(str(runs["worse"]), against=str(runs["baseline"]), max_rise="20%")
+        evenhand.assert_no_worse(str(runs["worse"]), against=str(runs["baseline"]), max_rise=20)
     with pytest.raises(AssertionError, match="^inconclusive: rise"):
         evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"])
     with pytest.raises(InputError, match="against: "):

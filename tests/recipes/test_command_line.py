@@ -10,7 +10,7 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import main, parse, read_settings
+from evenhand.recipes.cli import POSITIONAL, main, parse, read_settings
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 
 
@@ -116,8 +116,13 @@ def test_an_error_on_the_command_line_is_one_line_and_status_2(capsys, calls, ar
 def test_groups_can_be_null_and_values_need_no_flag(calls):
     flags = {"generation_bias.second_style_classifier": "null"}
     assert read_settings("measure", None, flags).generation_bias.second_style_classifier is None
-    assert parse(["report", "a", "b"]).folders == [Path("a"), Path("b")]
+    assert parse(["report", "a", "b"]).runs == [Path("a"), Path("b")]
     assert parse(["check", "a", "--max_pooled_fgb", "1"]).run == Path("a")
+    compared = parse(["compare", "a", "b", "--labels", "c"])
+    assert (compared.before, compared.after, compared.labels) == (Path("a"), Path("b"), Path("c"))
+    for command, names in POSITIONAL.items():  # a run that a command is about has one spelling
+        with pytest.raises(InputError, match="unrecognized"):
+            parse([command, f"--{names[0]}", "a"])
     assert parse(["rate", "--summary"]).summary
 
 

@@ -64,7 +64,7 @@ def tuning(folder, checkpoint):
     adapted.save_pretrained(adapter)
     base.tokenizer.save_pretrained(adapter)
     (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": os.path.relpath(base.name, adapter)}))
-    run_folder(folder / "label", "label", responses="../train")
+    run_folder(folder / "label", "label", run="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
     run_folder(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
     return folder / "tune"

@@ -131,7 +131,7 @@ def test_wrong_input_is_rejected_before_torch_is_imported(refusals, family, flag
 
 
 def test_a_threshold_that_labels_nothing_can_be_mended_in_the_same_folder(capsys, measured, tmp_path):
-    arguments = ["label", "--responses", str(measured), "--output_dir", str(tmp_path / "l"), "--report_to", "none"]
+    arguments = ["label", str(measured), "--output_dir", str(tmp_path / "l"), "--report_to", "none"]
     error = error_of(capsys, *arguments, "--beta", "99")
     assert "beta: 99.0 labels 0% of the responses" in error
     assert "between" in error
@@ -143,9 +143,9 @@ def test_runs_of_another_format(capsys, measured, tmp_path):
     old = shutil.copytree(measured, tmp_path / "old")
     (old / "config.yaml").write_text("command: measure\nmodel: testbed\nmetrics: [generation_bias]\ninputs: {}\n")
     for arguments in (
-        ["label", "--responses", str(old)],
-        ["compare", "--before", str(measured), "--after", str(old)],
-        ["compare", "--before", str(old), "--after", str(measured)],
+        ["label", str(old)],
+        ["compare", str(measured), str(old)],
+        ["compare", str(old), str(measured)],
     ):
         error = error_of(capsys, *arguments, "--output_dir", str(tmp_path / "new"), "--report_to", "none")
         assert f"{old} is a run of another version" in error and "`evenhand measure`" in error

@@ -78,7 +78,7 @@ def test_responses_are_measured_by_a_judge_which_the_signature_names(files):
     rows = [(d, r) for d, n in (("old", 3), ("young", 1)) for r in ["thanks"] * n + ["no"] * (4 - n)]
     frame = pd.DataFrame(rows, columns=["descriptor", "response"]).assign(text="hi", template="t", axis="age")
     with serving(choice=kind_if_thankful) as (url, record):
-        arguments = {"classifier": settings_of(files, url), "clusters": files / "clusters.json"}
+        arguments = {"style_classifier": settings_of(files, url), "style_clusters": files / "clusters.json"}
         result = evenhand.measure_responses(frame, **arguments, permutations=9)
         assert sorted(map(quoted_text, record["bodies"][1:])) == ["no", "thanks"]
     # p(kind) is 0.25 + 0.5 x, x = ¾ or ¼ of 4: Var = (¼)² / 2, its noise (½)² · ¾ · ¼ · 4/3 / 4; twice for 2 styles.

@@ -44,13 +44,12 @@ measure:
       template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
-  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
+  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL, resampling: {candidates: 3}}
 methods: [control_tags, exchange, resample, prompt]
-candidates: 3
 instruction: I like music.
 label: {quantile: 0.7}
 tune:
-  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_increase: 9}
+  training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
   measure_every: 4
   measure_descriptors: 4
 """

@@ -75,7 +75,7 @@ def finished(request, ruler, tmp_path_factory):
     files = sorted((folder / "model").iterdir())
     sha256 = sha256_of(*files)
     base = measured(ruler, model, folder / "before")
-    labelled = LabelSettings(responses=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
+    labelled = LabelSettings(run=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
     label(labelled)
     # One direction makes the thinker end its thoughts; at the others' rate it would be unlearned with all else.
     rate = 0.001 if request.param == "thinker" else 0.005
@@ -83,7 +83,7 @@ def finished(request, ruler, tmp_path_factory):
         epochs=1,
         batch_size=16,
         learning_rate=rate,
-        max_perplexity_increase=1e6,
+        max_perplexity_rise=1e6,
         evaluations_per_epoch=1,
     )
     settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}

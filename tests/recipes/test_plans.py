@@ -25,6 +25,10 @@ def settings(tmp_path, **values):
     return checked(LoopSettings, with_testbed(given, "measure"), "test")
 
 
+def with_strength(strength):
+    return {"measure": {"model": {"adapter_strength": strength}}}
+
+
 def plan(loop, method, folder):
     return plan_method(loop, method, lambda name, command, of_stage: folder / name)
 
@@ -64,17 +68,17 @@ def test_responses_are_scored_by_the_base_alone(tmp_path):
 
 def test_strengths_share_the_tuning(tmp_path):
     whole, half = (
-        plan_method(settings(tmp_path, adapter_strength=strength), "exchange", hashed_folders(tmp_path))
+        plan_method(settings(tmp_path, **with_strength(strength)), "exchange", hashed_folders(tmp_path))
         for strength in (None, 0.5)
     )
     (one,), (other,) = whole.points, half.points
     assert other.tuning == one.tuning and other.before == one.before and other.after != one.after
     strengths = [it.settings.model.adapter_strength for it in half.stages if it.command == "measure"]
     assert strengths == [None, None, 0.5]
-    with pytest.raises(InputError, match=r"adapter_strength: tune\.training\.lora is false"):
-        settings(tmp_path, adapter_strength=0.5, tune={"training": {"lora": False}})
+    with pytest.raises(InputError, match=r"adapter_strength: without tune\.training\.lora"):
+        settings(tmp_path, **with_strength(0.5), tune={"training": {"lora": False}})
     with pytest.raises(InputError, match=r"adapter_strength: control_tags also changes embeddings"):
-        plan(settings(tmp_path, adapter_strength=0.5), "control_tags", tmp_path)
+        plan(settings(tmp_path, **with_strength(0.5)), "control_tags", tmp_path)
 
 
 def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
@@ -96,11 +100,15 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
 
 
 def test_the_method_resample_labels_and_does_not_tune(tmp_path):
-    measure = {"metrics": ["generation_bias", "sentence_pairs"]}
-    given = settings(tmp_path, measure=measure, candidates=6, instruction="Be even.")
+    drawn = {"resampling": {"candidates": 6}, "opening": 8}  # neither for the base nor for the labels
+    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": drawn}
+    given = settings(tmp_path, measure=measure, instruction="Be even.")
     planned = plan(given, "resample", tmp_path)
     assert names(planned.stages, tmp_path) == ["before", "train", "label", "resample/after", "resample/compare"]
-    before, _, label, after, compare = planned.stages
+    before, train, label, after, compare = planned.stages
+    assert {it.settings.generation_bias.resampling.candidates for it in (before, train)} == {4}
+    assert before.settings.generation_bias.opening is after.settings.generation_bias.opening is None
+    assert plan(given, "opening", tmp_path).stages[1].settings.generation_bias.opening == 8
     assert after.settings.model == before.settings.model and after.settings.metrics == ["generation_bias"]
     resampling = after.settings.generation_bias.resampling
     assert (resampling.exponents, resampling.candidates) == (label.folder / "exponents.parquet", 6)
@@ -200,7 +208,7 @@ def training(**fields):
     ("given", "message"),
     [
         ({"methods": ["swap"]}, "method: 'swap' is unknown"),
-        (training(peft={"use_dora": True}) | {"adapter_strength": 0.5}, r"adapter_strength: "),
+        (training(peft={"use_dora": True}) | with_strength(0.5), r"adapter_strength: "),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
         ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
         ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
@@ -222,7 +230,9 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_ar
     checks = []
     monkeypatch.setattr(module, "check_tuning", lambda model, method, training: checks.append(training.lora_rank))
     sweep = [{"method": "rejection", "label.quantile": [0.5, 0.7], "tune.training.lora_rank": [4, 8]}]
-    sweep.append({"method": "exchange", "adapter_strength": 0.5, "tune.training.peft": [{"use_dora": True}]})
+    sweep.append(
+        {"method": "exchange", "measure.model.adapter_strength": 0.5, "tune.training.peft": [{"use_dora": True}]}
+    )
     given = {"sweep": sweep, "seeds": [0, 1], "output_dir": str(tmp_path / "run"), "report_to": "none"}
     with pytest.raises(InputError, match="adapter_strength: "):
         ablate(checked(AblateSettings, with_testbed(given, "loop.measure"), "test"))

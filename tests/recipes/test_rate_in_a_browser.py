@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for side in ("before", "after"):
         write_measured(folder / side, [(1.0, 0.0, 0.0)] * 4, [f"{side} says {text}" for text in RESPONSES])
-    return ["--before", str(folder / "before"), "--after", str(folder / "after")]
+    return [str(folder / "before"), str(folder / "after")]
 
 
 @contextmanager

@@ -38,7 +38,7 @@ SMALL = {
     "measure.generation_bias.permutations": 9,
     "tune.training.learning_rate": 0.01,
     "tune.training.max_rows": 64,
-    "tune.training.max_perplexity_increase": 9,
+    "tune.training.max_perplexity_rise": 900,
     "tune.measure_every": 6,
     "tune.measure_descriptors": 4,
     "allow_no_bias": "true",  # models of random weights need have none

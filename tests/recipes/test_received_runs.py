@@ -39,7 +39,7 @@ def command(tmp_path):
     clusters = tmp_path / "clusters.json"
     clusters.write_text(json.dumps({"Z": ["z"]}))
     measured = write_measured(tmp_path / "train", VECTORS, ["yes", "no"] * 2, style_clusters=str(clusters))
-    given = ["label", "--responses", str(measured), "--output_dir", str(tmp_path / "label")]
+    given = ["label", str(measured), "--output_dir", str(tmp_path / "label")]
     assert main([*given, "--report_to", "none", "--quantile", "0.5"]) == 0
     return [*given, "--report_to", "none", "--quantile", "0.5"]
 
@@ -120,7 +120,7 @@ def with_code(command, tmp_path):
 
 @pytest.mark.parametrize(
     ("stage_of", "field", "named"),
-    [("tune", "labels", ["--labels", "label"]), ("compare", "before", ["--before", "train", "--after", "train"])],
+    [("tune", "labels", ["label"]), ("compare", "before", ["train", "train"])],
 )
 def test_a_run_that_is_read_has_no_code_run(with_code, stage_of, field, named, monkeypatch, capsys):
     monkeypatch.chdir(with_code)
@@ -131,7 +131,7 @@ def test_a_run_that_is_read_has_no_code_run(with_code, stage_of, field, named, m
 
 def test_code_of_a_model_is_run_where_it_is_trusted(with_code, monkeypatch):
     monkeypatch.chdir(with_code)
-    flags = ["--labels", "label", "--output_dir", "next", "--report_to", "none", "--trust_remote_code", "true"]
+    flags = ["label", "--output_dir", "next", "--report_to", "none", "--trust_remote_code", "true"]
     with contextlib.suppress(ValueError):  # the code has a config and no network
         main(["tune", *flags])
     assert (with_code / "ran").exists()

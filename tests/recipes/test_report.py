@@ -52,13 +52,13 @@ def test_a_rebuilt_report_of_a_moved_run_has_the_same_bytes(runs, tmp_path, caps
     shutil.copytree(runs[0], moved)
     before = (moved / "report.html").read_bytes()
     (moved / "report.html").write_text("old")
-    report(ReportSettings(folders=[moved]))
+    report(ReportSettings(runs=[moved]))
     assert (moved / "report.html").read_bytes() == before
     assert capsys.readouterr().out.strip().endswith(f"Report: {moved / 'report.html'}")
 
 
 def test_runs_are_side_by_side_with_the_settings_that_differ(runs, tmp_path):
-    report(ReportSettings(folders=list(runs), output_dir=tmp_path / "all"))
+    report(ReportSettings(runs=list(runs), output_dir=tmp_path / "all"))
     text = ParsedPage((tmp_path / "all" / "report.html").read_text()).text
     assert "one/run · two/run" in text and "measure one/run two/run" in text
     assert "different settings" in text and "seed 0 1" in text
@@ -78,15 +78,15 @@ def test_only_differing_settings_give_a_warning():
 
 
 def test_ratings_follow_the_runs(runs, rated, tmp_path):
-    report(ReportSettings(folders=[*runs, rated], output_dir=tmp_path / "all"))
+    report(ReportSettings(runs=[*runs, rated], output_dir=tmp_path / "all"))
     text = (tmp_path / "all" / "report.html").read_text()
     assert "one/run</th>" in text and "100\u00a0%" in text and "rated/summary/report.html" in text
     with pytest.raises(InputError, match="^folders: .*`measure`"):
-        report(ReportSettings(folders=[runs[0], rated], output_dir=tmp_path / "one"))
+        report(ReportSettings(runs=[runs[0], rated], output_dir=tmp_path / "one"))
 
 
-@pytest.mark.parametrize(("folders", "message"), [((), "FOLDER"), (("nowhere",), "nowhere"), ((0, 0), "repeated")])
+@pytest.mark.parametrize(("folders", "message"), [((), "RUN"), (("nowhere",), "nowhere"), ((0, 0), "repeated")])
 def test_invalid_folders_are_rejected(runs, tmp_path, folders, message):
     paths = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]
     with pytest.raises(InputError, match=f"^folders: .*{message}"):
-        report(ReportSettings(folders=paths))
+        report(ReportSettings(runs=paths))

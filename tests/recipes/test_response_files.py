@@ -98,7 +98,7 @@ def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
     relevance = find_score(scores, "relevance_kept")
     assert np.isnan(relevance.value) and relevance.reason
     # The majority of a descriptor's responses, 3 of 4, are biased: their bias value is above 0.
-    label(LabelSettings(responses=runs[0], output_dir=tmp_path / "labels", report_to="none", beta=0.0))
+    label(LabelSettings(run=runs[0], output_dir=tmp_path / "labels", report_to="none", beta=0.0))
     labels = pd.read_parquet(tmp_path / "labels" / "labels.parquet")
     assert labels["label"].value_counts().to_dict() == {"bias": 84, "no_bias": 28}
 

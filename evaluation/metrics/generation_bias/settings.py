@@ -92,7 +92,9 @@ class Settings:
         None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
     )
     opening: Count | None = option(
-        None, "tokens at the start of each response that answer another person; null: none", omit_if_null=True
+        None,
+        "tokens at the start of each response that answer another person; null: none, with the method `opening` 4",
+        omit_if_null=True,
     )
     resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
     style_exchange: Candidates | None = option(
