@@ -81,12 +81,12 @@ def test_ratings_follow_the_runs(runs, rated, tmp_path):
     report(ReportSettings(runs=[*runs, rated], output_dir=tmp_path / "all"))
     text = (tmp_path / "all" / "report.html").read_text()
     assert "one/run</th>" in text and "100\u00a0%" in text and "rated/summary/report.html" in text
-    with pytest.raises(InputError, match="^folders: .*`measure`"):
+    with pytest.raises(InputError, match="^runs: .*`measure`"):
         report(ReportSettings(runs=[runs[0], rated], output_dir=tmp_path / "one"))
 
 
 @pytest.mark.parametrize(("folders", "message"), [((), "RUN"), (("nowhere",), "nowhere"), ((0, 0), "repeated")])
 def test_invalid_folders_are_rejected(runs, tmp_path, folders, message):
     paths = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]
-    with pytest.raises(InputError, match=f"^folders: .*{message}"):
+    with pytest.raises(InputError, match=f"^runs: .*{message}"):
         report(ReportSettings(runs=paths))
