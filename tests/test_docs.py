@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from evenhand.evaluation import metrics as families
 from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
 from evenhand.recipes.cli import POSITIONAL, parse, settings_in
+from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -111,6 +113,29 @@ def test_the_reference_has_every_setting_of_every_command():
         "| `descriptors` | int or null | `200` | descriptors to sample by axis; null: all |"
         in sections["measure-prompts"]
     )
+
+
+def test_the_glossary_has_every_score_and_terms_that_the_pages_use():
+    page = runpy.run_path(str(ROOT / "docs" / "glossary_page.py"))
+    text = page["glossary"]()
+    scores = {of.name for name in families.names() for of in families.load_metric(name).FORMATS}
+    assert scores <= set(re.findall(r"\(`(\w+)`\)", text)) and len(scores) > 100
+    pages = " ".join(path.read_text(encoding="utf-8").lower() for path in PAGES)
+    assert [term for term in page["TERMS"] if term not in pages] == []
+
+
+def test_the_example_reports_are_small_and_name_no_path_of_a_machine(tmp_path):
+    """`python docs/examples.py RUN FOLDER` made them."""
+    run = write_measured(tmp_path / "run", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0)] * 4, ["yes", "no"] * 4, has_scores=True)
+    runpy.run_path(str(ROOT / "docs" / "examples.py"))["write_example"](run, tmp_path / "example")
+    examples = ROOT / "docs" / "examples"
+    assert sum(page.stat().st_size for page in examples.rglob("*")) < 2_000_000
+    for folder in (tmp_path / "example", examples / "service", examples / "before_and_after"):
+        texts = {page.name: page.read_text(encoding="utf-8") for page in folder.iterdir()}
+        assert set(texts) == {"report.html", "responses.html"} and "responses.html" in texts["report.html"]
+        for text in texts.values():
+            assert set(re.findall(r'href="\./([^"#]+)', text)) <= set(texts)
+            assert not re.search(r"(?<![\w.])/(tmp|root|home|work|usr)/", text)
 
 
 EXAMPLES = sorted(

@@ -1,0 +1,40 @@
+"""The example reports in `docs/examples`, of finished runs, with few responses, so that they are small:
+
+$ python docs/examples.py runs/service docs/examples/service
+$ python docs/examples.py runs/smollm2/distill/compare docs/examples/before_and_after
+
+docs/reports.md has the commands of the runs.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from evenhand.evaluation.files import read_yaml, write_text
+from evenhand.evaluation.manifest import CONFIG, read_run
+from evenhand.evaluation.report import html
+from evenhand.evaluation.settings import checked
+from evenhand.recipes import compare, measure
+from evenhand.recipes.finished_runs import read_settings, settings_of_run
+from evenhand.recipes.settings import CompareSettings
+
+MAX_BYTES = 200_000  # of the responses on the page of responses
+
+
+def write_example(run: Path, folder: Path) -> None:
+    """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
+    html.MAX_BYTES = MAX_BYTES
+    if read_yaml(run / CONFIG, "run")["command"] == "measure":
+        settings, responses = replace(read_settings(run, "run")[0], output_dir=run), [run]
+        (page,) = measure.report(settings, write=False, show=False).values()
+    else:
+        values = settings_of_run(read_run(run, "compare", "run")[0]) | {"output_dir": run}
+        settings = checked(CompareSettings, values, str(run))
+        responses = [settings.before, settings.after]
+        (page,) = compare.report(settings, write=False, show=False).values()
+    measure.write_responses(folder, page.subtitle, *responses)
+    write_text(folder / "report.html", html.page_html(replace(page, links=[measure.LINK])))
+
+
+if __name__ == "__main__":
+    write_example(*map(Path, sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""The glossary: terms, and all scores from their records in the code: `python docs/glossary_page.py` prints it.
+
+As a hook of mkdocs, this module adds the page to the documentation site.
+"""
+
+from typing import Any
+
+from evenhand.evaluation import metrics as families
+from evenhand.evaluation.report.formats import Format
+
+TERMS = {
+    "axis": "What a descriptor is about, such as age or religion.",
+    "bias value": "Projection of a response's style on the bias direction of its descriptor.",
+    "bucket": "Descriptors of one axis that name the same people or a subgroup.",
+    "cell": "All responses to one template filled with one descriptor.",
+    "control tag": "Text at the end of a prompt that asks a tuned model for even responses.",
+    "cue": "How a model knows the person who asks for a service.",
+    "descriptor": "A word or phrase for people, such as “hard-of-hearing”.",
+    "effect": "Difference between a descriptor's mean probability of a style and the average over descriptors.",
+    "even reference": "The base model's own responses, each given to another descriptor.",
+    "even target": "The distribution of responses with the average style that is nearest to the model's own.",
+    "run": "The folder of a finished command.",
+    "shown": "Of an effect: p ≤ 0.05 after correction for all effects; of a bias: interval and test agree.",
+    "signature": "A line that says what a score was computed from, as in sacrebleu.",
+    "stage": "A run that a loop or an ablation made.",
+    "style": "A label of the style classifier; the style of a response is a vector of their probabilities.",
+    "style cluster": "A group of styles that are alike, such as SYMPATHY.",
+    "template": "A sentence with a blank for a person, or a kind of request.",
+}
+HEAD = "# Glossary\n\nThis page is generated (`python docs/glossary_page.py`). Reports explain their own scores, too.\n"
+
+
+def glossary() -> str:
+    """Return the page: the terms, and a table of the scores of each family of metrics."""
+    terms = [f"**{term}**: {text}\n" for term, text in sorted(TERMS.items())]
+    found = {name: families.load_metric(name) for name in families.names()}
+    tables = [f"## `{name}`\n\n{_table(family.FORMATS)}" for name, family in found.items()]
+    return "\n".join([HEAD, *terms, *tables])
+
+
+def _table(formats: tuple[Format, ...]) -> str:
+    rows = ["| score | unit | ideal | meaning |", "| --- | --- | --- | --- |"]
+    for of in formats:
+        ideal = "–" if of.ideal is None else of.ideal_text
+        rows.append(f"| {of.label} (`{of.name}`) | {of.unit} | {ideal} | {of.description} |".replace("*", "\\*"))
+    return "\n".join([*rows, ""])
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the page to the site."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "glossary.md", content=glossary()))
+    return files
+
+
+if __name__ == "__main__":
+    print(glossary())
