@@ -209,7 +209,7 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     elif status == INCONCLUSIVE:
         text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
     if max_rise is not None:
-        return Finding(f"rise of pooled FGB* ≤ {max_rise:g} %", status, text)
+        return Finding(f"rise of pooled FGB* ≤ {max_rise:g}%", status, text)
     if chosen is None:
         text += f"; no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"
     else:

@@ -104,7 +104,7 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     ("arguments", "message"),
     [
         (["label", "--quantile", "2"], "--quantile: '2' cannot be used: Input should be less than 1"),
-        (["label", "--quantil", "0.5"], "unrecognized arguments: --quantil 0.5"),
+        (["label", "--quantil", "0.5"], "unrecognized arguments: --quantil"),
         (["measur"], "invalid choice: 'measur'"),
     ],
 )
@@ -136,7 +136,7 @@ def test_settings_survive_yaml_and_pickle(command):
 @pytest.fixture
 def finished_run(tmp_path):
     """Settings of a finished run of `label`, whose config names another run by a path relative to its folder."""
-    folders = {"responses": tmp_path / "train", "output_dir": tmp_path / "runs" / "label"}
+    folders = {"run": tmp_path / "train", "output_dir": tmp_path / "runs" / "label"}
     settings = LabelSettings(**folders, quantile=0.8, report_to="none")
     with stage("label", settings) as run:
         run.facts["n"] = 1
@@ -151,4 +151,4 @@ def test_configs_of_runs_repeat_them_wherever_they_are(finished_run, monkeypatch
     (tmp_path / "moved").mkdir()
     (tmp_path / "runs").rename(tmp_path / "moved" / "runs")
     moved = read_settings("label", tmp_path / "moved" / "runs" / "label" / "config.yaml")
-    assert moved.responses == tmp_path / "moved" / "train"
+    assert moved.run == tmp_path / "moved" / "train"

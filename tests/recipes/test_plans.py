@@ -14,7 +14,7 @@ from evenhand.recipes.ablate import ablate, hashed_folders
 from evenhand.recipes.loop import loop, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.stages import Stage
-from tests.testbed_settings import with_testbed
+from tests.testbed_settings import MODEL, with_testbed
 
 METHODS = ("control_tags", "rejection")
 
@@ -26,7 +26,7 @@ def settings(tmp_path, **values):
 
 
 def with_strength(strength):
-    return {"measure": {"model": {"adapter_strength": strength}}}
+    return {"measure": {"model": {"name": MODEL.name, "adapter_strength": strength}}}
 
 
 def plan(loop, method, folder):

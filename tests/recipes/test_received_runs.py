@@ -44,7 +44,7 @@ def command(tmp_path):
     return [*given, "--report_to", "none", "--quantile", "0.5"]
 
 
-@pytest.mark.parametrize(("run", "field"), [("label", "output_dir"), ("train", "responses")])
+@pytest.mark.parametrize(("run", "field"), [("label", "output_dir"), ("train", "run")])
 def test_a_manifest_that_lists_a_file_outside_its_folder_deletes_nothing(
     command, precious, tmp_path, run, field, capsys
 ):
