@@ -101,8 +101,8 @@ def test_own_outcomes_are_functions_of_the_responses(names):
     frame["response"] += pd.Series(np.where(frame["is_first"] & (turn == 0), "!!!", ""), index=frame.index)
     result = evenhand.measure_responses(
         frame,
-        classifier=str(testbed.STYLE_CLASSIFIER),
-        clusters="testbed",
+        style_classifier=str(testbed.STYLE_CLASSIFIER),
+        style_clusters="testbed",
         permutations=0,
         outcomes={
             "shouts": lambda texts: [text.endswith("!!!") for text in texts],
