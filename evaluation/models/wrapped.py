@@ -255,7 +255,8 @@ def draw_response(
         raise InputError(f"candidates: {format_value(candidates)}; give two or more responses to one prompt.")
     from evenhand.evaluation.models.styles import classify_responses
 
-    vectors = classify_responses(style_classifier, candidates, pd.DataFrame({DESCRIPTOR: [descriptor] * len(candidates)}))
+    people = pd.DataFrame({DESCRIPTOR: [descriptor] * len(candidates)})
+    vectors = classify_responses(style_classifier, candidates, people)
     prompt = pd.DataFrame({DESCRIPTOR: [descriptor], AXIS: [axis]})
     exponent = prompt_exponents(exponents, prompt, style_classifier.labels)[0]
     scores = candidate_scores(vectors, exponent, len(candidates))
