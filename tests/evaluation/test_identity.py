@@ -97,8 +97,8 @@ def test_a_run_that_reads_another_is_of_its_tables(tmp_path):
             with pytest.raises(InputError, match=r"inputs.before was .*; inputs.after was"):
                 compare(settings)
     given = {"output_dir": tmp_path / "labels", "report_to": "none", "quantile": 0.5}
-    labels = [LabelSettings(responses=run, **given) for run in runs]
+    labels = [LabelSettings(run=run, **given) for run in runs]
     label(labels[0])
     label(labels[0])  # finished
-    with pytest.raises(InputError, match="inputs.responses was"):
+    with pytest.raises(InputError, match="inputs.run was"):
         label(labels[1])
