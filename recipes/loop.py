@@ -141,15 +141,15 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
         unscored, candidates = replace(measurement.generation_bias, relevance=False), of_methods.resampling.candidates
-        if module.opens:
-            unscored = replace(unscored, opening=of_methods.opening or OPENING)
+        opening = of_methods.opening or (OPENING if module.opens else None)  # another method can be opened, too
+        unscored = replace(unscored, opening=opening)
         if module.exchanges_style:
             unscored = replace(unscored, style_exchange=candidates)
         if module.resamples:
             exponents = labels / f"{EXPONENTS}.parquet"
             unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=candidates))
         # Other families use no system prompt, and no responses that could be opened or resampled.
-        asks_otherwise = model.system_prompt or module.opens or module.resamples or module.exchanges_style
+        asks_otherwise = model.system_prompt or opening or module.resamples or module.exchanges_style
         metrics = [FAMILY] if asks_otherwise else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
         after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None

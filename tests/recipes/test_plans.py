@@ -100,14 +100,14 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
 
 
 def test_the_method_resample_labels_and_does_not_tune(tmp_path):
-    drawn = {"resampling": {"candidates": 6}, "opening": 8}  # neither for the base nor for the labels
+    drawn = {"resampling": {"candidates": 6}, "opening": 8}  # not for the base, nor for the labels
     measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": drawn}
     given = settings(tmp_path, measure=measure, instruction="Be even.")
     planned = plan(given, "resample", tmp_path)
     assert names(planned.stages, tmp_path) == ["before", "train", "label", "resample/after", "resample/compare"]
     before, train, label, after, compare = planned.stages
     assert {it.settings.generation_bias.resampling.candidates for it in (before, train)} == {4}
-    assert before.settings.generation_bias.opening is after.settings.generation_bias.opening is None
+    assert (before.settings.generation_bias.opening, after.settings.generation_bias.opening) == (None, 8)
     assert plan(given, "opening", tmp_path).stages[1].settings.generation_bias.opening == 8
     assert after.settings.model == before.settings.model and after.settings.metrics == ["generation_bias"]
     resampling = after.settings.generation_bias.resampling
