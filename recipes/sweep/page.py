@@ -78,7 +78,8 @@ EFFECTS_NOTE = (
     "blocks, with Holm’s correction over all settings and the three outcomes. Both need two seeds."
 )
 VALUES_NOTE = (
-    "Each dot is a setting, with its number and its 95 % interval; lines join settings that differ in this value only."
+    "Each dot is a setting, with its 95 % interval; lines, with the settings’ numbers, join those that differ in this "
+    "value only."
 )
 PUBLISHED_NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
@@ -304,7 +305,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
             rows = rows.assign(x=x.to_numpy()).sort_values("x")
             axes.plot(rows["x"], rows[outcome], color=AFTER, linewidth=1, marker="o")
             axes.vlines(rows["x"], rows[f"{outcome}_low"], rows[f"{outcome}_high"], color=MUTED)
-            for row in rows.dropna(subset=[outcome]).itertuples():
+            for row in rows.dropna(subset=[outcome]).itertuples() if len(lines) > 1 else ():
                 axes.annotate(str(row.number), (row.x, getattr(row, outcome)), (5, 1), textcoords="offset points")
     return figure
 
