@@ -8,6 +8,7 @@ value has NaN and is left out.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import number, sanitize, span
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import ScoreChange, change_table, scores_table
+from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import CUE, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
+from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
 from evenhand.evaluation.statistics.permutation import permutation_p_value
 from evenhand.evaluation.statistics.scores import mean_change
@@ -261,6 +263,17 @@ def outcome_changes(
     of_change |= {"p_value": square.p_value, "reason": square.reason or (None if interval else NO_SPREAD)}
     change = BiasScore(f"{outcome}_spread_difference", new - old, interval=interval, signature=signature, **of_change)
     return [*scores, change]
+
+
+def outcome_text(scores: Sequence[BiasScore]) -> str:
+    """Return the sentence of a verdict on outcomes whose spread is shown to be above 0 (Holm, all outcomes), or ""."""
+    spreads = [it for it in scores if it.metric.endswith("_spread") and it.p_value is not None]
+    is_shown = holm([it.p_value for it in spreads]) <= LEVEL
+    # `other_language` is part of `language`.
+    names = (it.metric.removesuffix("_spread").removeprefix("other_") for it in compress(spreads, is_shown))
+    names = list(dict.fromkeys(name.replace("_", " ") for name in names))
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f"The {listed} of answers depend{'' if names[1:] else 's'} on the person. " if names else ""
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:

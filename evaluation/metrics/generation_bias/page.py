@@ -27,6 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.outcomes import (
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
+    outcome_text,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -113,6 +114,9 @@ def page(run: FamilyRun) -> Page:
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     unclear = unclear_reason(score)
     language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
+    beside, style = outcome_text(scores), plain_verdict(effects, bias_verdict(score))
+    if beside:
+        style = style.replace("answers people differently", "answers people in different styles")
     apart = [language_section(effects, run.table(REQUESTED_EFFECTS))] if run.has(REQUESTED_EFFECTS) else []
     quality = scores_table(
         "Quality of the responses",
@@ -128,7 +132,7 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores),
+        verdict=language + beside + style + even_text(effects, scores),
         warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[

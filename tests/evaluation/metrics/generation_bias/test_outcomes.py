@@ -7,6 +7,7 @@ import pytest
 from evenhand.evaluation.metrics.generation_bias import outcomes
 from evenhand.evaluation.metrics.generation_bias.metric import cue_shares
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import BiasScore
 
 
 def responses(*texts, descriptor="deaf"):
@@ -139,3 +140,15 @@ def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():
     assert shares["descriptor"] == pytest.approx(2 / 48 / total, abs=0.04)
     assert shares["descriptor × cue"] == pytest.approx(2 / 48 / total, abs=0.04)
     assert sum(shares.values()) == pytest.approx(1, abs=0.02)
+
+
+def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
+    """Holm: 2 × 0.02 and 0.03 are at most 0.05, 3 × 0.02 is above it."""
+
+    def spread(outcome, p):
+        return BiasScore(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
+
+    both = [spread("other_language", 0.02), spread("fluency", 0.03)]
+    assert outcomes.outcome_text(both) == "The language and fluency of answers depend on the person. "
+    assert outcomes.outcome_text([*both, spread("length", 0.5)]) == ""
+    assert outcomes.outcome_text(both[:1]) == "The language of answers depends on the person. "
