@@ -113,7 +113,11 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     model, strength = after.config.model.name, after.config.model.adapter_strength
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
-    parts = page.subtitle, tuning_method(model), "" if strength is None else f"strength {strength:g}"
+    of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
+    untrained = {"opening": of.opening, "style_exchange": of.style_exchange}
+    untrained["resample"] = of.resampling.exponents and of.resampling.candidates
+    wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
+    parts = page.subtitle, tuning_method(model), strength, *wrapped
     *first_sections, samples = page.sections
     sections = [training_section(settings.tuning)] if settings.tuning else []
     folder = settings.output_dir.resolve()
