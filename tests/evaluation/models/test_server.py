@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
 from evenhand.evaluation.models.server import build_requests, fetch_answers, request_arguments
 from evenhand.evaluation.settings import ModelSettings
-from tests.fault_server import answer_to, serving
+from tests.fault_server import Handler, answer_to, serving
 
 CANARY = "canary-key-0123456789"
 FAULTS = ("rate", "broken", "cut", "none", "two", "reset", "hang")
@@ -88,7 +88,22 @@ def test_first_failures_and_answers_before_one(monkeypatch):
         assert rows_done == [0, 1]
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
     with serving("reset", share=1) as (url, record):
-        assert "Connection error" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
+        assert "Connection error. Answers" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
+
+
+@pytest.mark.parametrize("last_words", ["_send", "_broken"])
+def test_a_server_that_answers_and_then_ends_is_reported_with_the_flags_for_vllms_cpu_engine(monkeypatch, last_words):
+    monkeypatch.setattr(server, "MAX_RETRIES", 1)
+
+    def answer_and_end(handler, answer):
+        handler.server.socket.close()  # no further connection
+        handler.close_connection = True
+        getattr(Handler, last_words)(handler, answer)
+
+    with serving("last", share=1) as (url, _):
+        monkeypatch.setattr(Handler, "_last", answer_and_end, raising=False)
+        error = fetch_error(url, concurrency=1)
+    assert "Connection error; the server has answered before" in error and "--no-enable-chunked-prefill" in error
 
 
 def test_request_bodies_of_both_apis():
