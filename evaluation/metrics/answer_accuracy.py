@@ -79,7 +79,12 @@ class AnswerAccuracy(Metric):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE, COUNTED = "Accuracy by who asks", "answers"
-    NOTES = ("Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed.",)
+    NOTES = (
+        "The accuracy is shown to depend on the person if the interval of the spread lies above 0 and p < 0.05. Guessing "
+        "is right 50 times in 100.",
+        "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
+        "effects.parquet has all.",
+    )
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
         """Return fingerprints of the model, the taxonomy and the questions."""

@@ -30,6 +30,7 @@ import numpy as np
 from evenhand.evaluation.statistics.cells import Cells, paired_differences
 from evenhand.evaluation.statistics.effects import (
     Effects,
+    Place,
     averaging_matrix,
     bernoulli_variance,
     contrast,
@@ -62,8 +63,13 @@ def effect_changes(
     difference = paired_differences(cells)
     averages = [side.mean - side.effect for side in (before, after)]
     of_average = sum(map(bernoulli_variance, averages))
-    of_unit = sum(bernoulli_variance(each + side.shrunk) for each, side in zip(averages, (before, after), strict=True))
-    ratio = np.maximum(of_unit / of_average, 1.0)  # effects change the variance of a descriptor's responses
+    of_before = bernoulli_variance(averages[0] + before.shrunk)
+
+    def variance_ratio(place: Place, change: np.ndarray) -> np.ndarray:
+        """Return the ratio if the effect before changes by `change`: effects change the variance of responses."""
+        of_after = bernoulli_variance((averages[1] + before.shrunk)[place] + change)
+        return np.maximum((of_before[place] + of_after) / of_average[place], 1.0)
+
     return descriptor_effects(
         difference,
         groups,
@@ -71,7 +77,7 @@ def effect_changes(
         draws,
         rng,
         sampler=partial(_sign_sampler, difference),
-        variance_ratio=lambda place, _: ratio[place],
+        variance_ratio=variance_ratio,
         own_variance=partial(_own_variance, difference),
     )
 

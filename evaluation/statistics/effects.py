@@ -39,7 +39,7 @@ VarianceRatio = Callable[[Place, np.ndarray], np.ndarray]
 Sampler = Callable[[np.ndarray, np.random.Generator], Callable[[], np.ndarray]]
 NUMBERS_IN_BATCH = 1 << 25  # float32 numbers in a batch of `effects_under_null`: 128 MiB
 LEVEL, POWER = 0.05, 0.8  # level and power of the smallest detectable effect
-DETECTABLE_STEPS, BISECTIONS = 4, 40
+DETECTABLE_STEPS, BISECTIONS = 10, 40
 ONE_SIDED = float(scipy.special.ndtri(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 MAX_Z, BINS_PER_Z = 64, 128  # the grid on which permuted |z| are counted
@@ -155,7 +155,11 @@ def descriptor_effects(
     at_least = np.maximum(np.abs(effect) - widest * np.fmax(1.0, at_effect / max(error.max(), TINY)), 0)
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
-        detectable = (critical * scale + scipy.stats.norm.ppf(POWER) * np.sqrt(ratio(..., detectable))) * error
+        at_size = np.sqrt(ratio(..., detectable)) * error
+        tested = error  # the standard error in z. Residuals from the template's mean, with own_variance, have the effect
+        if own_variance is not None:
+            tested = np.hypot(at_size, detectable * np.sqrt(factors.sum(axis=1, keepdims=True)))
+        detectable = critical * scale * tested + scipy.stats.norm.ppf(POWER) * at_size
     return Effects(mean, effect, z, p, p_family, q, shrunk, low, high, detectable, at_most, at_least)
 
 

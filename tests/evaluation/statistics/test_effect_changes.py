@@ -76,3 +76,18 @@ def test_batches_and_swapped_runs(monkeypatch):
     np.testing.assert_allclose(swapped.p_family, whole.p_family, atol=0.05)  # other signs
     monkeypatch.setattr("evenhand.evaluation.statistics.effects.NUMBERS_IN_BATCH", 100)
     assert (measure_changes(*sides, *cells).p_family == whole.p_family).all()
+
+
+def test_a_change_of_the_detectable_size_is_shown_in_80_percent():
+    even = np.broadcast_to([0.1, 0.3, 0.6], (10, 24, 3))
+    template, descriptor = design(even, 2)
+
+    def measured(after, seed):
+        rng = np.random.default_rng(seed)
+        return measure_changes(responses(rng, even, 2), responses(rng, after, 2), template, descriptor, 99, seed)
+
+    size = np.median([measured(even, seed).detectable[:, 0] for seed in range(5)]) * 24 / 23  # as in test_effects
+    after = even.copy()
+    after[:, 0] += [size, -size / 3, -size * 2 / 3]
+    shown = [measured(after, seed).p_family[0, 0] <= 0.05 for seed in range(60)]
+    assert 0.65 <= np.mean(shown) <= 0.92
