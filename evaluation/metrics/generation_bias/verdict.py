@@ -56,10 +56,10 @@ def bias_verdict(score: BiasScore | None) -> str:
     |p − 0.05| is within the error of the simulation (`permutation_p_value`), or if rows are copies. A permutation
     test is exact for any number of responses; the coverage of an interval is not.
     """
+    if score is not None and unclear_reason(score):
+        return UNCLEAR
     if score is None or score.interval is None:
         return NO_VERDICT
-    if unclear_reason(score):
-        return UNCLEAR
     return SHOWN if is_bias_significant(score) else NOT_SHOWN
 
 
@@ -70,11 +70,9 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 def unclear_reason(score: BiasScore) -> str:
     """Return why a bias is unclear, such as how the interval and the permutation test disagree; "" if it is clear."""
-    if score.interval is None or score.interval[1] < 0:
-        return ""
     if (score.reason or "").endswith(REPEATED):
         return score.reason
-    if score.p_value is None:
+    if score.interval is None or score.interval[1] < 0 or score.p_value is None:
         return ""
     p, is_above = f"the permutation test has p {p_text(score.p_value)}", is_bias_significant(score)
     if abs(score.p_value - LEVEL) <= MONTE_CARLO_ERROR:
@@ -94,8 +92,8 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
 
 def even_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
     """Return the sentence on how even the model is shown to be, or ""."""
-    score = find_score(scores, EVEN_WITHIN)
-    if score is None or score.interval is None:
+    score, bias = find_score(scores, EVEN_WITHIN), find_score(scores, HEADLINE)
+    if score is None or score.interval is None or (bias and bias.reason or "").endswith(REPEATED):
         return ""
     n = effects.loc[effects["kind"] == DESCRIPTOR, "unit"].nunique()
     return (
@@ -197,7 +195,7 @@ def warnings(runs: Runs) -> list[str]:
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
     texts, score = [], find_score(scores, HEADLINE)
-    if score is not None and score.n < MIN_RESPONSES:
+    if score is not None and 0 < score.n < MIN_RESPONSES:
         texts.append(
             f"Only {score.n} responses{when} are compared, so the intervals of single style clusters may be too "
             "narrow. Use more descriptors, templates or responses."
