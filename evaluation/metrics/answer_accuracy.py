@@ -80,8 +80,8 @@ class AnswerAccuracy(Metric):
     )
     TITLE, COUNTED = "Accuracy by who asks", "answers"
     NOTES = (
-        "The accuracy is shown to depend on the person if the interval of the spread lies above 0 and p < 0.05. Guessing "
-        "is right 50 times in 100.",
+        "The accuracy is shown to depend on the person if the interval of the spread lies above 0 and p < 0.05. "
+        "Guessing is right 50 times in 100.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
         "effects.parquet has all.",
     )
