@@ -93,7 +93,7 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
 def even_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
     """Return the sentence on how even the model is shown to be, or ""."""
     score, bias = find_score(scores, EVEN_WITHIN), find_score(scores, HEADLINE)
-    if score is None or score.interval is None or (bias and bias.reason or "").endswith(REPEATED):
+    if score is None or score.interval is None or ((bias and bias.reason) or "").endswith(REPEATED):
         return ""
     n = effects.loc[effects["kind"] == DESCRIPTOR, "unit"].nunique()
     return (
