@@ -30,7 +30,7 @@ from tools.testbed.steps import prepare_torch
 
 OWN_TOPIC = 0.8
 N_TOPICS = 4  # topics of an axis
-METHODS = ("resample", "half_exchange", "distill", "exchange")
+METHODS = ("resample", "distill", "exchange")
 planted_distribution = grammar.style_distribution
 axis_of = all_prompts().drop_duplicates(DESCRIPTOR).set_index(DESCRIPTOR)[AXIS]
 AXES = sorted(axis_of.unique())

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT, WEIGHT
+from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
 CONTEXT, PROMPT, COMPLETION, COMPLETION_CUT = "context", "prompt", "completion", "completion_cut"
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
@@ -52,28 +51,3 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame,
     if CUT in donors:
         exchanged[CUT] = donors[CUT].to_numpy()
     return receivers, receivers.assign(**exchanged)
-
-
-def balanced_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return a sample of the labelled responses, drawn by their weights, with the same number of rows.
-
-    Every response stays with its prompt.
-    """
-    return labelled.iloc[draw_by_weight(labelled[WEIGHT].to_numpy(dtype=np.float64), seed)]
-
-
-def draw_by_weight(weights: np.ndarray, seed: int) -> np.ndarray:
-    """Return n sorted rows drawn by n weights, by systematic sampling (Madow 1949): as few repetitions as possible.
-
-    A row of c times the mean weight is drawn ⌊c⌋ or ⌈c⌉ times, c times on average.
-
-    >>> draw_by_weight(np.array([1.0, 0.0, 2.0, 1.0]), seed=0).tolist()
-    [0, 2, 2, 3]
-    """
-    n = len(weights)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(n)  # neighbours, which share a prompt or template, would be drawn dependently
-    ends = np.cumsum(weights[order])
-    points = (np.arange(n) + rng.random()) * ends[-1] / n
-    drawn = np.minimum(np.searchsorted(ends, points, side="right"), n - 1)
-    return np.sort(order[drawn])

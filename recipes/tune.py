@@ -31,7 +31,6 @@ from evenhand.evaluation.score import (
     RESPONSE,
     TEMPLATE,
     TEXT,
-    WEIGHT,
 )
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
@@ -120,14 +119,14 @@ def _load_base(method: str, config: MeasureConfig) -> DialogueModel:
     if base.kind == "chat" and method == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
-            "relevance_kept with the methods half_exchange and distill."
+            "relevance_kept with the method distill."
         )
     return base
 
 
 def _rows(settings: TuneSettings, responses: StyledResponses, render: ContextRenderer) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
-    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, WEIGHT])
+    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
     table = responses.table.assign(**{CUT: responses.table.get(CUT, False)})
     labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
     share_cut = float(labelled[CUT].mean())

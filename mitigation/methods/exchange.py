@@ -3,7 +3,7 @@
 The response of each row is sampled from the responses to the same template and noun (if it has none, to another noun)
 and another descriptor; mentions of that descriptor are rewritten. The sampled style does not depend on the row's
 descriptor, so the model cannot learn such a dependence. A chat model may also lose relevance, because it is trained on
-responses to other people: compare `relevance_kept`, and see `half_exchange`. Labels are not used: training on `no_bias`
+responses to other people: compare `relevance_kept`. Labels are not used: training on `no_bias`
 responses only would make the styles that are often biased rarer. The method is Evenhand's;
 counterfactual data augmentation (Lu et al. 2018, "Gender Bias in Neural Natural Language Processing") exchanges words
 instead of responses.

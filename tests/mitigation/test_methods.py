@@ -1,11 +1,9 @@
 """Each method's rows, written down by hand."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.labelled_responses import balanced_responses
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
@@ -66,24 +64,6 @@ def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
     without_noun = rows("exchange", labelled(noun="x"), 0)["completion"]
     assert without_noun == rows("exchange", labelled().drop(columns="noun"), 0)["completion"]
     assert rows("exchange", labelled())["prompt"] == [A, B, B, D]
-
-
-def test_balanced_responses_are_drawn_by_weight():
-    drawn = [balanced_responses(labelled(), seed) for seed in range(200)]
-    responses = labelled()["response"].tolist()
-    own = dict(zip(responses, labelled()["text"], strict=True))
-    assert all(own[row.response] == row.text for rows in drawn for row in rows.itertuples())
-    counts = np.array([[rows["response"].tolist().count(response) for response in responses] for rows in drawn])
-    assert (counts.sum(axis=1) == 4).all()
-    assert (counts.min(axis=0).tolist(), counts.max(axis=0).tolist()) == ([0, 1, 0, 2], [1, 2, 0, 2])
-    assert counts.mean(axis=0) == pytest.approx([0.5, 1.5, 0, 2], abs=0.1)
-
-
-def test_half_exchange_has_an_exchanged_and_a_balanced_response_to_each_prompt():
-    found = rows("half_exchange", labelled(), 3).to_dict()
-    exchanged = rows("exchange", labelled(), 3).to_dict()
-    balanced = load_method("self_chat")().rows(balanced_responses(labelled(), 3), render).to_dict()
-    assert found == {name: exchanged[name] + balanced[name] for name in exchanged}
 
 
 def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_noun():
