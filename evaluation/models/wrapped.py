@@ -93,7 +93,7 @@ class OpenedModel(WrappedModel):
         """Return one response per prompt. A response that ends within its opening is not continued."""
         asked, _ = other_prompts(prompts, self.seed, "opening")
         with self.at_most(self.tokens):
-            responses = self.model.respond(asked, run, "openings")
+            responses = self.model.respond(asked, run, f"openings_of_{name}")
         responses = responses.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
         is_unfinished = responses[CUT].to_numpy(dtype=bool)
         if not is_unfinished.any():

@@ -137,7 +137,13 @@ class Parrot(Echo):
 
     arguments = {"max_new_tokens": 10}
 
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.asked = []
+
     def respond(self, prompts, run=None, name="responses"):
+        assert name not in self.asked, "a run would take saved batches for answers to these prompts"
+        self.asked.append(name)
         n = self.arguments["max_new_tokens"]
         words = [text.split() for text in prompts["text"]]
         begun = prompts["opening"] + " " if "opening" in prompts else [""] * len(prompts)
@@ -165,6 +171,7 @@ def test_a_response_begins_as_to_another_person_and_goes_on_as_to_the_own():
         "deaf",
     ]
     assert answered["cut"].tolist() == [False] * 4
+    wrapped.respond(prompts, name="other_responses")
     assert wrapped.entry({}) == {"name": "echo", "opening": 4}
     with pytest.raises(InputError, match="10 tokens are all of a response"):
         OpenedModel(Parrot(ModelSettings()), 10).check()
