@@ -135,7 +135,8 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
 
 def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Mapping[str, Any]) -> BiasScore:
     pairs = sum(counts.pairs for _, counts in group)
-    possible = sum(math.comb(len(comparison.descriptors), 2) for comparison, _ in group)
+    asked = [it for it, _ in group if it.n_sentences + it.n_undefined]  # `limit` draws templates by axis
+    possible = sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)
     value, without = _leave_one_out(group)
     interval, _, reason = _jackknife(value, without, (0.0, 1.0)) if pairs else (None, None, _no_pair_reason(group))
     sentences = {
