@@ -53,7 +53,6 @@ testbed: $(VENV)/ready
 	$(BIN)/python -m tools.testbed.build
 
 benchmarks: $(VENV)/ready
-	$(BIN)/python -m benchmarks.generation_throughput
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.pair_scoring
 	$(BIN)/python -m benchmarks.accuracy --figure docs/fgb_against_responses.png

