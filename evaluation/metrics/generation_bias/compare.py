@@ -196,6 +196,11 @@ def _outcome_changes(
     return scores
 
 
+def _content(entry: Any) -> Any:
+    """Return an entry of a signature without the name of a model with a revision, which may be in another folder."""
+    return {**entry, "name": ""} if isinstance(entry, dict) and entry.get("revision") else entry
+
+
 def check_comparable(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], field: str = "after"
 ) -> None:
@@ -211,7 +216,7 @@ def check_comparable(
         )
     for name in (FIRST, "decoding", ACCEPTED):
         old_value, new_value = (side.signature(HEADLINE).get(name) for side in (before, after))
-        if old_value != new_value:
+        if _content(old_value) != _content(new_value):
             raise InputError(
                 f"{field}: {name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same "
                 f"{name}."
@@ -233,7 +238,7 @@ def _overall_differences(
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)
-        if first != second:
+        if _content(first) != _content(second):
             raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
         sides = (read_styled_responses(side.folder, second=True) for side in (before, after))
         changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
