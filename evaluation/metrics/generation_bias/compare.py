@@ -197,7 +197,11 @@ def _outcome_changes(
 
 
 def _content(entry: Any) -> Any:
-    """Return an entry of a signature without the name of a model with a revision, which may be in another folder."""
+    """Return an entry of a signature without the name of a model with a revision, which may be in another folder.
+
+    >>> _content({"name": "old/classifier", "revision": "1f"}) == _content({"name": "new/classifier", "revision": "1f"})
+    True
+    """
     return {**entry, "name": ""} if isinstance(entry, dict) and entry.get("revision") else entry
 
 
