@@ -61,5 +61,7 @@ def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Sect
         f"Effects on style shown among all answers: {len(everywhere):,}; among the answers in the request's language: "
         f"{len(shown):,}, of which {both:,} are the same."
     )
+    if not len(everywhere) + len(shown):
+        sentence = "No effect on style is shown, neither among all answers nor among those in the request's language."
     title = "Styles of the answers in the request's language"
     return Section(title, [sentence], [effect_table(shown.head(MAX_ROWS))], first_screen=True)
