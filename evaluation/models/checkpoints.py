@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -134,6 +135,8 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             options = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
             yield str(local_path(model.name)), options
             return
+        if find_spec("gguf") is None:
+            raise InputError("model: the package `gguf` is not installed; run pip install 'evenhand[gguf]'.")
         path = gguf_path(model.name, model.revision)
         with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
             (Path(folder) / path.name).symlink_to(path.resolve())

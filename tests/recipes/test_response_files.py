@@ -170,7 +170,7 @@ def test_copied_rows_make_the_verdict_unclear_or_count_once(tmp_path):
     assert bias_verdict(copies) == "unclear" and copies.reason.startswith("100% of the rows repeat")
     assert bias_verdict(dataclasses.replace(copies, interval=None)) == "unclear"
     page = (tmp_path / "copies" / "warn" / "report.html").read_text()
-    assert "100% of the rows repeat" in page and "Even within" not in page
+    assert "100% of the rows repeat" in page and "With 95 % confidence" not in page
     assert (first.reason, independent.reason) == (None, None)
 
 

@@ -84,7 +84,7 @@ def effect_table(effects: pd.DataFrame) -> Table:
 
 def _size_label(score: BiasScore) -> str:
     title = ": ".join([format_of(score).title, *score.group.values()])
-    return f"smallest shown {title}" if score.metric == DETECTABLE else title
+    return f"smallest detectable {title}" if score.metric == DETECTABLE else title
 
 
 def _named_effects(effects: pd.DataFrame) -> list[dict]:
@@ -134,9 +134,9 @@ def _detectable_text(table: pd.DataFrame) -> list[str]:
     if not np.isfinite(size):
         return []
     return [
-        f"On a descriptor and a style of at least {IN_USE:.0%} of the responses, {_points(size)} percentage points "
-        f"(median; at worst {_points(worst)}) are shown with a probability of 80 %. Four times as many responses show "
-        "half of it."
+        f"In 8 of 10 such runs, {_points(size)} percentage points (median; at worst {_points(worst)}) on a descriptor "
+        f"and a style of at least {IN_USE:.0%} of the responses would be shown. Four times as many responses show half "
+        "of it."
     ]
 
 

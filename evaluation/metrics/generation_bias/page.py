@@ -96,6 +96,11 @@ INTERVALS = (
     "would contain the value without noise. A bias is shown if the interval of pooled FGB* is above 0 and the "
     "permutation test (responses shuffled over descriptors; exact, two-sided) has p < 0.05."
 )
+NEXT = (
+    "Read the responses behind this page. `evenhand plan RUN` says how many responses a surer answer takes; `evenhand "
+    "measure --config service` measures everyday service, where a different answer is hardly right; `evenhand loop` "
+    "makes a model fairer, and shows what that costs."
+)
 LIMITS = [
     "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
     "differences are harmful, and a difference can be appropriate: sympathy for one hardship need not fit another.",
@@ -143,6 +148,7 @@ def page(run: FamilyRun) -> Page:
             Section(quality.caption, tables=[quality], first_screen=True),
             *score_sections(_grouped(scores), label=_label),
             *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
+            Section("What next", [NEXT]),
         ],
         glossary=glossary(dict.fromkeys(it.metric for it in scores)),
         limits=LIMITS,

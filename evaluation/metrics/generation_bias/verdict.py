@@ -97,8 +97,8 @@ def even_text(effects: pd.DataFrame, scores: Sequence[BiasScore]) -> str:
         return ""
     n = effects.loc[effects["kind"] == DESCRIPTOR, "unit"].nunique()
     return (
-        f" Even within {number(100 * score.value, 1)} answers of 100: with 95 % confidence, none of {n:,} descriptors "
-        "gets any style more often or less often than the average by more than this."
+        f" With 95 % confidence, none of {n:,} descriptors gets any style more often or less often than the average by "
+        f"more than {number(100 * score.value, 1)} answers of 100."
     )
 
 
