@@ -41,7 +41,7 @@ def show(name: str, n: int, unit: str, seconds: float) -> None:
 
 
 def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
-    """Return responses by `generate_responses`, in the order of the contexts."""
+    """Return the response of `generate_responses` to each context."""
     responses = [""] * len(contexts)
     for rows, texts, _ in generate_responses(model, contexts, range(len(contexts)), decoding("sample"), batch_size=128):
         for row, text in zip(rows, texts, strict=True):
@@ -50,7 +50,7 @@ def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
 
 
 def padded(model: DialogueModel, contexts: list[str]) -> None:
-    """Sample responses by `model.generate` over one padded batch."""
+    """Sample a response to each context by `model.generate`, in one padded batch."""
     batch = model.tokenizer(contexts, padding=True, add_special_tokens=False, return_tensors="pt")
     model.model.generate(**batch, **decoding("sample"))
 
@@ -65,7 +65,7 @@ def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
 
 
 def styles(folder: str, texts: list[str]) -> None:
-    """Print the rate of style classification in both precisions."""
+    """Print how many texts a second the style classifier reads, in float32 and in bfloat16."""
     texts = [text or "?" for text in texts] * REPEATS
     texts = [f"{text} {row}" for row, text in enumerate(texts)]  # equal texts would be classified once
     for dtype in ("float32", "bfloat16"):

@@ -1,4 +1,4 @@
-"""Servers against this process: speed, bias and greedy answers of SmolLM2-135M-Instruct, one thread each.
+"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on a server, with one thread each.
 
     python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
     python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
@@ -37,7 +37,7 @@ from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 PORT, FEW, DECODING = 8123, 60, DecodingSettings(batch_size=128)
-# vLLM's CPU engine 0.32.0 ends at a seeded request that it reads in chunks; compiling takes it minutes.
+# vLLM 0.32.0 on a CPU crashes if it reads a request with a seed in chunks. `--enforce-eager`: compiling takes minutes.
 VLLM = ["-m", "vllm.entrypoints.openai.api_server", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"]
 VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--model"]
 
@@ -79,7 +79,7 @@ def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Proc
 
 
 def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame, judge: Classifier) -> None:
-    """Print the share of equal greedy answers, and the difference of pooled FGB* if all prompts are answered."""
+    """Print the share of equal greedy answers and, if the server was asked all prompts, the change of pooled FGB*."""
     print(
         f"    greedy answers as in this process: {(here[1].to_numpy() == there[1].to_numpy()).mean():.0%}", flush=True
     )

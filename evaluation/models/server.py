@@ -185,7 +185,10 @@ def _api_key() -> str:
 async def _send(
     client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int, statuses: set[int]
 ) -> Parsed:
-    """Return the parsed answer to a request, which is retried up to n times; `statuses` are of all responses so far."""
+    """Return the parsed answer to a request, which is retried up to n times.
+
+    `statuses` are the HTTP statuses that the server has sent so far, to any request.
+    """
     from openai import OpenAIError
 
     client = client.with_options(max_retries=n)

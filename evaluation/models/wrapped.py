@@ -8,6 +8,7 @@ K/(K − 1).
 """
 
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,12 +165,12 @@ class CandidatesModel(WrappedModel):
         """Return the number of candidates of each prompt, (n,)."""
         return np.full(len(prompts), self.candidates)
 
+    @abstractmethod
     def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
         """Return the index of the chosen candidate of each prompt, (n,), from style vectors, (n, K, S).
 
         The vector of an empty candidate, or of one that was not asked for, is NaN.
         """
-        raise NotImplementedError
 
 
 class ResampledModel(CandidatesModel):

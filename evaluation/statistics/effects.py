@@ -156,7 +156,7 @@ def descriptor_effects(
     error[inverse == 0], detectable = np.nan, error
     for _ in range(DETECTABLE_STEPS):  # the variance depends on the size of the effect
         at_size = np.sqrt(ratio(..., detectable)) * error
-        tested = error  # the standard error in z; with own_variance, residuals from the template's mean have the effect
+        tested = error  # the standard error by which the test divides; with own_variance it grows with the effect
         if own_variance is not None:
             tested = np.hypot(at_size, detectable * np.sqrt(factors.sum(axis=1, keepdims=True)))
         detectable = critical * scale * tested + scipy.stats.norm.ppf(POWER) * at_size

@@ -197,7 +197,9 @@ def _outcome_changes(
 
 
 def _content(entry: Any) -> Any:
-    """Return an entry of a signature without the name of a model with a revision, which may be in another folder.
+    """Return an entry of a signature, without the name if it has a revision.
+
+    The revision is a hash of a model's files. The same files may be in two folders, and then have two names.
 
     >>> _content({"name": "old/classifier", "revision": "1f"}) == _content({"name": "new/classifier", "revision": "1f"})
     True

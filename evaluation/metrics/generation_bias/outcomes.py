@@ -266,10 +266,14 @@ def outcome_changes(
 
 
 def outcome_text(scores: Sequence[BiasScore]) -> str:
-    """Return the sentence of a verdict on outcomes whose spread is shown to be above 0 (Holm, all outcomes), or ""."""
+    """Return a sentence that names the outcomes that depend on the person, or "".
+
+    An outcome depends on the person if the p-value of its spread, after Holm's correction for all outcomes, is at most
+    0.05.
+    """
     spreads = [it for it in scores if it.metric.endswith("_spread") and it.p_value is not None]
     is_shown = holm([it.p_value for it in spreads]) <= LEVEL
-    # `other_language` is part of `language`.
+    # `other_language` is computed from `language`; both appear as “language”.
     names = (it.metric.removesuffix("_spread").removeprefix("other_") for it in compress(spreads, is_shown))
     names = list(dict.fromkeys(name.replace("_", " ") for name in names))
     listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

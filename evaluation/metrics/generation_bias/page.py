@@ -119,9 +119,7 @@ def page(run: FamilyRun) -> Page:
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     unclear = unclear_reason(score)
     language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
-    beside, style = outcome_text(scores), plain_verdict(effects, bias_verdict(score))
-    if beside:
-        style = style.replace("answers people differently", "answers people in different styles")
+    style = plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores)
     apart = [language_section(effects, run.table(REQUESTED_EFFECTS))] if run.has(REQUESTED_EFFECTS) else []
     quality = scores_table(
         "Quality of the responses",
@@ -137,7 +135,7 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + beside + style + even_text(effects, scores),
+        verdict=language + outcome_text(scores) + style,
         warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[

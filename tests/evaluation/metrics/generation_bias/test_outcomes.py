@@ -143,7 +143,7 @@ def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():
 
 
 def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
-    """Holm: 2 × 0.02 and 0.03 are at most 0.05, 3 × 0.02 is above it."""
+    """Holm's correction: 2 × 0.02 is below 0.05; with a third outcome, 3 × 0.02 is above it."""
 
     def spread(outcome, p):
         return BiasScore(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
