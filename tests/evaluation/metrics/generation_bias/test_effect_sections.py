@@ -64,7 +64,8 @@ def opening(*rows, choose=lambda effect: pair(effect["unit"])):
 def test_the_shown_effects_are_named_with_their_numbers_and_responses():
     page = opening(SHOWN, CLUSTER, OPEN)
     assert page.verdict == (
-        "This model answers people in different styles depending on who they are: prompts with “paralyzed” get more “fear” "
+        "This model answers people in different styles depending on who they are: prompts with “paralyzed” get more "
+        "“fear” "
         "responses than others, 4 instead of 1 in 100."
     )
     summary, effect_map, effects = page.sections
