@@ -21,10 +21,10 @@ SECONDS_BETWEEN_LINES = 15.0
 class _LoggedBar(tqdm):
     """A bar of tqdm that writes its numbers to the log instead of the terminal."""
 
-    shown = 0
+    shown = -1
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        if self.n not in (self.initial, self.shown):
+        if self.n != self.shown and self.initial != self.total:
             self.shown = self.n
             log.info("%s", self.format_meter(**{**self.format_dict, "ncols": 0}))
 

@@ -211,13 +211,13 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     if max_rise is not None:
         return Finding(f"rise of pooled FGB* ≤ {max_rise:g}%", status, text)
     if chosen is None:
-        text += f"; no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"
+        details = [f"no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"]
     else:
-        text += f"; {limit:.0%} is the smallest limit that holds in 80 % of checks of an equal model"
-    if before > 0 and chosen != RISES[0]:
+        details = [f"{limit:.0%} is the smallest limit that holds in 80 % of checks of an equal model"]
+    if before > 0 and chosen != RISES[0] and (chosen or status != INCONCLUSIVE):  # else `text` has it
         stricter = partial(shows_difference, after=before, factor=1 + RISES[0])
-        text = _with_plan(f"{text}; for a limit of {RISES[0]:.0%}", INCONCLUSIVE, baseline, stricter)
-    return Finding(f"rise of pooled FGB* ≤ {limit:.0%}", status, text)
+        details.append(_with_plan(f"for a limit of {RISES[0]:.0%}", INCONCLUSIVE, baseline, stricter))
+    return Finding(f"rise of pooled FGB* ≤ {limit:.0%}", status, text, details)
 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:

@@ -125,7 +125,8 @@ def scores_table(
 ) -> Table:
     """Return the default table of scores: value, interval, drawing, ideal line, p, n, left out, reason.
 
-    Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals.
+    Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals. More
+    than two scores of one unit that are undefined for one reason are counted in the note instead of having rows.
 
     Args:
         column: the name of the column of labels.
@@ -139,6 +140,10 @@ def scores_table(
     if is_drawn:
         scores = sorted(scores, key=lambda score: (-value_or(score, -math.inf), label(score)))
         caption += f"; ideal {metrics[0].ideal_text}" if metrics[0].ideal is not None else ""
+    alike = [it for it in scores if math.isnan(it.value)]
+    if is_drawn and 2 < len(alike) < len(scores) and len({it.reason for it in alike}) == 1:
+        scores = scores[: -len(alike)]
+        note = f"{note} {len(alike)} more are undefined: {str(alike[0].reason).rstrip('.')}.".strip()
     if n_ends and len(scores) > 2 * n_ends:
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]

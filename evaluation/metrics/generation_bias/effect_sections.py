@@ -26,7 +26,6 @@ from evenhand.evaluation.report.numbers import interval, number, p_value, saniti
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore
-from evenhand.evaluation.statistics.cells import to_codes
 
 N_SENTENCES, N_CHANGES, MAX_ROWS = 5, 10, 600  # effects in sentences, changes on the first screen, rows of a table
 MAP_NOTE = (
@@ -67,9 +66,10 @@ def lead_sections(
     )
     title = "How large it is, and what this measurement can detect"
     part = Section(title, _detectable_text(effects), [size], first_screen=True)
-    n_more = len(effects) - MAX_ROWS
+    listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
+    n_more = len(listed) - MAX_ROWS
     note = f"{n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
-    table = replace(effect_table(effects.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
+    table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
     return [
         Section("Who is treated how", [summary, CERTAINTY_NOTE], examples=claims, parts=[part], first_screen=True),
         Section("Largest effects at a glance", [MAP_NOTE], figures=[Figure("", svg(effects_figure(effects)))]),
@@ -159,22 +159,24 @@ def effect_example(
 
     The response with the largest probability of the style shows the effect. It is a response to the unit (a descriptor
     or a group) if the unit has more of the style than the average, else one to other descriptors. Next to it is a
-    random response of the other side to the same template and, if possible, the same noun; the draw has a fixed seed.
+    random response of the other side to the same template and, if any two have one, noun; the draw has a fixed seed.
     The example is empty if the other side has no response to any such template.
     `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
-    table, template = run.table, to_codes(run.table[TEMPLATE])
+    table = run.table
     unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
     p, is_own = run.vectors[:, list(columns)].sum(axis=1), (unit == effect["unit"]).to_numpy()
     sides = is_own & np.isfinite(p), ~is_own & np.isfinite(p)
     carriers, others = sides if effect["shrunk"] > 0 else sides[::-1]
-    rows = np.flatnonzero(carriers & np.isin(template, template[others]))
-    if not len(rows):
+    for keys in ([TEMPLATE, NOUN], [TEMPLATE]):
+        prompt = table.groupby([it for it in keys if it in table], observed=True, dropna=False).ngroup().to_numpy()
+        rows = np.flatnonzero(carriers & np.isin(prompt, prompt[others]))
+        if len(rows):
+            break
+    else:
         return Example("", ())
     row = int(rows[np.argmax(p[rows])])
-    alike = others & (template == template[row])
-    same_noun = alike & (table[NOUN] == table[NOUN].iloc[row]).to_numpy() if NOUN in table else alike
-    among = np.flatnonzero(same_noun if same_noun.any() else alike)
+    among = np.flatnonzero(others & (prompt == prompt[row]))
     pair = row, int(np.random.default_rng(row).choice(among))
     texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
     hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[pair[n]])

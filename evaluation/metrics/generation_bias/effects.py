@@ -337,8 +337,8 @@ def effects_figure(
 
     Args:
         effects: the result of `effects`, or of `effect_changes` for a map of changes.
-        outcome: "cluster" or "style"; without clusters, styles. The 12 clusters or styles with the largest effects are
-            in the map.
+        outcome: "cluster", which includes single styles with a shown effect, or "style"; without clusters, styles. The
+            12 clusters or styles with the largest effects are in the map.
         max_descriptors: largest number of descriptors in the map.
 
     Raises:
@@ -352,7 +352,12 @@ def effects_figure(
         raise InputError(
             "effects: the table has no effect on a descriptor; give responses to two descriptors on a common template."
         )
-    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
+    is_shown_style = (rows["outcome"] == "style") & (rows["certainty"] == SHOWN)
+    grouped = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
+    # A style that is shown, and in no cluster of its name, has a column of its own.
+    single = set(rows.loc[is_shown_style, "name"]) - set(grouped["name"].str.lower())
+    rows = pd.concat([grouped, rows[(rows["outcome"] == "style") & rows["name"].isin(single)]])
+    rows = rows.drop_duplicates(["unit", "name"])
     size = rows["shrunk"].abs()
     columns = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
     largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index

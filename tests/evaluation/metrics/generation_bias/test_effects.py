@@ -164,7 +164,9 @@ def test_the_tracker_gets_a_number_a_table_and_a_map(tables):
     log_effects(tracker, "effects", tables[0])
     assert logged["effects/shown"] >= 2 and len(logged) == 3
     assert "inconclusive" not in set(logged["effects"]["certainty"])
-    labels = [text.get_text() for text in logged["effects/map"].axes[0].get_yticklabels()]
-    assert labels == [f"{unit} (x)" for unit in "abcdef"]
+    axes = logged["effects/map"].axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [f"{unit} (x)" for unit in "abcdef"]
+    # "odd" is the only style of the cluster; "kind" is shown, and in no cluster.
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["ODD", "kind"]
     with pytest.raises(ValueError, match="no effect"):
         effects_figure(tables[0].head(0))
