@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN, IN_USE, detectable_sizes, effect_changes
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
@@ -45,7 +45,8 @@ EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
 # an effect can be significant at 0.05 only with at least 20 permutations per style.
 PERMUTATIONS_PER_STYLE = 40
-RISES = (0.1, *(round(0.05 * step, 2) for step in range(3, 21)), 1.25, 1.5, 2.0, 3.0)  # limits of a rise to choose from
+RISES = tuple(round(0.05 * step, 2) for step in range(2, 21))  # limits of a rise to choose from: 10 to 100 %
+NEGLIGIBLE = 0.5  # percentage points: an effect that grows by less is no failure
 MAX_ROWS = 20  # effects that a finding lists
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
 # Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
@@ -110,7 +111,8 @@ def find(settings: CheckSettings) -> list[Finding]:
             "against: give --against RUN, a baseline, or --max_pooled_fgb, --even_within or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
-    findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
+    findings = _copies(after)
+    findings += [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     findings += [_outcome(after, *limit) for limit in settings.max_spread.items()]
     if settings.even_within is not None:
         findings.append(_even(after, settings.even_within))
@@ -121,6 +123,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     before = _family_run(settings.against, "against")
     rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
     check_comparable(before, after, rows, "run")
+    findings += _copies(before)
     if settings.max_rise is not None or not has_level:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
@@ -129,6 +132,13 @@ def find(settings: CheckSettings) -> list[Finding]:
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
     return FamilyRun(folder, measure_config(read_settings(folder, field, FAMILY)[0], FAMILY))
+
+
+def _copies(run: FamilyRun) -> list[Finding]:
+    """Return the finding that rows of the run are copies, so that no interval of it can be trusted; [] if none is."""
+    reason = find_score(run.scores, HEADLINE).reason or ""
+    name = f"independent rows in {sanitize(str(run.folder))}"
+    return [Finding(name, INCONCLUSIVE, reason)] if reason.endswith(REPEATED) else []
 
 
 def _level(run: FamilyRun, limit: float) -> Finding:
@@ -210,11 +220,11 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
         text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
     if max_rise is not None:
         return Finding(f"rise of pooled FGB* ≤ {max_rise:g}%", status, text)
-    if chosen is None:
-        details = [f"no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"]
-    else:
+    if chosen is not None:
         details = [f"{limit:.0%} is the smallest limit that holds in 80 % of checks of an equal model"]
-    if before > 0 and chosen != RISES[0] and (chosen or status != INCONCLUSIVE):  # else `text` has it
+    else:
+        details = [f"no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"] * (status != HOLDS)
+    if before > 0 and chosen not in (None, RISES[0]):
         stricter = partial(shows_difference, after=before, factor=1 + RISES[0])
         details.append(_with_plan(f"for a limit of {RISES[0]:.0%}", INCONCLUSIVE, baseline, stricter))
     return Finding(f"rise of pooled FGB* ≤ {limit:.0%}", status, text, details)
@@ -222,20 +232,21 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
     """Return the effects of descriptors that are shown to be further from 0 after than before (Holm's correction)."""
-    name = "no descriptor's effect is shown to have grown"
+    name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before, after = (100 * (changes[f"mean_{side}"] - changes[f"average_{side}"]) for side in ("before", "after"))
-    is_grown, p = risen((after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()), holm(changes["p"].to_numpy())
-    grown = changes.assign(before=before, after=after, p=p)[is_grown].sort_values("p", kind="stable")
+    growth, p = (after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()
+    is_grown = risen(growth, p) & (growth >= NEGLIGIBLE)
+    grown = changes.assign(before=before, after=after, p=holm(p))[is_grown].sort_values("p", kind="stable")
     details = [
         f"{sanitize(f'{it.unit}, {it.name}', 100)}: {number(it.before, 1, sign=True)} → "
         f"{number(it.after, 1, sign=True)} percentage points, p {p_value(it.p)}"
         for it in grown.head(MAX_ROWS).itertuples()
     ]
-    text, (size, worst) = f"{len(grown)} of {len(changes):,} effects have grown", detectable_sizes(changes)
+    text, (size, worst) = f"{len(grown)} of {len(changes):,} are shown to have grown", detectable_sizes(changes)
     if size > 0:
         text += (
             f"; a change of a style of at least {IN_USE:.0%} of the responses is found with a probability of 80 % from "
@@ -268,9 +279,9 @@ def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], 
     if design is None:
         return f"{text}; no number of responses decides: the measured bias is too close to the limit"
     return (
-        f"{text}; with a probability of 80 %, {design.n:,} responses decide if the bias is as measured: "
-        f"{getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-        f"{' to each descriptor and template' if lever == 'responses' else ''} (now {pilot.design.n:,} responses)"
+        f"{text}; {design.n:,} responses (now {pilot.design.n:,}) decide it with a probability of 80 % if the bias is "
+        f"as measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
+        f"{' to each descriptor and template' if lever == 'responses' else ''}"
     )
 
 

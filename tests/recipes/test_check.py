@@ -1,6 +1,7 @@
 """`check` ends with status 0, 1, 2 or 3; the steps of docs/bias_gate.yml pass or fail accordingly."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,10 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.changes import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.metric import REPEATED
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.score import find_score
 from evenhand.recipes.check import Finding, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse
 from tests.measured_runs import write_measured
@@ -42,7 +46,7 @@ def runs(tmp_path_factory):
             "fairer",
             ["--max_rise", "10", "--max_pooled_fgb", "60"],
             0,
-            ["holds: pooled", "holds: rise", "0 of 6 effects"],
+            ["holds: pooled", "holds: rise", "0 of 6 are shown to have grown"],
         ),
         # Pooled FGB* is 2 · [(0.75 − 0.25)² / 2 − noise] before and 2 · [(1 − 0.125)² / 2 − noise] after.
         ("worse", ["--max_rise", "10"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8 percentage points", "p 0.0"]),
@@ -50,9 +54,9 @@ def runs(tmp_path_factory):
             "baseline",
             ["--max_pooled_fgb", "240"],
             3,
-            ["inconclusive: pooled", "responses decide", "instead of 80 to each"],
+            ["inconclusive: pooled", "decide it with a probability of 80 %", "instead of 80 to each"],
         ),
-        ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ ", "no limit up to 300% holds in 80 %", "for a limit of 10%"]),
+        ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ 10%: "]),
         ("baseline", ["--max_rise", "10%"], 2, ["max_rise: ", "number"]),
         ("small", ["--max_rise", "10"], 2, ["run: ", "other prompts"]),
     ],
@@ -69,6 +73,30 @@ def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, 
         assert (
             f"## Evenhand: {['holds', 'broken', '', 'inconclusive'][status]}" in (tmp_path / "summary.md").read_text()
         )
+
+
+def test_copied_rows_decide_nothing(runs, tmp_path, capsys, monkeypatch):
+    def copied(scores, name):
+        return replace(find_score(scores, name), reason=f"half of the rows {REPEATED}")
+
+    monkeypatch.setattr("evenhand.recipes.check.find_score", copied)
+    arguments = ["--max_pooled_fgb", "240.5", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(runs["fairer"]), *arguments]) == 3
+    assert "inconclusive: independent rows in " in (printed := capsys.readouterr().out)
+    assert "half of the rows repeat" in printed and "holds: pooled" in printed
+
+
+def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
+    n, folders = 40_000, []
+    for name, shift in (("before", 0), ("after", 120)):  # 0.3 points of 40,000 responses
+        style = np.arange(2 * n) % n < np.repeat([n // 2 + shift, n // 2 - shift], n)
+        vectors = np.eye(3)[style.astype(int)]
+        folders.append(write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, has_scores=True, permutations=9))
+    changes = effect_changes(*map(read_styled_responses, folders), {}, permutations=99)
+    assert changes["p"].min() < 0.02
+    arguments = ["--against", str(folders[0]), "--max_pooled_fgb", "10", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(folders[1]), *arguments]) == 0
+    assert "holds: effects on descriptors: 0 of 6 are shown to have grown" in capsys.readouterr().out
 
 
 def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys):

@@ -60,7 +60,7 @@ def effects(
         clusters: style cluster → columns of its styles.
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
             that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
-            one descriptor, or of the same descriptors as an earlier group, is left out.
+            one descriptor, of all, or of the same descriptors as an earlier group, is left out.
         permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
@@ -237,7 +237,7 @@ def _arrange_units(
         group = first_group(values)
         members = pd.get_dummies(group, dtype=float).T
         memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
-        is_new = [len(it) > 1 and it not in seen for it in memberships]
+        is_new = [1 < len(it) < len(names) and it not in seen for it in memberships]
         seen.update(memberships)
         members = members[is_new]
         weights.append(members.div(members.sum(axis=1), axis=0).to_numpy())

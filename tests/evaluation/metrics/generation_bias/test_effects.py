@@ -154,6 +154,10 @@ def test_shown_effects_and_changes_are_scores(tables, tmp_path):
     assert ("effect", ("descriptor", "f"), ("cluster", "ODD")) in found
 
 
+def test_a_group_of_everybody_has_no_effect(tables):
+    assert all(set(table["kind"]) == {"descriptor"} for table in tables)  # the six have one axis
+
+
 def test_the_tracker_gets_a_number_a_table_and_a_map(tables):
     logged = {}
     tracker = SimpleNamespace(
