@@ -248,9 +248,11 @@ def _check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
         lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
         if len(lines) > MAX_DIFFERENCES_SHOWN:
             lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
+        responses = folder / "responses.parquet"
+        again = f", there with --responses {responses} to score its responses again" if responses.exists() else ""
         raise InputError(
             f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
-            "Give another --output_dir, or delete the folder."
+            f"Give another --output_dir{again}, or delete the folder."
         )
     for path in folder.iterdir():
         if path.suffix in (".parquet", ".json"):

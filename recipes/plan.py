@@ -27,7 +27,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
-COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "smallest spread", "effect"]
+COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]
 
 
 def plan(settings: PlanSettings) -> None:
