@@ -59,7 +59,7 @@ def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Sect
     both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
     sentence = (
         f"Effects on style shown among all answers: {len(everywhere):,}; among the answers in the request's language: "
-        f"{len(shown):,}, of which {both:,} are the same."
+        f"{both:,} of these and {len(shown) - both:,} others."
     )
     if not len(everywhere) + len(shown):
         sentence = "No effect on style is shown, neither among all answers nor among those in the request's language."
