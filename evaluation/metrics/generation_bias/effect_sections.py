@@ -33,7 +33,7 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 CERTAINTY_NOTE = (
-    "“Shown”: if nothing differed, 5 of 100 such measurements would show anyone at all. “Worth a look”: about one in "
+    "“Shown”: by chance alone, 5 of 100 such measurements would show anyone at all. “Worth a look”: about one in "
     "ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals."
 )
 CHANGES_NOTE = (
@@ -68,7 +68,8 @@ def lead_sections(
     part = Section(title, _detectable_text(effects), [size], first_screen=True)
     listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
-    note = f"{n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
+    note = "Intervals are of single effects; the certainty is of all together."
+    note += f" {n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
     table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
     return [
         Section("Who is treated how", [summary, CERTAINTY_NOTE], examples=claims, parts=[part], first_screen=True),
@@ -106,7 +107,7 @@ def largest_text(effects: pd.DataFrame) -> str:
     """Return a clause on the largest shown effect: who gets more or fewer responses of a style; "" if there is none."""
     for row in _named_effects(effects)[:1]:
         sides = f"{_points(row['mean'], 0)} instead of {_points(row['average'], 0)} in 100"
-        return f"prompts with “{_unit(row)}” get {_more_or_fewer(row)} than others, {sides}"
+        return f"prompts with “{_unit(row)}” get {_more_or_fewer(row)} than the average, {sides}"
     return ""
 
 
@@ -131,12 +132,14 @@ def _unit(row: Mapping) -> str:
 def _detectable_text(table: pd.DataFrame) -> list[str]:
     """Return a sentence on the effect, or change of an effect, that is shown with a probability of 80 %; [] if none."""
     size, worst = detectable_sizes(table)
-    if not np.isfinite(size):
+    if not size <= 1:  # no difference is larger than 100 points
         return []
+    what = "comparison shows a change" if "change" in table else "run shows a difference"
+    at_worst = f"at worst {_points(worst)}" if worst <= 1 else "in some cases none"
     return [
-        f"In 8 of 10 such runs, {_points(size)} percentage points (median; at worst {_points(worst)}) on a descriptor "
-        f"and a style of at least {IN_USE:.0%} of the responses would be shown. Four times as many responses show half "
-        "of it."
+        f"This {what} of {_points(size)} points (median; {at_worst}) of a descriptor in a style of at least "
+        f"{100 * IN_USE:.0f} % of the responses with a probability of 80 %; four times as many responses show half of "
+        "it."
     ]
 
 
@@ -155,11 +158,11 @@ def _row(row: Mapping) -> Row:
 def effect_example(
     run: StyledResponses, effect: Mapping, columns: Sequence[int], offensive: Sequence[bool] | None = None
 ) -> Example:
-    """Return a response that shows an effect, next to a response to other descriptors, each under its prompt.
+    """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
-    The response with the largest probability of the style shows the effect. It is a response to the unit (a descriptor
-    or a group) if the unit has more of the style than the average, else one to other descriptors. Next to it is a
-    random response of the other side to the same template and, if any two have one, noun; the draw has a fixed seed.
+    One of the two has the side's largest probability of the style: the unit's if the unit has more of the style than
+    the average, else the other. The second is a random response of its side to the same template and, if any two have
+    one, noun; the draw has a fixed seed.
     The example is empty if the other side has no response to any such template.
     `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
@@ -178,6 +181,7 @@ def effect_example(
     row = int(rows[np.argmax(p[rows])])
     among = np.flatnonzero(others & (prompt == prompt[row]))
     pair = row, int(np.random.default_rng(row).choice(among))
+    pair = pair if is_own[row] else pair[::-1]
     texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
     hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[pair[n]])
     return Example("", texts, hidden=hidden)
@@ -196,8 +200,8 @@ def effect_change_section(changes: pd.DataFrame) -> Section:
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
     summary = (
-        f"Effects shown before tuning: {was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; new "
-        f"after tuning: {(single['transition'] == 'new').sum():,}. Changes shown: "
+        f"Effects shown before: {was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; new "
+        f"after: {(single['transition'] == 'new').sum():,}. Changes shown: "
         f"{(single['certainty'] == SHOWN).sum():,}; if nothing had changed, 5 of 100 comparisons would show any."
     )
     levels = changes[["certainty_before", "certainty_after"]]

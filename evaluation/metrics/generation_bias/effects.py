@@ -366,7 +366,7 @@ def effects_figure(
     values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, columns].to_numpy()
     shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
     limit = max(np.abs(values).max(), 1e-9)
-    size = (2.6 + 0.6 * len(columns), 1.4 + 0.24 * len(units))
+    size = (2.6 + 0.6 * len(columns), max(3.0, 1.4 + 0.24 * len(units)))  # the label of the bar needs this height
     figure = Figure(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")

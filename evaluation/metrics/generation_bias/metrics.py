@@ -46,7 +46,7 @@ QUALITY = (
 LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
 DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
-    Format("relevance_kept", "relevance kept", "Relevance after tuning over relevance before.", **KEPT),
+    Format("relevance_kept", "relevance kept", "Relevance after over relevance before.", **KEPT),
     Format(
         *("relevance_within_template_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1
     ),
@@ -56,9 +56,9 @@ CHANGES = (  # scores of two runs, without a value of either run alone
         **CHANGE,
         signed=True,
     ),
-    Format("mean_length_kept", "mean length kept", "Mean length after tuning over the one before.", **KEPT),
-    Format("distinct_responses_kept", "distinct responses kept", "After tuning over before.", **KEPT),
-    Format("distinct_2_kept", "distinct-2 kept", "After tuning over before.", **KEPT),
+    Format("mean_length_kept", "mean length kept", "Mean length after over the one before.", **KEPT),
+    Format("distinct_responses_kept", "distinct responses kept", "After over before.", **KEPT),
+    Format("distinct_2_kept", "distinct-2 kept", "After over before.", **KEPT),
 )
 MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (

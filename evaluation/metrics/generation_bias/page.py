@@ -1,4 +1,4 @@
-"""Reports on generation bias of one measured model, and of a model before and after tuning."""
+"""Reports on generation bias of one measured model, and of two runs before and after."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -129,7 +129,8 @@ def page(run: FamilyRun) -> Page:
         counted="texts",
         note=_likelihood_note(scores, "measured"),
     )
-    forms = scores_table("Generation bias", [find_score(scores, it) for it in (*FORMS, PERSON, WORD)], "measure")
+    parts = [it for name in (PERSON, WORD) if (it := find_score(scores, name)) and it.value == it.value]
+    forms = scores_table("Generation bias", [*(find_score(scores, it) for it in FORMS), *parts], "measure")
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
@@ -161,7 +162,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     runs.append(changes.scores)
     old, new, _, reduction = headline_scores(runs)
     has_reduction = reduction is not None and reduction.interval is not None
-    caption, headline = _caption(new, " after tuning"), _moved_value(new)
+    caption, headline = _caption(new, " in the second run"), _moved_value(new)
     if has_reduction:
         moved = moved_reduction(reduction)
         caption = f"{moved_text(runs)}, 95 % interval {percent_span(moved, -1)}; of the variance (pooled FGB*) "
@@ -186,7 +187,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
     quality = replace(quality, note=_likelihood_note(runs[0], "base"))
     rho = [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")]
     return Page(
-        title="Generation bias before and after tuning",
+        title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline,
         headline_caption=f"{caption}; {_decoding(before.config)}",
@@ -194,7 +195,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         warnings=warnings(runs),
         notes=[
             INTERVALS,
-            *_test_notes({"pooled FGB* before tuning": old, "after tuning": new, "reduction": reduction}),
+            *_test_notes({"pooled FGB* before": old, "after": new, "reduction": reduction}),
             *_source_notes(before, after),
         ],
         sections=[

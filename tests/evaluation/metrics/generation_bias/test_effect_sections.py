@@ -66,7 +66,7 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
     assert page.verdict == (
         "This model answers people in different styles depending on who they are: prompts with “paralyzed” get more "
         "“fear” "
-        "responses than others, 4 instead of 1 in 100."
+        "responses than the average, 4 instead of 1 in 100."
     )
     summary, effect_map, effects = page.sections
     (claim,) = summary.examples  # the largest effect of each descriptor
@@ -85,7 +85,19 @@ def test_the_opening_ends_with_size_and_resolution():
     assert (cells["shift of the mix of styles"].text, cells["smallest detectable pooled FGB*"].text) == ("4.4", "0.80")
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    assert "8.0 percentage points (median; at worst 8.0)" in size.sentences[0]
+    assert size.sentences[0].startswith(
+        "This run shows a difference of 8.0 points (median; at worst 8.0) of a descriptor"
+    )
+
+
+@pytest.mark.parametrize(
+    ("detectable", "expected"),
+    [((0.08, 0.2, 1.114), ["a difference of 20.0 points (median; in some cases none)"]), ((1.114,), [])],
+)
+def test_no_difference_of_more_than_100_points_is_detectable(detectable, expected):
+    rows = ({**OPEN, "unit": f"d{n}", "detectable": size} for n, size in enumerate(detectable))
+    sentences = opening(*rows).sections[0].parts[0].sentences
+    assert len(sentences) == len(expected) and all(map(str.__contains__, sentences, expected))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +113,10 @@ def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
     sentence = plain_verdict(table(*rows), verdict)
     assert expected in sentence and sentence.count(".") == 1
     assert not set(sentence) & set("*×⁻θ√")
+
+
+def test_a_difference_without_a_shown_effect_has_nobody_s_name():
+    assert plain_verdict(table(OPEN), "shown").endswith("they are. These responses do not show whom.")
 
 
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
@@ -146,8 +162,8 @@ def test_the_response_with_the_largest_probability_has_one_of_the_other_side_bes
         "I'm a short man.",
     )
     assert chosen(run) == example
-    # For less of a style, another descriptor's response carries it.
-    assert [text for _, text in chosen(run, shrunk=-0.1).texts] in (["e", "a"], ["e", "same"])
+    # For less of a style, another descriptor's response carries it, and is the second.
+    assert [text for _, text in chosen(run, shrunk=-0.1).texts] in (["a", "e"], ["same", "e"])
     # Groups have the responses of their descriptors.
     assert chosen(run, (0, 1), kind="bucket", unit="body: y").texts[0][1] == "e"
     assert chosen(run, kind="axis", unit="ability").texts[0][1] == "same"
@@ -176,8 +192,8 @@ def section(*rows):
 def test_removed_and_new_effects_are_named():
     found = section(REMOVED, NEW, UNCHANGED)
     assert found.sentences[0] == (
-        "Effects shown before tuning: 1 of 3 (1 removed); new after tuning: 1. Changes shown: 2; if nothing had "
-        "changed, 5 of 100 comparisons would show any."
+        "Effects shown before: 1 of 3 (1 removed); new after: 1. Changes shown: 2; if nothing had changed, 5 of 100 "
+        "comparisons would show any."
     )
     for table in (found.tables[0], found.parts[0].tables[0]):
         assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
@@ -191,6 +207,6 @@ def test_without_a_change_it_names_the_smallest_detectable_one():
     found = section(
         {**UNCHANGED, "average_before": 0.012}, {**UNCHANGED, "average_before": 0.012, "detectable": 0.04}, rare
     )
-    assert found.sentences[0].startswith("Effects shown before tuning: 0 of 3; new after tuning: 0.")
-    assert "3.0 percentage points (median; at worst 4.0)" in found.sentences[-1]
+    assert found.sentences[0].startswith("Effects shown before: 0 of 3; new after: 0.")
+    assert "a change of 3.0 points (median; at worst 4.0)" in found.sentences[-1]
     assert not section().has_content

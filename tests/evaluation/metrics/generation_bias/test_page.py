@@ -28,7 +28,7 @@ BORDERLINE = (0.0004, (-0.00005, 0.0008), 0.04)
         ),
         (
             [(0.009, (0.008, 0.01)), (0.0088, (0.0078, 0.0098)), (-0.0002, (-0.001, 0.0006)), (0.02, (-0.07, 0.11))],
-            r"^No change .* 9\.00 to 8\.80 .*−0\.20 .*−1\.00 to \+0\.60",
+            r"^No change of the whole .*; 2 single differences .* 9\.00 to 8\.80 .*−0\.20 .*−1\.00 to \+0\.60",
         ),
         (
             [(0.004, (0.003, 0.005)), (0.006, (0.005, 0.007)), (0.002, (0.001, 0.003)), (-0.5, (-0.8, -0.2))],
@@ -55,7 +55,8 @@ BORDERLINE = (0.0004, (-0.00005, 0.0008), 0.04)
 def test_verdict_of_a_comparison(scores, pattern):
     names = (POOLED, POOLED, f"{POOLED}_difference", f"{POOLED}_reduction")
     before, after, *changes = (score(name, *it) for name, it in zip(names, scores, strict=False))
-    verdict = comparison_verdict([[before], [after], changes])
+    singles = [score("effect_change", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
+    verdict = comparison_verdict([[before], [after], [*changes, *singles]])
     assert re.search(pattern, verdict), verdict
 
 
@@ -115,7 +116,13 @@ def test_a_shift_of_everybody_s_style_has_a_warning():
         return warnings([[score("style_share", it, cluster="SYMPATHY")] for it in (0.13, after)] + [[]])
 
     (warning,) = share(0.028)
-    assert "13.0" in warning and "2.8" in warning and not share(0.09)
+    assert warning == "The share of SYMPATHY fell from 13.0 % to 2.8 % over all answers." and not share(0.09)
+
+
+def test_a_harmful_shift_has_one_warning():
+    sides = ([score("style_share", value, cluster="HATE")] for value in (0.029, 0.206))
+    texts = warnings([*sides, [score("style_share_difference", 0.177, (0.1, 0.25), 0.001, cluster="HATE")]])
+    assert texts == ["The share of HATE rose from 2.9 % to 20.6 % over all answers."]
 
 
 @pytest.mark.parametrize(("kept", "even", "expected"), [(0.7, None, 1), (0.7, 0.9, 0), (0.6, 0.9, 1), (0.76, 1.2, 0)])
