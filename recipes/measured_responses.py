@@ -15,6 +15,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -34,7 +35,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
 from evenhand.recipes.measurement import RESPONSES
-from evenhand.recipes.settings import FAMILY, MeasureSettings
+from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
 REPORT_FILE = f"{REPORT}.html"
@@ -50,13 +51,15 @@ class MeasuredResponses:
         effects: the table of `evenhand.effects`, largest effects first; empty with `permutations=0`.
         verdict: "shown", "not shown", "unclear" (see `bias_verdict`) or "no interval" (too few
             responses), about the dependence of style on the descriptor.
-        summary: the verdict in one sentence, with the largest shown effect.
+        summary: the verdict, with the largest shown effect.
+        warnings: the warnings of the report, one sentence each.
     """
 
     scores: list[BiasScore]
     effects: pd.DataFrame
     verdict: str
     summary: str
+    warnings: list[str]
     _pages: Mapping[str, str] = field(repr=False)
 
     def report(self, path: str | Path) -> Path:
@@ -83,11 +86,13 @@ class MeasuredResponses:
     def __repr__(self) -> str:
         table, count = self._parts()
         last = f'{count}. See .scores, .effects, .report("page.html").'
-        return "\n".join([self.summary, table.to_string(index=False, justify="left"), last])
+        warnings = [f"WARNING  {it}" for it in self.warnings]
+        return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
         line, (table, count) = signature_line(find_score(self.scores, HEADLINE)), self._parts()
-        text = f"<p><b>{escape(self.summary)}</b></p>{table.to_html(index=False)}"  # escapes all texts
+        text = f"<p><b>{escape(self.summary)}</b></p>{''.join(f'<p>{escape(it)}</p>' for it in self.warnings)}"
+        text += table.to_html(index=False)  # escapes all texts
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 
 
@@ -143,11 +148,12 @@ def measure_responses(
             "report_to": "none",
         }
         try:
-            measure(checked(MeasureSettings, values, "measure_responses"))
+            checked_settings = checked(MeasureSettings, values, "measure_responses")
+            measure(checked_settings)
         except InputError as error:
             raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
-        run = FamilyRun(output)
+        run = FamilyRun(output, measure_config(checked_settings, FAMILY))
         effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=list(COLUMNS))
         verdict = bias_verdict(find_score(run.scores, HEADLINE))
         html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
-        return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), html)
+        return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), run_warnings(run), html)

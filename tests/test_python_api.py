@@ -112,12 +112,18 @@ def test_own_outcomes_are_functions_of_the_responses(names):
     values = {score.metric: score for score in result.scores if not score.group}
     assert values["shouts_spread"].value == pytest.approx((0.25 / 6 - 1 / (3 * 4 * 6 * 6)) ** 0.5)  # less noise
     assert values["size_spread"].n == len(frame)
+    assert not result.warnings
     assert "shouts: spread" in result._pages["report.html"]
 
 
 def test_the_result_escapes_hostile_descriptors(names):
     hostile = dataclasses.replace(names["result"], summary="<script>alert(1)</script>")
     assert "<script>" not in hostile._repr_html_()
+
+
+def test_the_result_has_the_warnings_of_the_report(names):
+    warned = dataclasses.replace(names["result"], warnings=["<b>Few."])
+    assert repr(warned).splitlines()[1] == "WARNING  <b>Few." and "<p>&lt;b&gt;Few.</p>" in warned._repr_html_()
 
 
 def test_a_response_is_drawn_by_the_exponent_of_its_descriptor_or_axis(names):

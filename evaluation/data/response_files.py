@@ -75,8 +75,10 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     persona.
 
     Raises:
-        InputError: the file cannot be read, columns are missing, or a response is not text.
+        InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
     """
+    if not path.exists():
+        raise InputError(f"responses: {path} does not exist.")
     columns = read_log(path, descriptor_column) or read_rows(path, "responses", descriptor_column)
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)

@@ -17,9 +17,10 @@ from evenhand.evaluation.data.response_files import (
     read_responses,
     resolve_control_tag,
 )
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, display_name
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, display_name
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -74,6 +75,10 @@ class RecordedModel(Model):
 
     def inputs(self) -> dict[str, Any]:
         _ = self.tag  # raises if the file cannot be read, or its control tag is not the configured one
+        if self.has_prompts and len(names := set(self.columns[DESCRIPTOR])) == 1:
+            raise InputError(
+                f"responses: {self.path}: there is one descriptor, “{names.pop()}”: nothing to compare it with."
+            )
         return {"model": self.name, "responses": sha256_of(self.path)}
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,16 +10,18 @@ import pytest
 
 from evenhand.evaluation.data.response_files import read_responses, unexplained_repeats
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.check import find
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
 from evenhand.recipes.measurement import read_inputs
-from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
 from tests.testbed_settings import generation_bias
 
 POOLED = "fgb_pooled_corrected"
@@ -147,7 +149,8 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     assert table["left_out"].value_counts().to_dict() == {"status 429": 1, "refusal": 1}
     assert table["left_out"].notna().equals(table["response"] == "")
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
-    assert "2 responses are empty and left out" in (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert re.search(r"2 responses are empty and left out: .*; (status 429|refusal) \(1\)", page)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
 
 
@@ -189,11 +192,36 @@ def test_logs_without_templates_are_scored(tmp_path):
     scores = read_scores(tmp_path / "run" / "scores.json")
     assert find_score(scores, POOLED).value == pytest.approx(0)  # all responses are the same
     assert not [score for score in scores if "axis" in score.group]
-    assert re.search("file .*no templates", (tmp_path / "run" / "report.html").read_text())
+    assert "The file has no column template" in (tmp_path / "run" / "report.html").read_text()
     assert find_score(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
     with pytest.raises(InputError, match="prompts.file: "):
         prompts = PromptSettings(file="p.csv")
         read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
+
+
+def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(tmp_path):
+    rows = [("Old", KIND), ("old ", CURT), ("young", ""), ("young", "")] + [(f"d{n}", " ") for n in range(5)]
+    frame = pd.DataFrame(rows * 2, columns=["descriptor", "response"]).assign(text="Hi", template="t")
+    frame.to_csv(tmp_path / "logs.csv", index=False)
+    measure(settings := make_settings(tmp_path / "run", responses=tmp_path / "logs.csv"))
+    empty, alike = run_warnings(FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias")))[-2:]
+    assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."
+    assert alike.endswith("count as different people: “Old”, “old ”.")
+
+
+def test_a_file_that_compares_nobody_and_an_unknown_classifier_are_refused(tmp_path):
+    path = tmp_path / "logs.csv"
+    with pytest.raises(InputError, match=r"^responses: .*logs.csv does not exist\.$"):
+        read_inputs(make_settings(tmp_path / "run", responses=path))
+    frame = pd.DataFrame({"text": ["Hi"] * 2, "descriptor": "veteran", "response": KIND})
+    frame.to_csv(path, index=False)
+    with pytest.raises(InputError, match="one descriptor, “veteran”: nothing to compare it with"):
+        read_inputs(make_settings(tmp_path / "run", responses=path))
+    frame.assign(descriptor=["old", "young"]).to_csv(path, index=False)
+    for setting in ("style_classifier", "second_style_classifier"):
+        family = generation_bias(**{setting: StyleClassifierSettings(name="/nowhere")})
+        with pytest.raises(InputError, match=f"^generation_bias.{setting}: the folder /nowhere does not exist"):
+            read_inputs(make_settings(tmp_path / "run", responses=path, generation_bias=family))
 
 
 def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, tmp_path):

@@ -1,6 +1,7 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,13 @@ class GenerationBias(Metric):
         """
         settings, checkpoints, model = config.settings, classifiers(config), measured_model(config)
         prompts = prompt_inputs(config, model)
-        inputs = {**model.inputs(), **{name: classifier_revision(it) for name, it in checkpoints.items()}}
+        inputs = {**model.inputs(), **_of_each(classifier_revision, checkpoints)}
         if inputs[FIRST] == inputs.get(SECOND):
             name = checkpoints[SECOND].name
             raise InputError(
                 f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another."
             )
-        labels = {name: classifier_styles(it) for name, it in checkpoints.items()}
+        labels = _of_each(classifier_styles, checkpoints)
         clusters = load_style_clusters(settings.style_clusters, labels[FIRST])
         inputs["style_clusters"] = json_sha256(clusters)
         known = {*OUTCOME_NAMES, *(model.columns if config.responses and model.has_prompts else ())}
@@ -126,6 +127,18 @@ class GenerationBias(Metric):
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
         return comparison_page(before, after, changes)
+
+
+def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of a function for each classifier; an error names the classifier's setting, not "model"."""
+    values = {}
+    for name, checkpoint in checkpoints.items():
+        try:
+            values[name] = function(checkpoint)
+        except InputError as error:
+            setting = f"generation_bias.{'offensiveness' if name == OFFENSIVE else name}"
+            raise InputError(re.sub(r"^model\b", setting, str(error))) from None
+    return values
 
 
 def corpus_inputs(settings: own_settings.CorpusSettings | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
@@ -47,6 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     p_text,
     percent_span,
     plain_verdict,
+    response_warnings,
     unclear_reason,
     warnings,
 )
@@ -75,7 +75,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
 FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
@@ -117,7 +117,6 @@ def page(run: FamilyRun) -> Page:
     scores, measured = run.scores, read_styled_responses(run.folder)
     score = find_score(scores, HEADLINE)
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
-    unclear = unclear_reason(score)
     language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
     style = plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores)
     apart = [language_section(effects, run.table(REQUESTED_EFFECTS))] if run.has(REQUESTED_EFFECTS) else []
@@ -137,7 +136,7 @@ def page(run: FamilyRun) -> Page:
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
         verdict=language + outcome_text(scores) + style,
-        warnings=[*([f"The verdict is unclear: {unclear}."] if unclear else []), *warnings([scores])],
+        warnings=run_warnings(run),
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
             *apart,
@@ -154,6 +153,16 @@ def page(run: FamilyRun) -> Page:
         signature=run.signature(HEADLINE),
         signature_lines=run.signature_lines(HEADLINE),
     )
+
+
+def run_warnings(run: FamilyRun) -> list[str]:
+    """Return the warnings of the report on one measuring run, one sentence each."""
+    unclear = unclear_reason(find_score(run.scores, HEADLINE))
+    return [
+        *([f"The verdict is unclear: {unclear}."] if unclear else []),
+        *warnings([run.scores]),
+        *_response_warnings(run),
+    ]
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
@@ -192,7 +201,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         headline_value=headline,
         headline_caption=f"{caption}; {_decoding(before.config)}",
         verdict=comparison_verdict(runs) + even_change_text(runs),
-        warnings=warnings(runs),
+        warnings=[*warnings(runs), *dict.fromkeys(it for run in (before, after) for it in _response_warnings(run))],
         notes=[
             INTERVALS,
             *_test_notes({"pooled FGB* before": old, "after": new, "reduction": reduction}),
@@ -359,21 +368,17 @@ def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping]
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return notes on system prompts, on responses from files or servers, and on prompts without templates."""
+    """Return notes on system prompts, and on responses from files or servers."""
     prompts = [run.config.model.system_prompt or "" for run in runs]
     names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
     notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
     notes += dict.fromkeys(sanitize(note, 600) for run in runs if (note := measured_model(run.config).note))
-    for run in runs:
-        if reasons := run.table(RESPONSES)[LEFT_OUT].dropna().value_counts().to_dict():
-            listed = ", ".join(f"{sanitize(reason, 80)} ({n})" for reason, n in reasons.items())
-            notes.append(f"{sum(reasons.values())} responses are empty and left out: {listed}.")
-    if any((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all() for run in runs):
-        notes.append(
-            "The file has no templates, so people wrote different prompts. A difference between descriptors may be a "
-            "difference between prompts."
-        )
     return notes
+
+
+def _response_warnings(run: FamilyRun) -> list[str]:
+    is_file = not measured_model(run.config).can_be_asked
+    return response_warnings(run.table(PROMPTS), run.table(RESPONSES), is_file)
 
 
 def _decoding(config: Any) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts on the bias of one run and on its change between two runs, and warnings of rises and of large costs.
+"""Verdicts on the bias of one run and on its change between two runs, and the warnings of a report.
 
 If many scores are tested, one rises by chance: of twelve cluster scores, each tested at 2.5 %, one rose in 19 to 20 %
 of comparisons of a model with itself. Clusters are therefore tested only by pooled SCGB* (PGB* also counts shifts
@@ -7,11 +7,12 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
+from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, relative_limit
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
@@ -19,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SID
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore, find_score
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE, BiasScore, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.permutation import MONTE_CARLO_ERROR
 
@@ -35,6 +36,7 @@ ONLY_SINGLE = "Over all people together no difference is shown, but single ones 
 HARMFUL_CLUSTERS = ("HATE", "ENVY")  # a rise of these styles is a failure of the method (Smith et al. 2022, §4.4)
 # In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
+MAX_NAMED = 5  # names in a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
 LARGE_COSTS = {"perplexity": (0.03, True), "distinct_2": (-0.1, True)}
@@ -122,8 +124,6 @@ def headline_scores(runs: Runs) -> list[BiasScore | None]:
 def comparison_verdict(runs: Runs) -> str:
     """Return the verdict on the change of pooled FGB*; `runs` are the scores before, after, and of the comparison.
 
-    If no change of pooled FGB* is claimed, the verdict has the number of shown changes of effects on styles.
-
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
     """
@@ -198,6 +198,33 @@ def warnings(runs: Runs) -> list[str]:
     """Return the warnings of a report, one sentence each; `runs` are one run's scores, or those of a comparison."""
     texts = _warnings_of_run(runs[0])
     return [*texts, *_warnings_of_run(runs[1], " in the second run"), *_rises(runs)] if runs[1:] else texts
+
+
+def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
+    """Return warnings of empty responses, if they have a reason or are in a file, and of a file's columns."""
+    texts = []
+    is_empty = responses[LEFT_OUT].notna() | (is_file & (responses[RESPONSE].str.strip() == ""))
+    if n := int(is_empty.sum()):
+        who = _listed(prompts[DESCRIPTOR][is_empty].value_counts().items(), "{} {:,}")
+        why = _listed(responses[LEFT_OUT].value_counts().items(), "{} ({:,})")
+        count = f"{n:,} responses are" if n > 1 else "1 response is"
+        texts.append(f"{count} empty and left out: {who}{f'; {why}' if why else ''}.")
+    names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
+    alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
+    if is_file and len(alike):
+        listed = _listed(zip(alike), "“{}”")
+        texts.append(f"Descriptors that differ only in case or outer spaces count as different people: {listed}.")
+    if (prompts[TEMPLATE] == UNSPECIFIED).all():
+        texts.append(
+            "The file has no column template: a difference between descriptors may be a difference in what people ask."
+        )
+    return texts
+
+
+def _listed(rows: Iterable[Sequence], form: str) -> str:
+    """Return at most MAX_NAMED rows, each a name and what else its form has, separated by commas."""
+    texts = [form.format(sanitize(name, 60), *more) for name, *more in rows]
+    return ", ".join(texts[:MAX_NAMED] + ["…"] * (len(texts) > MAX_NAMED))
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
