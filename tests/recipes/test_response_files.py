@@ -11,7 +11,7 @@ import pytest
 from evenhand.evaluation.data.response_files import read_responses, unexplained_repeats
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.page import run_warnings
+from evenhand.evaluation.metrics.generation_bias.page import page, run_warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
@@ -22,6 +22,7 @@ from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
 from evenhand.recipes.measurement import read_inputs
 from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
+from tests.report_pages import table_of
 from tests.testbed_settings import generation_bias
 
 POOLED = "fgb_pooled_corrected"
@@ -201,10 +202,13 @@ def test_logs_without_templates_are_scored(tmp_path):
 
 def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(tmp_path):
     rows = [("Old", KIND), ("old ", CURT), ("young", ""), ("young", "")] + [(f"d{n}", " ") for n in range(5)]
-    frame = pd.DataFrame(rows * 2, columns=["descriptor", "response"]).assign(text="Hi", template="t")
+    frame = pd.DataFrame(rows * 2, columns=["descriptor", "response"]).assign(text="Hi", template="t", bucket="b")
     frame.to_csv(tmp_path / "logs.csv", index=False)
     measure(settings := make_settings(tmp_path / "run", responses=tmp_path / "logs.csv"))
-    empty, alike = run_warnings(FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias")))[-2:]
+    run = FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias"))
+    labels = {row.label for row in table_of(page(run), "The scores").rows}
+    assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb_pooled_person").value)  # one bucket: no row
+    empty, alike = run_warnings(run)[-2:]
     assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."
     assert alike.endswith("count as different people: “Old”, “old ”.")
 

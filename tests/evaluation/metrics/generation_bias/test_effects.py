@@ -174,3 +174,10 @@ def test_the_tracker_gets_a_number_a_table_and_a_map(tables):
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ODD", "kind"]
     with pytest.raises(ValueError, match="no effect"):
         effects_figure(tables[0].head(0))
+
+
+def test_the_map_of_two_descriptors_has_room_for_its_label(tables):
+    figure = effects_figure(tables[0][tables[0]["unit"].isin(["a", "b"])])
+    figure.draw_without_rendering()
+    label = figure.axes[1].yaxis.label.get_window_extent()
+    assert 0 <= label.y0 < label.y1 <= figure.bbox.height
