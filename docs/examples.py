@@ -18,7 +18,7 @@ from evenhand.recipes import compare, measurement
 from evenhand.recipes.finished_runs import read_settings, settings_of_run
 from evenhand.recipes.settings import CompareSettings
 
-MAX_BYTES = 200_000  # of the responses on the page of responses
+MAX_BYTES = 150_000  # of the responses on the page of responses
 
 
 def write_example(run: Path, folder: Path) -> None:
