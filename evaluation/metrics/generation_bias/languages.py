@@ -41,12 +41,12 @@ def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
 
 def language_text(effects: pd.DataFrame) -> str:
     """Return the sentence that opens a verdict, on who gets responses in another language; "" if nobody is shown to."""
-    who = [
-        f"“{sanitize(row['unit'], 60)}” ({number(100 * row['mean'], 1)} of 100, average "
-        f"{number(100 * row['average'], 1)})"
-        for row in shown_in_another_language(effects).head(3).to_dict("records")
-    ]
-    return f"Answers are in another language than the request more often to {', '.join(who)}. " if who else ""
+    rows = shown_in_another_language(effects).head(3).to_dict("records")
+    if not rows:
+        return ""
+    who = ", ".join(f"“{sanitize(row['unit'], 60)}” ({number(100 * row['mean'], 0)} of 100)" for row in rows)
+    average = number(100 * rows[0]["average"], 0)
+    return f"{who} get more answers in another language than the request's; the average is {average} of 100. "
 
 
 def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:
@@ -59,7 +59,7 @@ def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Sect
     both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
     sentence = (
         f"Effects on style shown among all answers: {len(everywhere):,}; among the answers in the request's language: "
-        f"{both:,} of these and {len(shown) - both:,} others."
+        + (f"{both:,} of these and {len(shown) - both:,} others." if len(shown) else "none.")
     )
     if not len(everywhere) + len(shown):
         sentence = "No effect on style is shown, neither among all answers nor among those in the request's language."

@@ -139,8 +139,8 @@ def page(run: FamilyRun) -> Page:
         warnings=run_warnings(run),
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
-            *apart,
             *lead_sections(effects, scores, _example_of(run, measured)),
+            *apart,
             *([outcome_section(scores, run.table(OUTCOME_EFFECTS))] if run.has(OUTCOME_EFFECTS) else []),
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
