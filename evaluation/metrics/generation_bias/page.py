@@ -253,7 +253,7 @@ def _caption(score: BiasScore, when: str = "") -> str:
     _, moved = root(score.value, score.interval, 2.0)
     bounds = f" (95 % interval {span(moved, 1, False, 100)})" if moved else ""
     return (
-        f"answers, as it were, change their style with the person{when}{bounds}; pooled FGB*, the variance: "
+        f"answers, as if so many changed their style with the person{when}{bounds}; pooled FGB*, the variance: "
         f"{score_text(score)}; ideal 0"
     )
 
