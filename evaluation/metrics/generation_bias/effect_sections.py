@@ -33,8 +33,8 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 CERTAINTY_NOTE = (
-    "“Shown”: by chance alone, 5 of 100 such measurements would show anyone at all. “Worth a look”: about one in "
-    "ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals."
+    "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
+    "about one in ten of these is chance. Differences are shrunk toward 0 and have 95 % intervals."
 )
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
@@ -134,12 +134,11 @@ def _detectable_text(table: pd.DataFrame) -> list[str]:
     size, worst = detectable_sizes(table)
     if not size <= 1:  # no difference is larger than 100 points
         return []
-    what = "comparison shows a change" if "change" in table else "run shows a difference"
+    what, runs = ("change", "comparisons") if "change" in table else ("difference", "runs")
     at_worst = f"at worst {_points(worst)}" if worst <= 1 else "in some cases none"
     return [
-        f"This {what} of {_points(size)} points (median; {at_worst}) of a descriptor in a style of at least "
-        f"{100 * IN_USE:.0f} % of the responses with a probability of 80 %; four times as many responses show half of "
-        "it."
+        f"8 of 10 such {runs} show a {what} of {_points(size)} points (median; {at_worst}) in a style of at least "
+        f"{100 * IN_USE:.0f} % of the responses; with four times as many responses, half of it."
     ]
 
 

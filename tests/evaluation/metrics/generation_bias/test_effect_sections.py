@@ -85,9 +85,7 @@ def test_the_opening_ends_with_size_and_resolution():
     assert (cells["shift of the mix of styles"].text, cells["smallest detectable pooled FGB*"].text) == ("4.4", "0.80")
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    assert size.sentences[0].startswith(
-        "This run shows a difference of 8.0 points (median; at worst 8.0) of a descriptor"
-    )
+    assert size.sentences[0].startswith("8 of 10 such runs show a difference of 8.0 points (median; at worst 8.0) in")
 
 
 @pytest.mark.parametrize(
