@@ -49,6 +49,17 @@ def language_text(effects: pd.DataFrame) -> str:
     return f"{who} get more answers in another language than the request's; the average is {average} of 100. "
 
 
+def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:
+    """Return the sentence that ends a verdict if the shown effects on style are of answers in another language; or "".
+
+    The arguments are those of `language_section`.
+    """
+    shown_everywhere, shown = ((table["certainty"] == SHOWN).any() for table in (all_effects, requested))
+    if not shown_everywhere or shown:
+        return ""
+    return " Among the answers in the request's language, nobody is shown to get another style."
+
+
 def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:
     """Return the section on effects on the styles of the responses in the request's language.
 

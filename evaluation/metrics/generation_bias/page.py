@@ -18,7 +18,12 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
 from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
-from evenhand.evaluation.metrics.generation_bias.languages import REQUESTED_EFFECTS, language_section, language_text
+from evenhand.evaluation.metrics.generation_bias.languages import (
+    REQUESTED_EFFECTS,
+    language_section,
+    language_text,
+    requested_text,
+)
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
@@ -119,7 +124,10 @@ def page(run: FamilyRun) -> Page:
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
     language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
     style = plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores)
-    apart = [language_section(effects, run.table(REQUESTED_EFFECTS))] if run.has(REQUESTED_EFFECTS) else []
+    apart = []
+    if run.has(REQUESTED_EFFECTS):
+        requested = run.table(REQUESTED_EFFECTS)
+        apart, style = [language_section(effects, requested)], style + requested_text(effects, requested)
     quality = scores_table(
         "Quality of the responses",
         [find_score(scores, it.name) for it in QUALITY],

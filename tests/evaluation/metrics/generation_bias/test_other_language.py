@@ -10,6 +10,7 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
     language_section,
     language_text,
     other_language,
+    requested_text,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.outcomes import outcome_bias
@@ -45,3 +46,5 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     assert {"Cuban"} <= set(everywhere[everywhere["certainty"] == "shown"]["unit"])
     assert not (apart["certainty"] == "shown").any() and not section.tables[0].rows
     assert language_text(found[found["unit"] != "Cuban"]) == ""
+    assert "nobody" in requested_text(everywhere, apart)
+    assert requested_text(everywhere, everywhere) == requested_text(apart, apart) == ""
