@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -302,14 +301,16 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
     commands.run(*flags)  # one process goes on
     for stage in (*SHARED, f"{UNTAGGED}/tune"):
         assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2
+    for stage in ("before", "train"):
+        one, two = (pd.read_parquet(run / stage / "responses.parquet")["response"] for run in (finished[0], folder))
+        assert (one != two).mean() <= 0.01  # other batches round differently, and few of them to another token
+        if (one != two).any():
+            return
     for stage in SHARED:
         for path in (finished[0] / stage).glob("*.parquet"):
-            one, two = pd.read_parquet(path), pd.read_parquet(folder / stage / path.name)
-            numbers = one.select_dtypes("number").columns
-            is_equal = np.isclose(one[numbers], two[numbers], rtol=1e-4, atol=1e-5, equal_nan=True).all(axis=1)
-            texts = (side.drop(columns=numbers).astype(str).fillna("") for side in (one, two))
-            is_equal &= next(texts).eq(next(texts)).all(axis=1)
-            assert is_equal.mean() >= 0.99, path  # other batches round differently, and few of them to another token
+            pd.testing.assert_frame_equal(
+                pd.read_parquet(folder / stage / path.name), pd.read_parquet(path), rtol=1e-4, atol=1e-5
+            )
         if stage != "label":
             one, two = (read_scores(run / stage / "scores.json") for run in (finished[0], folder))
             assert [(it.metric, it.group, it.n) for it in one] == [(it.metric, it.group, it.n) for it in two]
