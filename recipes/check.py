@@ -135,7 +135,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 
 def _copies(run: FamilyRun) -> list[Finding]:
-    """Return the finding that rows of the run are copies, so that no interval of it can be trusted; [] if none is."""
+    """Return an inconclusive finding if rows of the run may be copies, because its intervals are then too narrow."""
     reason = find_score(run.scores, HEADLINE).reason or ""
     name = f"independent rows in {sanitize(str(run.folder))}"
     return [Finding(name, INCONCLUSIVE, reason)] if reason.endswith(REPEATED) else []

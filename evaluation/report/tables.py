@@ -143,7 +143,7 @@ def scores_table(
     alike = [it for it in scores if math.isnan(it.value)]
     if is_drawn and 2 < len(alike) < len(scores) and len({it.reason for it in alike}) == 1:
         scores = scores[: -len(alike)]
-        note = f"{note} {len(alike)} more are undefined: {str(alike[0].reason).rstrip('.')}.".strip()
+        note = f"{note} {len(alike)} more are {undefined(alike[0]).rstrip('.')}.".strip()
     if n_ends and len(scores) > 2 * n_ends:
         caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
         scores = [*scores[:n_ends], *scores[-n_ends:]]

@@ -303,9 +303,11 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
         assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2
     for stage in ("before", "train"):
         one, two = (pd.read_parquet(run / stage / "responses.parquet")["response"] for run in (finished[0], folder))
-        assert (one != two).mean() <= 0.01  # other batches round differently, and few of them to another token
-        if (one != two).any():
-            return
+        changed = one != two
+        assert changed.mean() <= 0.01  # other batches round differently, and few of them to another token
+        if changed.any():  # the other responses have equal styles; what is computed from all differs
+            one, two = (pd.read_parquet(run / stage / "styles.parquet")[~changed] for run in (finished[0], folder))
+            return pd.testing.assert_frame_equal(one, two, rtol=1e-4, atol=1e-5)
     for stage in SHARED:
         for path in (finished[0] / stage).glob("*.parquet"):
             pd.testing.assert_frame_equal(

@@ -130,7 +130,7 @@ class GenerationBias(Metric):
 
 
 def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of a function for each classifier; an error names the classifier's setting, not "model"."""
+    """Return function(classifier) by name; an InputError about its `model` names the classifier's setting instead."""
     values = {}
     for name, checkpoint in checkpoints.items():
         try:

@@ -159,10 +159,9 @@ def effect_example(
 ) -> Example:
     """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
-    One of the two has the side's largest probability of the style: the unit's if the unit has more of the style than
-    the average, else the other. The second is a random response of its side to the same template and, if any two have
-    one, noun; the draw has a fixed seed.
-    The example is empty if the other side has no response to any such template.
+    Where the unit gets more of the style than the average, its response is the one with the most of this style, and the
+    other is drawn at random; where it gets less, the other way round. Both have the same template and, if any such pair
+    exists, the same noun. The draw has a fixed seed. The example is empty if no template is common to both.
     `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
     table = run.table

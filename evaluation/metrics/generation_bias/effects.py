@@ -352,12 +352,12 @@ def effects_figure(
         raise InputError(
             "effects: the table has no effect on a descriptor; give responses to two descriptors on a common template."
         )
-    is_shown_style = (rows["outcome"] == "style") & (rows["certainty"] == SHOWN)
-    grouped = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
-    # A style that is shown, and in no cluster of its name, has a column of its own.
-    single = set(rows.loc[is_shown_style, "name"]) - set(grouped["name"].str.lower())
-    rows = pd.concat([grouped, rows[(rows["outcome"] == "style") & rows["name"].isin(single)]])
-    rows = rows.drop_duplicates(["unit", "name"])
+    of_style = rows[rows["outcome"] == "style"]
+    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
+    # A style with a shown effect has a column beside the clusters, unless a cluster has its name.
+    shown_styles = of_style[of_style["certainty"] == SHOWN]["name"]
+    beside = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
+    rows = pd.concat([rows, of_style[of_style["name"].isin(beside)]])
     size = rows["shrunk"].abs()
     columns = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
     largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index

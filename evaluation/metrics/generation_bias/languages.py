@@ -50,7 +50,7 @@ def language_text(effects: pd.DataFrame) -> str:
 
 
 def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:
-    """Return the sentence that ends a verdict if the shown effects on style are of answers in another language; or "".
+    """Return a sentence if effects on style are shown, but none among the answers in the request's language; else "".
 
     The arguments are those of `language_section`.
     """

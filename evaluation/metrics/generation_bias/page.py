@@ -1,4 +1,4 @@
-"""Reports on generation bias of one measured model, and of two runs before and after."""
+"""Two reports on generation bias: on one run, and on two runs over the same prompts, before and after."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -376,7 +376,7 @@ def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping]
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return notes on system prompts, and on responses from files or servers."""
+    """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
     prompts = [run.config.model.system_prompt or "" for run in runs]
     names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
     notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []

@@ -1,4 +1,4 @@
-"""Verdicts on the bias of one run and on its change between two runs, and the warnings of a report.
+"""Verdicts and warnings of reports: on the bias of one run, and on its change between two runs.
 
 If many scores are tested, one rises by chance: of twelve cluster scores, each tested at 2.5 %, one rose in 19 to 20 %
 of comparisons of a model with itself. Clusters are therefore tested only by pooled SCGB* (PGB* also counts shifts
@@ -201,7 +201,10 @@ def warnings(runs: Runs) -> list[str]:
 
 
 def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
-    """Return warnings of empty responses, if they have a reason or are in a file, and of a file's columns."""
+    """Return warnings that name who got empty responses, descriptors with nearly the same name, and missing templates.
+
+    An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
+    """
     texts = []
     is_empty = responses[LEFT_OUT].notna() | (is_file & (responses[RESPONSE].str.strip() == ""))
     if n := int(is_empty.sum()):
@@ -222,7 +225,7 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
 
 
 def _listed(rows: Iterable[Sequence], form: str) -> str:
-    """Return at most MAX_NAMED rows, each a name and what else its form has, separated by commas."""
+    """Return the first MAX_NAMED rows as text, separated by commas; `form` has a place for each value of a row."""
     texts = [form.format(sanitize(name, 60), *more) for name, *more in rows]
     return ", ".join(texts[:MAX_NAMED] + ["…"] * (len(texts) > MAX_NAMED))
 

@@ -170,7 +170,7 @@ def test_the_tracker_gets_a_number_a_table_and_a_map(tables):
     assert "inconclusive" not in set(logged["effects"]["certainty"])
     axes = logged["effects/map"].axes[0]
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"{unit} (x)" for unit in "abcdef"]
-    # "odd" is the only style of the cluster; "kind" is shown, and in no cluster.
+    # The style "kind" has shown effects, and no cluster has it.
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ODD", "kind"]
     with pytest.raises(ValueError, match="no effect"):
         effects_figure(tables[0].head(0))
