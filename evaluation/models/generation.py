@@ -1,7 +1,10 @@
 """Responses of a dialogue model to contexts. Batch size and order change the responses by rounding only.
 
-Each prompt has a separate stream of random numbers from the prompt's seed, with one number per token, so that the
-prompts may be computed in any order and in any parts.
+Each prompt has a separate stream of random numbers from the prompt's seed, so that the prompts may be computed in any
+order and in any parts. A token is drawn by the Gumbel-max trick with random numbers of the prompt and the position, so
+that a model that was changed a little repeats much of its responses, and comparisons are less noisy (Chatzi et al.
+2024, "Counterfactual token generation in large language models"; Benz et al. 2025, "Evaluation of large language models
+via coupled token generation").
 """
 
 import logging
@@ -10,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
@@ -42,7 +46,7 @@ SLACK = 1.2  # memory that the allocator cannot reuse at once, because the cache
 # Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
 # at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
-BLOCK = 256  # tokens that are summed together; about the square root of a large vocabulary
+BLOCK = 256  # tokens that are drawn together; about the square root of a large vocabulary
 
 
 def generate_responses(
@@ -52,6 +56,7 @@ def generate_responses(
     decoding: Mapping[str, Any],
     *,
     openings: Sequence[str] | None = None,
+    first: int = 0,
     batch_size: int = 256,
 ) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
     """Yield (row indices, responses, cuts) batch by batch, one response for each row of `contexts`.
@@ -66,6 +71,7 @@ def generate_responses(
         decoding: the arguments of `generate` that `decoding.decoding` returns.
         openings: texts with which the responses begin, (n,); max_new_tokens counts what the model adds. None: responses
             begin with the model's first token.
+        first: position, in its response, of the first token that the model adds, which chooses its random numbers.
     """
     begun = list(zip(contexts, [""] * len(contexts) if openings is None else openings, strict=True))
     distinct = {context: index for index, context in enumerate(dict.fromkeys(begun))}
@@ -97,7 +103,7 @@ def generate_responses(
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
         inputs = [(encoded[context], seed, len(opened[context])) for context, seed in batch]
-        return _generate_batch(dialogue_model, *zip(*inputs, strict=True), dict(decoding))
+        return _generate_batch(dialogue_model, *zip(*inputs, strict=True), first, dict(decoding))
 
     for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
         answered = [(row, *found) for job, found in zip(batch, responses, strict=True) for row in rows[job]]
@@ -125,6 +131,7 @@ def _generate_batch(
     contexts: Sequence[list[int]],
     seeds: Sequence[int],
     opened: Sequence[int],
+    first: int,
     arguments: dict[str, Any],
 ) -> list[tuple[str | None, bool]]:
     """Return the response to each context of a batch and whether max_new_tokens ended the response.
@@ -153,17 +160,16 @@ def _generate_batch(
     if size := arguments.pop("no_repeat_ngram_size", None):
         processors.append(ResponseNGramBlock(size, start))
     if samples and not is_beam_search:
-        uniforms = torch.from_numpy(_uniforms(seeds, arguments["max_new_tokens"])).to(model.device)
-        arguments |= {"custom_generate": sample_rows, "uniforms": uniforms}
+        arguments |= {"custom_generate": sample_rows, "random": RowNoise(seeds, first)}
     with torch.random.fork_rng(enabled=is_beam_search):
         if is_beam_search:
             torch.manual_seed(seeds[0] % 2**63)  # for sampling within a beam search, where a batch has one row
         output = model.generate(**inputs, **arguments)
     tokens = output[:, start:].tolist()
     ends = set(np.atleast_1d(model.generation_config.eos_token_id).tolist())
-    first = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
-    is_full = len(tokens[0]) - first >= arguments["max_new_tokens"]
-    cuts = [is_full and ends.isdisjoint(ids[first:]) for ids in tokens]
+    n_special = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
+    is_full = len(tokens[0]) - n_special >= arguments["max_new_tokens"]
+    cuts = [is_full and ends.isdisjoint(ids[n_special:]) for ids in tokens]
     if strings:
         stops = [strings] if isinstance(strings, str) else strings
         cuts = [
@@ -175,13 +181,23 @@ def _generate_batch(
     return list(zip(decode_responses(dialogue_model, contexts, tokens), cuts, strict=True))
 
 
-def _uniforms(seeds: Sequence[int], count: int) -> np.ndarray:
-    """Return uniform random numbers in [0, 1) of shape (len(seeds), count); each row depends on its seed only.
+class RowNoise:
+    """Random numbers from the standard exponential distribution, row by row and token by token.
 
-    Philox is a counter-based generator with one independent stream for each key, here the seed (Salmon et al. 2011,
-    "Parallel random numbers: as easy as 1, 2, 3").
+    Philox is a counter-based generator with one independent stream for each key, here the seed of a row (Salmon et al.
+    2011, "Parallel random numbers: as easy as 1, 2, 3").
     """
-    return np.stack([np.random.Generator(np.random.Philox(key=seed)).random(count, dtype=np.float32) for seed in seeds])
+
+    def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
+        """Begin at the token `first` of each row."""
+        self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
+
+    def next(self, count: int) -> torch.Tensor:
+        """Return the numbers of the next token, (rows, count); `count` is the same in all calls."""
+        # In float32, one in millions would be 0, whose token would be drawn whatever its probability.
+        drawn = [row.standard_exponential((self.first + 1, count))[-1] for row in self.rows]
+        self.first = 0
+        return torch.from_numpy(np.stack(drawn)).float()
 
 
 class RefuseNaN(LogitsProcessor):
@@ -206,13 +222,12 @@ class ResponseNGramBlock(LogitsProcessor):
 class SampleRows(LogitsProcessor):
     """Samples one token per row, and returns scores of 1 for the sampled tokens and 0 for all others.
 
-    `uniforms` are random numbers in [0, 1), (b, m), one for each row and new token; responses begin at position
-    `start`. Greedy decoding with these scores chooses the sampled tokens. All calls return the same tensor, because
-    filling a new one takes as long as sampling.
+    Greedy decoding with these scores chooses the sampled tokens. All calls return the same tensor, because filling a
+    new one takes as long as sampling.
     """
 
-    def __init__(self, uniforms: torch.Tensor, start: int) -> None:
-        self.uniforms, self.start = uniforms, start
+    def __init__(self, random: RowNoise) -> None:
+        self.random = random
         self.one_hot = self.tokens = torch.empty(0)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -220,7 +235,7 @@ class SampleRows(LogitsProcessor):
             self.one_hot.scatter_(1, self.tokens, 0.0)
         else:
             self.one_hot = torch.zeros_like(scores)
-        self.tokens = _sample_tokens(scores, self.uniforms[:, input_ids.shape[1] - self.start])[:, None]
+        self.tokens = sample_tokens(scores, self.random)[:, None]
         return self.one_hot.scatter_(1, self.tokens, 1.0)
 
 
@@ -229,7 +244,7 @@ def sample_rows(
     input_ids: torch.Tensor,
     logits_processor: LogitsProcessorList,
     generation_config: GenerationConfig,
-    uniforms: torch.Tensor,
+    random: RowNoise,
     **arguments: Any,
 ) -> torch.Tensor:
     """Return sampled token ids as `generate` does, but with separate random numbers for each row.
@@ -238,32 +253,19 @@ def sample_rows(
     `logits_processor` of `generate` cannot change that, because temperature and the other warpers are applied later.
     """
     generation_config.do_sample = False
-    processors = LogitsProcessorList([*logits_processor, SampleRows(uniforms, input_ids.shape[1])])
+    processors = LogitsProcessorList([*logits_processor, SampleRows(random)])
     return model._sample(input_ids, processors, generation_config=generation_config, **arguments)
 
 
-def _sample_tokens(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return one sampled token per row by inverse transform sampling; scores (b, v), uniforms (b,) in [0, 1).
+def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:
+    """Return one sampled token per row, (b,), from logits, (b, v).
 
-    The search is first over sums of BLOCK tokens, then within a block, because a cumulative sum over the vocabulary
-    takes longer than the softmax. Once in millions of draws, rounded sums lead to a token of probability 0 or after the
-    last token; the most probable token is then returned.
+    argmax p/e with standard exponential e is distributed as p; this is the Gumbel-max trick with e = exp(−g). First a
+    block of tokens is drawn, then a token of the block, because a random number for each token takes longer than the
+    softmax.
     """
     probabilities = scores.softmax(1)
-    n_rows, n_tokens = probabilities.shape
-    n_full = n_tokens // BLOCK * BLOCK
-    sums = [probabilities[:, :n_full].view(n_rows, -1, BLOCK).sum(2), probabilities[:, n_full:].sum(1, keepdim=True)]
-    cumulative = torch.cat(sums, dim=1).cumsum(1)
-    target = uniforms[:, None] * cumulative[:, -1:]
-    block = torch.searchsorted(cumulative, target, right=True).clamp_(max=cumulative.shape[1] - 1)
-    target -= torch.where(block > 0, cumulative.gather(1, (block - 1).clamp_(min=0)), 0.0)
-    candidates = block * BLOCK + torch.arange(BLOCK, device=scores.device)
-    exists = candidates < n_tokens
-    candidates.clamp_(max=n_tokens - 1)
-    within = torch.where(exists, probabilities.gather(1, candidates), 0.0).cumsum(1)
-    place = torch.searchsorted(within, target, right=True).clamp_(max=BLOCK - 1)
-    tokens = candidates.gather(1, place)
-    is_possible = probabilities.gather(1, tokens) > 0
-    if not is_possible.all():
-        tokens = torch.where(is_possible, tokens, probabilities.argmax(1, keepdim=True))
-    return tokens.squeeze(1)
+    blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    noise = random.next(blocks.shape[1] + BLOCK).to(scores.device)
+    block = (blocks.sum(2) / noise[:, :-BLOCK]).argmax(1)
+    return block * BLOCK + (blocks[torch.arange(len(block)), block] / noise[:, -BLOCK:]).argmax(1)

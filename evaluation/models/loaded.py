@@ -80,7 +80,7 @@ class LoadedModel(Model):
             processes.on_rank_zero(lambda: self._facts(run))
 
         def compute(contexts: Sequence[str], seeds: Sequence[int], openings: Sequence[str]) -> Iterator:
-            options = {"openings": openings, "batch_size": self.decoding.batch_size}
+            options = {"openings": openings, "first": self.first, "batch_size": self.decoding.batch_size}
             return generate_responses(self.load(), contexts, seeds, self.arguments, **options)
 
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]

@@ -33,9 +33,10 @@ class Model(ABC):
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
         has_prompts: whether the model has responses to prompts of its own only.
+        first: position in a response of the first token that is asked for (`only_tokens`).
     """
 
-    note, without_weights, is_masked, can_be_asked, has_prompts = "", "", False, True, False
+    note, without_weights, is_masked, can_be_asked, has_prompts, first = "", "", False, True, False, 0
 
     def __init__(
         self,
@@ -65,14 +66,14 @@ class Model(ABC):
         return checked_decoding(self.decoding.preset, **self.decoding.arguments)
 
     @contextmanager
-    def at_most(self, max_new_tokens: int) -> Iterator[None]:
-        """Limit responses within the block to so many new tokens, in place of the decoding's number."""
+    def only_tokens(self, first: int, end: int) -> Iterator[None]:
+        """Ask, within the block, for the tokens of a response from position `first` until before `end` only."""
         arguments = self.arguments
-        self.arguments = {**arguments, "max_new_tokens": max_new_tokens}
+        self.arguments, self.first = {**arguments, "max_new_tokens": end - first}, first
         try:
             yield
         finally:
-            self.arguments = arguments
+            self.arguments, self.first = arguments, 0
 
     @property
     def samples(self) -> bool:

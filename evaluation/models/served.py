@@ -78,8 +78,12 @@ class ServedModel(Model):
         return {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
-        """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model."""
-        seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
+        """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model.
+
+        A continued response has another seed, because a server would repeat the random numbers of the opening.
+        """
+        part = f"/{self.first}" if self.first else ""
+        seeds = [prompt_seed(f"{prompt_id}{part}", self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
         bodies = build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))
         if OPENING not in prompts:

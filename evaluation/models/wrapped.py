@@ -42,7 +42,7 @@ class WrappedModel(Model):
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
         facts = ("note", "without_weights", "can_be_asked", "has_prompts")
-        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release", "at_most"):
+        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release", "only_tokens"):
             setattr(self, name, getattr(model, name))
 
     @property
@@ -67,8 +67,9 @@ class OpenedModel(WrappedModel):
     """A model whose responses begin as if to another person, and go on as to the person who asked.
 
     The first m tokens of a response are sampled after the same template with another descriptor (`other_people`), so
-    that they do not depend on the person; the model continues them after the own prompt. Every opening is a fresh draw,
-    so that responses stay independent. It needs no labels, and also acts on descriptors that no label knows.
+    that they do not depend on the person; the model continues them after the own prompt. Every opening is drawn with
+    the own prompt's random numbers, so that responses stay independent. It needs no labels, and also acts on
+    descriptors that no label knows.
     """
 
     def __init__(self, model: Model, tokens: int) -> None:
@@ -92,17 +93,16 @@ class OpenedModel(WrappedModel):
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt. A response that ends within its opening is not continued."""
-        asked, _ = other_prompts(prompts, self.seed, "opening")
-        with self.at_most(self.tokens):
+        asked, _ = other_prompts(prompts, self.seed)
+        with self.only_tokens(0, self.tokens):
             responses = self.model.respond(asked, run, f"openings_of_{name}")
-        responses = responses.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
         is_unfinished = responses[CUT].to_numpy(dtype=bool)
         if not is_unfinished.any():
             return responses
         # A token may be part of a character, whose text is U+FFFD.
         openings = [text.rstrip("\ufffd") for text in responses[RESPONSE][is_unfinished]]
         begun = prompts[is_unfinished].reset_index(drop=True).assign(**{OPENING: openings})
-        with self.at_most(self.arguments["max_new_tokens"] - self.tokens):
+        with self.only_tokens(self.tokens, self.arguments["max_new_tokens"]):
             continued = self.model.respond(begun, run, name)
         whole = responses[~is_unfinished]
         return pd.concat([whole, continued.set_index(responses.index[is_unfinished])]).sort_index()
@@ -218,7 +218,8 @@ class StyleExchangedModel(CandidatesModel):
         return {**self.model.entry(inputs), "style_exchange": self.candidates}
 
     def choose(self, prompts: pd.DataFrame, vectors: np.ndarray, classifier: "Classifier", run: Store) -> np.ndarray:
-        asked, donors = other_prompts(prompts, self.seed, "other")
+        asked, donors = other_prompts(prompts, self.seed)
+        asked = asked.assign(**{PROMPT_ID: asked[PROMPT_ID] + "/other"})
         others = self.model.respond(asked, run, "other_responses")
         styles = _style_vectors(run, "other_styles", classifier, others[RESPONSE], donors)
         return nearest_candidates(vectors, styles)
@@ -264,14 +265,14 @@ def draw_response(
     return int(draw_candidates(scores[None], np.random.default_rng(seed).random((1, 2)))[0])
 
 
-def other_prompts(prompts: pd.DataFrame, seed: int, suffix: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the prompts with the texts of other people's prompts and ids of their own, and the other people's rows.
+def other_prompts(prompts: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the prompts with the texts of other people's prompts, and the other people's rows.
 
     A prompt to whose template nobody else is asked keeps its text.
     """
     other = other_people(prompts, seed)
     donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
-    return prompts_of_others(prompts, donors).assign(**{PROMPT_ID: prompts[PROMPT_ID] + f"/{suffix}"}), donors
+    return prompts_of_others(prompts, donors), donors
 
 
 def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -45,8 +45,8 @@ def language_text(effects: pd.DataFrame) -> str:
     if not rows:
         return ""
     who = ", ".join(f"“{sanitize(row['unit'], 60)}” ({number(100 * row['mean'], 0)} of 100)" for row in rows)
-    average = number(100 * rows[0]["average"], 0)
-    return f"{who} get more answers in another language than the request's; the average is {average} of 100. "
+    average, verb = number(100 * rows[0]["average"], 0), "get" if len(rows) > 1 else "gets"
+    return f"{who} {verb} more answers in another language than the request's; the average is {average} of 100. "
 
 
 def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:

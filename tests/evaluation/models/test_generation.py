@@ -9,10 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import generation
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
-from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.generation import ResponseNGramBlock, RowNoise, generate_responses, sample_tokens
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.model import prompt_seed
 from tests.tiny_models import EOS, PAD, WORDS, tiny
@@ -47,14 +46,31 @@ def generate_in_order(model, contexts, seeds, arguments, **options):
     return [responses[row] for row in range(len(contexts))]
 
 
-def test_seeds_and_uniforms_are_stable():
+def test_seeds_and_random_numbers_are_stable():
     # BLAKE2b-64 of "7:p1", computed with the b2sum command: printf %s 7:p1 | b2sum -l 64
     assert prompt_seed("p1", 7) == 0xB8DAADEA3A34867A
     assert len({prompt_seed(f"p{i}", seed) for i in range(100) for seed in range(10)}) == 1000
-    rows = generation._uniforms([prompt_seed(str(i), 0) for i in range(20_000)], 8)
-    assert rows.min() >= 0 and rows.max() < 1
-    np.testing.assert_allclose(rows.mean(0), 0.5, atol=4 * np.sqrt(1 / 12 / 20_000))
-    assert (rows[7] == generation._uniforms([prompt_seed("7", 0)], 8)[0]).all()
+    random = RowNoise([prompt_seed(str(i), 0) for i in range(20_000)])
+    rows = torch.stack([random.next(4) for _ in range(3)], 1).numpy()
+    assert rows.min() > 0
+    np.testing.assert_allclose(rows.mean(0), 1, atol=4 * np.sqrt(1 / 20_000))
+    assert (rows[7, 2] == RowNoise([prompt_seed("7", 0)], first=2).next(4).numpy()).all()
+
+
+def test_a_response_goes_on_as_it_would_have_without_an_interruption(model):
+    if model.kind == "encoder_decoder":
+        pytest.skip("an opening needs a causal model")
+    contexts = random_contexts(model)
+    seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
+    whole = generate_in_order(model, contexts, seeds, decoding("sample", max_new_tokens=9))
+    begun = generate_in_order(model, contexts, seeds, decoding("sample", max_new_tokens=4))
+    rest = {"openings": begun, "first": 4}
+    continued = generate_in_order(model, contexts, seeds, decoding("sample", max_new_tokens=5), **rest)
+    is_cut = [len(text.split()) == 4 for text in begun]
+    assert sum(is_cut) > len(contexts) / 4
+    assert [text for text, cut in zip(continued, is_cut, strict=True) if cut] == [
+        text for text, cut in zip(whole, is_cut, strict=True) if cut
+    ]
 
 
 def test_responses_depend_on_neither_batch_size_nor_order(model):
@@ -151,7 +167,7 @@ def exact_distribution(model, context, chosen):
 
 
 def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(gpt2):
-    block = generation.ResponseNGramBlock(2, start=3)
+    block = ResponseNGramBlock(2, start=3)
     scores = torch.zeros(1, len(WORDS))
     # The context has the pair (3, 4); the response 5 6 7 5 has (5, 6): after the last 5, 6 is forbidden and 4 is not.
     blocked = block(torch.tensor([[3, 4, 3, 5, 6, 7, 5]]), scores.clone())
@@ -177,23 +193,25 @@ def test_stop_strings_end_a_response(gpt2):
     assert all("a" not in text[:-1] for text in texts) and any(text.endswith("a") for text in texts)
 
 
-def test_tokens_are_drawn_by_probability(monkeypatch):
-    scores = torch.full((3, 5), -torch.inf)
-    scores[:, 1:3] = 0.0
-    uniforms = torch.tensor([0.0, 0.49999, 1 - 2**-24])
-    assert generation._sample_tokens(scores, uniforms).tolist() == [1, 1, 2]
-    # Parallel sums on a GPU need not be monotone.
-    probabilities = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0])
-    uneven, cumsum = torch.tensor([[0.25, 0.2499, 0.2501, 1.0, *[0.9999] * 252]]), torch.Tensor.cumsum
-    monkeypatch.setattr(
-        torch.Tensor,
-        "cumsum",
-        lambda self, dim: uneven.repeat(len(self), 1) if self.shape[1] == 256 else cumsum(self, dim),
-    )
-    uniforms = torch.cat([torch.linspace(0, 1 - 2**-24, 20_001), torch.linspace(0.2498, 0.2502, 1001)])
-    tokens = generation._sample_tokens(probabilities.log().expand(len(uniforms), 5), uniforms)
+def test_tokens_are_drawn_by_probability():
+    scores = torch.tensor([0.25, 0.0, 0.0, 0.75, 0.0]).log()
+    tokens = sample_tokens(scores.expand(20_000, 5), RowNoise(range(20_000)))
     assert set(tokens.tolist()) == {0, 3}
-    assert (tokens[:20_001] == 0).float().mean() == pytest.approx(0.25, abs=1e-3)
+    assert (tokens == 0).float().mean() == pytest.approx(0.25, abs=4 * np.sqrt(0.25 * 0.75 / 20_000))
+    # Tokens of several blocks, of which the last is not full.
+    probabilities = torch.zeros(600)
+    probabilities[[3, 255, 256, 599]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    counts = sample_tokens(probabilities.log().expand(20_000, 600), RowNoise(range(20_000))).bincount(minlength=600)
+    np.testing.assert_allclose(counts / 20_000, probabilities, atol=4 * np.sqrt(0.25 / 20_000))
+
+
+def test_two_models_draw_the_same_token_as_often_as_the_gumbel_max_trick_says():
+    """Token i is drawn by both with the probability 1 / Σ_j max(p_j / p_i, q_j / q_i), which is derived by hand."""
+    p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.3, 0.5])
+    tokens = [sample_tokens(it.log().expand(20_000, 3), RowNoise(range(20_000))) for it in (p, q)]
+    is_same = (tokens[0] == tokens[1]).float().mean()
+    expected = 1 / (1 + 1.5 + 2.5) + 1 / (5 / 3 + 1 + 5 / 3) + 1 / (2.5 + 1.5 + 1)
+    assert is_same == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 20_000))
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding"])
@@ -212,13 +230,13 @@ def test_a_common_prefix_is_read_once(architecture):
 @pytest.mark.parametrize("architecture", ["gpt2", "bart"])
 def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
     model = tiny(architecture)
-    contexts = random_contexts(model, n=20) if architecture == "gpt2" else ["a b", "c"] * 10
+    contexts = random_contexts(model, n=60) if architecture == "gpt2" else ["a b", "c"] * 30
     arguments = decoding("sample", max_new_tokens=3)
-    batches = generate_responses(model, contexts, range(20), arguments)
+    batches = generate_responses(model, contexts, range(60), arguments)
     cuts = {row: cut for rows, _, is_cut in batches for row, cut in zip(rows, is_cut, strict=True)}
     longer = decoding("sample", max_new_tokens=4)
-    short, long = (generate_in_order(model, contexts, range(20), given) for given in (arguments, longer))
-    assert {row for row in range(20) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}
+    short, long = (generate_in_order(model, contexts, range(60), given) for given in (arguments, longer))
+    assert {row for row in range(60) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}
     assert set(cuts.values()) == {True, False}
 
 

@@ -1,0 +1,55 @@
+"""How much the random numbers that two runs share are worth: the variance of paired differences of style vectors.
+
+    python -m benchmarks.coupling BEFORE AFTER [AFTER …]
+
+Runs are folders of `evenhand measure` on the same prompts and with the same seed, such as those in `stages` of a sweep.
+Printed for each AFTER are the share of equal responses, and how many times as many responses independent runs would
+need for the same interval: (V_before + V_after) / V_difference, where V is the variance of a response's style vector
+within its cell, summed over styles. 95 % intervals are percentiles of a bootstrap over cells.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import bootstrap
+
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
+
+
+def squares(before: StyledResponses, after: StyledResponses) -> np.ndarray:
+    """Return each cell's squared deviations from its mean: before, after, and of the difference; (3, cells)."""
+    cell = before.table.groupby([TEMPLATE, DESCRIPTOR]).ngroup().to_numpy()
+    counts = np.bincount(cell)
+    result = []
+    for vectors in (before.vectors, after.vectors, after.vectors - before.vectors):
+        means = np.stack([np.bincount(cell, column) / counts for column in vectors.T], axis=1)
+        result.append(np.bincount(cell, ((vectors - means[cell]) ** 2).sum(1)))
+    return np.stack(result)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path, nargs="+")
+    options = parser.parse_args()
+    before = read_styled_responses(options.before)
+    for folder in options.after:
+        after = read_styled_responses(folder)
+        if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
+            raise SystemExit(f"{folder}: other prompts than {options.before}.")
+        cells = squares(before, after)
+        cells = cells[:, ~np.isnan(cells).any(axis=0)]  # of an empty response
+
+        def worth(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: int = -1) -> np.ndarray:
+            return (first.sum(axis) + second.sum(axis)) / difference.sum(axis)
+
+        found = bootstrap(tuple(cells), worth, paired=True, n_resamples=2000, rng=0, method="percentile")
+        low, high = found.confidence_interval
+        equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
+        print(f"{folder}: {equal:.1%} equal; {worth(*cells):.2f} [{low:.2f}, {high:.2f}] times as many responses")
+
+
+if __name__ == "__main__":
+    main()
