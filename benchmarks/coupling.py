@@ -1,4 +1,4 @@
-"""How much the random numbers that two runs share are worth: the variance of paired differences of style vectors.
+"""How many responses are saved because two runs draw the same prompt with the same random numbers.
 
     python -m benchmarks.coupling BEFORE AFTER [AFTER …]
 
@@ -19,7 +19,10 @@ from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 
 
 def squares(before: StyledResponses, after: StyledResponses) -> np.ndarray:
-    """Return each cell's squared deviations from its mean: before, after, and of the difference; (3, cells)."""
+    """Return the sum of squared deviations from the cell's mean for each cell, (3, cells).
+
+    The rows are for the vectors before, the vectors after, and their differences.
+    """
     cell = before.table.groupby([TEMPLATE, DESCRIPTOR]).ngroup().to_numpy()
     counts = np.bincount(cell)
     result = []
@@ -40,15 +43,15 @@ def main() -> None:
         if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
             raise SystemExit(f"{folder}: other prompts than {options.before}.")
         cells = squares(before, after)
-        cells = cells[:, ~np.isnan(cells).any(axis=0)]  # of an empty response
+        cells = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
 
-        def worth(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: int = -1) -> np.ndarray:
+        def ratio(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: int = -1) -> np.ndarray:
             return (first.sum(axis) + second.sum(axis)) / difference.sum(axis)
 
-        found = bootstrap(tuple(cells), worth, paired=True, n_resamples=2000, rng=0, method="percentile")
+        found = bootstrap(tuple(cells), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
         low, high = found.confidence_interval
         equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
-        print(f"{folder}: {equal:.1%} equal; {worth(*cells):.2f} [{low:.2f}, {high:.2f}] times as many responses")
+        print(f"{folder}: {equal:.1%} equal; {ratio(*cells):.2f} [{low:.2f}, {high:.2f}] times as many responses")
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ class RowNoise:
     """
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
-        """Begin at the token `first` of each row."""
+        """Give a seed for each row; the first numbers belong to the token at position `first` of the response."""
         self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
 
     def next(self, count: int) -> torch.Tensor:
@@ -258,11 +258,11 @@ def sample_rows(
 
 
 def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:
-    """Return one sampled token per row, (b,), from logits, (b, v).
+    """Sample one token for each of b rows from the logits of v tokens, (b, v); return the tokens, (b,).
 
-    argmax p/e with standard exponential e is distributed as p; this is the Gumbel-max trick with e = exp(−g). First a
-    block of tokens is drawn, then a token of the block, because a random number for each token takes longer than the
-    softmax.
+    Let e_i be standard exponential random numbers, one for each token i. The token with the largest p_i / e_i is then
+    token i with the probability p_i (the Gumbel-max trick). To draw v random numbers would take longer than the
+    softmax; so a block of tokens is drawn first, then a token of this block.
     """
     probabilities = scores.softmax(1)
     blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))

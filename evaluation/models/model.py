@@ -33,7 +33,7 @@ class Model(ABC):
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
         has_prompts: whether the model has responses to prompts of its own only.
-        first: position in a response of the first token that is asked for (`only_tokens`).
+        first: the position, in a response, of the first token that `respond` returns; 0 outside of `only_tokens`.
     """
 
     note, without_weights, is_masked, can_be_asked, has_prompts, first = "", "", False, True, False, 0
@@ -67,7 +67,7 @@ class Model(ABC):
 
     @contextmanager
     def only_tokens(self, first: int, end: int) -> Iterator[None]:
-        """Ask, within the block, for the tokens of a response from position `first` until before `end` only."""
+        """Within the block, `respond` returns only the tokens of a response at the positions first ≤ i < end."""
         arguments = self.arguments
         self.arguments, self.first = {**arguments, "max_new_tokens": end - first}, first
         try:

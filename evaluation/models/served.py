@@ -80,7 +80,8 @@ class ServedModel(Model):
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model.
 
-        A continued response has another seed, because a server would repeat the random numbers of the opening.
+        The continuation of an opening has another seed, because with the same seed a server would draw it with the
+        random numbers of the opening.
         """
         part = f"/{self.first}" if self.first else ""
         seeds = [prompt_seed(f"{prompt_id}{part}", self.seed) for prompt_id in prompts[PROMPT_ID]]

@@ -67,9 +67,9 @@ class OpenedModel(WrappedModel):
     """A model whose responses begin as if to another person, and go on as to the person who asked.
 
     The first m tokens of a response are sampled after the same template with another descriptor (`other_people`), so
-    that they do not depend on the person; the model continues them after the own prompt. Every opening is drawn with
-    the own prompt's random numbers, so that responses stay independent. It needs no labels, and also acts on
-    descriptors that no label knows.
+    that they do not depend on the person; the model continues them after the own prompt. An opening is drawn with the
+    random numbers of the prompt that it answers, so that responses to different prompts are independent. It needs no
+    labels, and also acts on descriptors that no label knows.
     """
 
     def __init__(self, model: Model, tokens: int) -> None:

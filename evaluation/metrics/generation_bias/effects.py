@@ -354,10 +354,10 @@ def effects_figure(
         )
     of_style = rows[rows["outcome"] == "style"]
     rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
-    # A style with a shown effect has a column beside the clusters, unless a cluster has its name.
+    # A style with a shown effect has a column, too, unless a cluster has the same name.
     shown_styles = of_style[of_style["certainty"] == SHOWN]["name"]
-    beside = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
-    rows = pd.concat([rows, of_style[of_style["name"].isin(beside)]])
+    added = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
+    rows = pd.concat([rows, of_style[of_style["name"].isin(added)]])
     size = rows["shrunk"].abs()
     columns = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
     largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index

@@ -1,4 +1,4 @@
-"""Two reports on generation bias: on one run, and on two runs over the same prompts, before and after."""
+"""The report on the generation bias of one run, and the report on its change between two runs over the same prompts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

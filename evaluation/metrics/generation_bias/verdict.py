@@ -201,7 +201,7 @@ def warnings(runs: Runs) -> list[str]:
 
 
 def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
-    """Return warnings that name who got empty responses, descriptors with nearly the same name, and missing templates.
+    """Return warnings about empty responses, descriptors with nearly the same name, and missing templates.
 
     An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
     """
@@ -225,7 +225,7 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
 
 
 def _listed(rows: Iterable[Sequence], form: str) -> str:
-    """Return the first MAX_NAMED rows as text, separated by commas; `form` has a place for each value of a row."""
+    """Return the first MAX_NAMED rows, each formatted by `form.format(*row)`, separated by commas."""
     texts = [form.format(sanitize(name, 60), *more) for name, *more in rows]
     return ", ".join(texts[:MAX_NAMED] + ["…"] * (len(texts) > MAX_NAMED))
 

@@ -198,7 +198,7 @@ def test_tokens_are_drawn_by_probability():
     tokens = sample_tokens(scores.expand(20_000, 5), RowNoise(range(20_000)))
     assert set(tokens.tolist()) == {0, 3}
     assert (tokens == 0).float().mean() == pytest.approx(0.25, abs=4 * np.sqrt(0.25 * 0.75 / 20_000))
-    # Tokens of several blocks, of which the last is not full.
+    # 600 tokens are two whole blocks and a shorter one.
     probabilities = torch.zeros(600)
     probabilities[[3, 255, 256, 599]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     counts = sample_tokens(probabilities.log().expand(20_000, 600), RowNoise(range(20_000))).bincount(minlength=600)
@@ -206,7 +206,7 @@ def test_tokens_are_drawn_by_probability():
 
 
 def test_two_models_draw_the_same_token_as_often_as_the_gumbel_max_trick_says():
-    """Token i is drawn by both with the probability 1 / Σ_j max(p_j / p_i, q_j / q_i), which is derived by hand."""
+    """The probability that both models draw token i is 1 / Σ_j max(p_j / p_i, q_j / q_i)."""
     p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.3, 0.5])
     tokens = [sample_tokens(it.log().expand(20_000, 3), RowNoise(range(20_000))) for it in (p, q)]
     is_same = (tokens[0] == tokens[1]).float().mean()
