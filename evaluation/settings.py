@@ -237,7 +237,7 @@ class DecodingSettings:
 
     preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
     arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
-    batch_size: Count = option(512, "contexts per batch", identity=False)
+    batch_size: Count = option(128, "contexts per batch", identity=False)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.

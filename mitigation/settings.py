@@ -38,7 +38,7 @@ class TuningSettings:
     opening: Count | None = Field(
         None,
         description="tokens at the start of a response that distill evens out; later ones learn the base's own "
-        "prediction; null: all tokens",
+        "prediction; null: 4; 1000: all tokens",
     )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
