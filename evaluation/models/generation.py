@@ -189,11 +189,11 @@ class RowNoise:
     """
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
-        """Give a seed for each row; the first numbers belong to the token at position `first` of the response."""
+        """Begin a stream for each row with its seed, at the token at position `first` of the response."""
         self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
 
     def next(self, count: int) -> torch.Tensor:
-        """Return the numbers of the next token, (rows, count); `count` is the same in all calls."""
+        """Return `count` numbers for the next token of each row, (rows, count); all calls need the same `count`."""
         # In float32, one in millions would be 0, whose token would be drawn whatever its probability.
         drawn = [row.standard_exponential((self.first + 1, count))[-1] for row in self.rows]
         self.first = 0

@@ -67,7 +67,7 @@ class Model(ABC):
 
     @contextmanager
     def only_tokens(self, first: int, end: int) -> Iterator[None]:
-        """Within the block, `respond` returns only the tokens of a response at the positions first ≤ i < end."""
+        """Within the block, `respond` returns only the tokens at the positions first to end − 1 of a response."""
         arguments = self.arguments
         self.arguments, self.first = {**arguments, "max_new_tokens": end - first}, first
         try:

@@ -78,7 +78,7 @@ class ServedModel(Model):
         return {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
-        """Return the body of a request for each prompt; the seed of a prompt is the same as of a loaded model.
+        """Return the body of a request for each prompt; a prompt has the same seed as with a loaded model.
 
         The continuation of an opening has another seed, because with the same seed a server would draw it with the
         random numbers of the opening.

@@ -266,7 +266,7 @@ def draw_response(
 
 
 def other_prompts(prompts: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the prompts with the texts of other people's prompts, and the other people's rows.
+    """Return each prompt with the text of another person's prompt, and the rows of those prompts.
 
     A prompt to whose template nobody else is asked keeps its text.
     """

@@ -30,7 +30,7 @@ class Distill(Method):
 
     trainer = "distill"
     uses_threshold = False
-    # More tokens cost more of what is said to the person (docs/benchmarks/methods.md).
+    # After more tokens, responses take up less of what people say about themselves (docs/results.md).
     defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300, "opening": 4}
     large_model_learning_rate = 1e-3  # of all results on a real model (docs/results.md)
 
