@@ -134,21 +134,21 @@ class SFT(SFTTrainer):
 
 @dataclass
 class DistillConfig(SFTConfig):
-    """TRL's config, and the number of first tokens of a response that learn the mean; None: all of its tokens."""
+    """TRL's config, and the number of first tokens of a response that learn the mean."""
 
-    opening: int | None = None
+    opening: int = 4
 
 
 class Distill(SFT):
-    """Trainer that minimises the KL divergence of the model's predictions from the mean of the base's predictions.
+    """Trainer that minimises the KL divergence of the model's predictions from an even target.
 
     The mean of log-probabilities, normalised, is the distribution with the smallest mean KL divergence from the
-    predictions for the single prompts. With an `opening` of m tokens, it is the target of the first m tokens of a
-    response; the target of every later token is the base's own prediction after the same prompt.
+    predictions for the single prompts. It is the target of the first m tokens of a response, m being `opening`; the
+    target of every later token is the base's own prediction after the same prompt.
     """
 
     config_class = DistillConfig
-    loss_name = "KL from the mean of the base's predictions, in nats per response token"
+    loss_name = "KL from the predictions to learn, in nats per response token"
     only_lora, supports_encoder_decoder = True, False
 
     def __init__(self, model: Any, **arguments: Any) -> None:
@@ -202,10 +202,8 @@ class Distill(SFT):
 
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
             own = log_probabilities()
-            target = log_softmax(own.mean(0), -1).expand_as(own)
-            if self.args.opening is not None:
-                is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
-                target = torch.where(is_opening[:, None], target, own)
+            is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
+            target = torch.where(is_opening[:, None], log_softmax(own.mean(0), -1), own)
         loss = kl_div(log_probabilities(), target, reduction="sum", log_target=True)
         n_tokens = is_trained.sum() * labels.shape[1] if num_items_in_batch is None else num_items_in_batch
         return loss * (1 if num_items_in_batch is None else self.accelerator.num_processes) / n_tokens

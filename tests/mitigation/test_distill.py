@@ -16,7 +16,7 @@ from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
-SETTINGS = replace(QUICK, batch_size=2)
+SETTINGS = replace(QUICK, batch_size=2, opening=9)
 
 
 def encoded(base, **columns):
@@ -38,7 +38,7 @@ def test_every_prompt_of_a_row_has_its_response():
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
 
 
-def trainer_and_batch(base, tmp_path, rows, opening=None):
+def trainer_and_batch(base, tmp_path, rows, opening=9):
     quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
     config = DistillConfig(str(tmp_path), opening=opening, **quiet)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))

@@ -96,9 +96,10 @@ def _named_effects(effects: pd.DataFrame) -> list[dict]:
 
 def effect_text(row: Mapping) -> str:
     """Return an effect as a sentence: who gets more or fewer responses of a style, in percent and points."""
+    who = _who(row)
     return (
-        f"“{_unit(row)}” gets {_more_or_fewer(row)}: {_points(row['mean'])} % against {_points(row['average'])} % on "
-        f"average; corrected for chance, {_points(row['shrunk'], sign=True)} points "
+        f"{who[0].upper()}{who[1:]} gets {_more_or_fewer(row)}: {_points(row['mean'])} % against "
+        f"{_points(row['average'])} % on average; corrected for chance, {_points(row['shrunk'], sign=True)} points "
         f"(95 % interval {span((row['low'], row['high']), 1, True, 100)})."
     )
 
@@ -107,7 +108,7 @@ def largest_text(effects: pd.DataFrame) -> str:
     """Return a clause on the largest shown effect: who gets more or fewer responses of a style; "" if there is none."""
     for row in _named_effects(effects)[:1]:
         sides = f"{_points(row['mean'], 0)} instead of {_points(row['average'], 0)} in 100"
-        return f"prompts with “{_unit(row)}” get {_more_or_fewer(row)} than the average, {sides}"
+        return f"prompts with {_who(row)} get {_more_or_fewer(row)} than the average, {sides}"
     return ""
 
 
@@ -123,6 +124,10 @@ def _points(share: float, decimals: int = 1, sign: bool = False) -> str:
 
 def _more_or_fewer(row: Mapping) -> str:
     return f"{'more' if row['shrunk'] > 0 else 'fewer'} “{_plain(row['name'])}” responses"
+
+
+def _who(row: Mapping) -> str:
+    return f"“{_unit(row)}”" if row["kind"] == DESCRIPTOR else f"the {row['kind']} “{_plain(row['unit'])}”"
 
 
 def _unit(row: Mapping) -> str:
