@@ -12,7 +12,7 @@ PROCESSES := 2
 loop: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
-# The loop on a real chat model, in 56 minutes on two cores. GOEMOTIONS is a folder with train.tsv, dev.tsv and
+# The loop on a real chat model (times: docs/results.md). GOEMOTIONS is a folder with train.tsv, dev.tsv and
 # test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.
 # docs/results.md has the numbers of DESCRIPTORS=200, which takes about twice as long.
 GOEMOTIONS := ../shared/data/goemotions/original

@@ -10,7 +10,7 @@ import pytest
 
 import evenhand
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.score import read_scores
+from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
@@ -48,6 +48,24 @@ def test_the_steps_run_on_the_testbeds_responses(names):
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
     assert (names["folder"] / "clusters.png").stat().st_size > 1000
+
+
+def test_a_part_of_the_prompts_of_two_runs_is_compared(names):
+    table, vectors, variables = names["frame"].copy(), names["vectors"], dict(names)
+    left_out = (table.descriptor == table.descriptor[0]).to_numpy()
+    table.loc[left_out, "axis"] = "nationality"
+    for run, kept in (("before", 1), ("after", 0.5)):  # half of every difference is left
+        (folder := names["folder"] / "runs" / run).mkdir(parents=True)
+        table.assign(prompt_id=table.index.astype(str)).to_parquet(folder / "prompts.parquet")
+        styles = pd.DataFrame(kept * vectors + (1 - kept) * vectors.mean(axis=0), columns=names["classifier"].labels)
+        styles.assign(prompt_id=table.index.astype(str)).to_parquet(folder / "styles.parquet")
+    code = re.findall(r"```python\n(.*?)```", TEXT, re.S)[3]
+    exec(code.replace("runs/", f"{names['folder']}/runs/"), variables)
+    difference = find_score(variables["scores"], "fgb_pooled_corrected_difference")
+    part = evenhand.StyledResponses(table[~left_out], vectors[~left_out], names["classifier"].labels)
+    before = find_score(evenhand.generation_bias(part, {}), "fgb_pooled_corrected")
+    assert difference.value == pytest.approx(-0.75 * before.value)  # squared: a quarter is left
+    assert difference.n == before.n == (~left_out).sum()
 
 
 def test_derived_clusters_are_in_the_format_of_style_clusters(names):

@@ -4,6 +4,7 @@ A model's name is a Hugging Face id, a local folder, a local folder with a PEFT 
 """
 
 import copy
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.revisions import load_control_tag, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
+
+log = logging.getLogger("evenhand")
 
 Kind = Literal["dialogue", "chat", "encoder_decoder"]
 
@@ -83,6 +86,8 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
     kind = _checked_kind(name, network.config, tokenizer)
+    if kind == "dialogue" and not tokenizer.chat_template:
+        log.info("no chat template: prompts end with EOS, as DialoGPT's do; a base model needs a template")
     _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)

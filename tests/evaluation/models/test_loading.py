@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import huggingface_hub
@@ -61,11 +62,14 @@ def kind_of(folder):
     return kind
 
 
-def test_kinds_by_config_and_template(folder, tmp_path):
+def test_kinds_by_config_and_template(folder, tmp_path, caplog):
+    caplog.set_level("INFO", "evenhand")
+    assert kind_of(folder) == "dialogue"
     save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
     assert kind_of(folder) == "chat"
     save_tokenizer(folder, chat_template="{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}")
     assert kind_of(folder) == "dialogue"
+    assert len(re.findall("a base model needs a template", caplog.text)) == 1
     refuses = "{{ raise_exception('no assistant') if messages[1] is defined else messages[0]['content'] }}"
     save_tokenizer(folder, chat_template=refuses)
     assert kind_of(folder) == "chat"
