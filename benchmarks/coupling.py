@@ -1,4 +1,4 @@
-"""How many responses are saved if two runs draw their responses with the same random numbers.
+"""How many fewer responses two runs need if they draw with the same random numbers.
 
     python -m benchmarks.coupling BEFORE AFTER [AFTER …]
 

@@ -1,4 +1,4 @@
-"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on a server, each with one thread, or `--threads`.
+"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on a server, with `--threads` (1) each.
 
     python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
         [--llama_cpp llama-server]
@@ -15,7 +15,9 @@ serve` answers FEW, one request at a time.
 """
 
 import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -110,6 +112,7 @@ def main() -> None:
         folder="runs/served",
     )
     torch.set_num_threads(options.threads)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends, too
     folder = Path(options.folder).resolve()
     base, lora = str(folder / "base"), []
     loaded = load_dialogue_model(ModelSettings(name=options.model, dtype="bfloat16"))
@@ -123,19 +126,20 @@ def main() -> None:
     if options.adapter:
         settings, name = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16"), "adapter"
         lora = ["--enable-lora", "--lora-modules", f"adapter={options.adapter}"]
+    judge = load_style_classifier(str(options.classifier))
     here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
     if options.vllm:
         there = serve("vLLM", [options.vllm, *VLLM, base, *lora], name, prompts, folder / "vllm.log")
-        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+        compare(here, there, prompts, judge)
     if options.llama_cpp:
         flags = ["--parallel", 16, "--ctx-size", 16 * 512, "--threads", options.threads, "--model", local_path(MODEL)]
         flags += ["--top-k", 0, "--min-p", 0]  # its defaults, 40 and 0.05, cut the distribution
         there = serve("llama.cpp", [options.llama_cpp, *flags], base, prompts, folder / "llama_cpp.log")
-        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+        compare(here, there, prompts, judge)
     if options.transformers:
         command, few = [options.transformers, "serve"], prompts.head(FEW)
         there = serve("transformers serve", command, name, few, folder / "transformers.log")
-        compare(here, there, prompts, load_style_classifier(str(options.classifier)))
+        compare(here, there, prompts, judge)
 
 
 if __name__ == "__main__":

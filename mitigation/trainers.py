@@ -6,7 +6,7 @@ a resumed training, and support encoder-decoder models.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -134,17 +134,17 @@ class SFT(SFTTrainer):
 
 @dataclass
 class DistillConfig(SFTConfig):
-    """TRL's config, and the number of first tokens of a response that learn the mean."""
+    """TRL's config with `opening`, the number of first tokens of a response that learn the mean."""
 
-    opening: int = 4
+    opening: int = field(kw_only=True)
 
 
 class Distill(SFT):
-    """Trainer that minimises the KL divergence of the model's predictions from an even target.
+    """Trainer that minimises the KL divergence of the model's predictions from their targets.
 
-    The mean of log-probabilities, normalised, is the distribution with the smallest mean KL divergence from the
-    predictions for the single prompts. It is the target of the first m tokens of a response, m being `opening`; the
-    target of every later token is the base's own prediction after the same prompt.
+    The target of the first tokens of a response, as many as `opening`, is the normalised mean of the base's
+    log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
+    predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
     """
 
     config_class = DistillConfig

@@ -135,7 +135,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 
 def _copies(run: FamilyRun) -> list[Finding]:
-    """Return an inconclusive finding if rows of the run may be copies, whose intervals are too narrow."""
+    """Return an inconclusive finding if rows of the run may be copies: its intervals are then too narrow."""
     reason = find_score(run.scores, HEADLINE).reason or ""
     name = f"independent rows in {sanitize(str(run.folder))}"
     return [Finding(name, INCONCLUSIVE, reason)] if reason.endswith(REPEATED) else []

@@ -189,7 +189,7 @@ class RowNoise:
     """
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
-        """Begin a stream for each row with its seed, at the token at position `first` of the response."""
+        """Give a seed for each row, and the position in the response of the token that the first numbers are for."""
         self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
 
     def next(self, count: int) -> torch.Tensor:

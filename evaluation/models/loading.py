@@ -87,7 +87,7 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     network, tokenizer = load_network(model, text_generation_class)
     kind = _checked_kind(name, network.config, tokenizer)
     if kind == "dialogue" and not tokenizer.chat_template:
-        log.info("no chat template: prompts end with EOS, as DialoGPT's do; a base model needs a template")
+        log.info("no chat template: prompts end with EOS, as DialoGPT's; a base model needs one (docs/real_models.md)")
     _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)

@@ -67,7 +67,7 @@ class Model(ABC):
 
     @contextmanager
     def only_tokens(self, first: int, end: int) -> Iterator[None]:
-        """Within the block, `respond` returns only the tokens at the positions first to end − 1 of a response."""
+        """Limit `respond` within the block to some tokens of a response: positions first to end − 1, from 0."""
         arguments = self.arguments
         self.arguments, self.first = {**arguments, "max_new_tokens": end - first}, first
         try:

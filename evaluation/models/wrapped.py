@@ -266,7 +266,7 @@ def draw_response(
 
 
 def other_prompts(prompts: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return each prompt with the text of another person's prompt, and the rows of those prompts.
+    """Replace each prompt's text by another person's; return the prompts, and the rows that their texts are from.
 
     A prompt to whose template nobody else is asked keeps its text.
     """

@@ -2,9 +2,9 @@
 
 A row has a response, its prompt, and prompts that differ in the descriptor only (`several_people`). The base model
 predicts each token of the response after each of these prompts. After every prompt, the tuned model learns to predict
-the mean of these predictions for the first tokens (`opening`), which decide the style, and the base's own prediction
-for the rest, which answers the person. A row of `exchange` is one random token at each position, and a row of `distill`
-is a whole distribution, so fewer rows suffice. Labels are not used.
+the mean of these predictions for the first tokens (`opening`), which decide the language and a part of the style, and
+the base's own prediction for the rest, which answers the person. A row of `exchange` is one random token at each
+position, and a row of `distill` is a whole distribution, so fewer rows suffice. Labels are not used.
 
 Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network" (soft targets); Garg et al. 2019,
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
@@ -30,7 +30,7 @@ class Distill(Method):
 
     trainer = "distill"
     uses_threshold = False
-    # After more tokens, responses take up less of what people say about themselves (docs/results.md).
+    # With more tokens, answers refer less to what people say about themselves (docs/results.md).
     defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300, "opening": 4}
     large_model_learning_rate = 1e-3  # of all results on a real model (docs/results.md)
 
