@@ -189,7 +189,7 @@ class RowNoise:
     """
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
-        """Give a seed for each row, and the position in the response of the token that the first numbers are for."""
+        """Seed the rows; `first` is the position in the response of the first token that is drawn."""
         self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
 
     def next(self, count: int) -> torch.Tensor:
