@@ -24,6 +24,7 @@ from evenhand.mitigation.labelled_responses import PROMPT
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
+N_LEARNERS = 2  # prompts of a row of `distill` after which the model learns: more take longer, and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 
@@ -145,6 +146,7 @@ class Distill(SFT):
     The target of the first tokens of a response, as many as `opening`, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
+    The model learns after the first N_LEARNERS prompts, which include the prompt of the response.
     """
 
     config_class = DistillConfig
@@ -192,21 +194,25 @@ class Distill(SFT):
     ) -> torch.Tensor:
         labels = inputs["labels"]
         is_trained = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
-        inputs = {name: value for name, value in inputs.items() if name != "labels"}
+        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
+        learners = {name: value[:, :N_LEARNERS] for name, value in sequences.items()}
+        openings, is_kept = cut_responses(sequences, is_trained.sum(1), self.args.opening)
 
-        def log_probabilities() -> torch.Tensor:
-            """Return the log-probabilities of all tokens at the trained positions, (prompts, positions, vocabulary)."""
-            logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[2]).logits[:, :-1]
-            logits = logits.unflatten(0, labels.shape[:2]).transpose(0, 1)[:, is_trained]
-            return log_softmax(logits.float(), -1)
+        def log_probabilities(batch: dict[str, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
+            """Return the log-probabilities of all tokens at the last positions, (prompts, positions, vocabulary)."""
+            batch = {name: value.flatten(0, 1) for name, value in batch.items()}
+            logits = model(**batch, use_cache=False, logits_to_keep=positions.shape[1] + 1).logits[:, :-1]
+            return log_softmax(logits.unflatten(0, (len(labels), -1)).transpose(0, 1)[:, positions].float(), -1)
 
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            own = log_probabilities()
+            target = log_probabilities(learners, is_trained)
             is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
-            target = torch.where(is_opening[:, None], log_softmax(own.mean(0), -1), own)
-        loss = kl_div(log_probabilities(), target, reduction="sum", log_target=True)
-        n_tokens = is_trained.sum() * labels.shape[1] if num_items_in_batch is None else num_items_in_batch
-        return loss * (1 if num_items_in_batch is None else self.accelerator.num_processes) / n_tokens
+            target[:, is_opening] = log_softmax(log_probabilities(openings, is_kept).mean(0), -1)
+        loss = kl_div(log_probabilities(learners, is_trained), target, reduction="sum", log_target=True) / N_LEARNERS
+        if num_items_in_batch is None:
+            return loss / is_trained.sum()
+        # num_items_in_batch counts the tokens after all prompts, in all processes, whose gradients are averaged.
+        return loss * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
 
 
 TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": Distill}
@@ -227,6 +233,22 @@ def collate_causal(
         "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX, left=True)[:, -n_labels:],
     }
     return batch | ({"position_ids": (mask.cumsum(1) - 1).clamp(min=0)} if with_positions else {})
+
+
+def cut_responses(
+    sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, opening: int
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Return the sequences of `collate_causal`, (rows, prompts, t), with the first tokens of each response only.
+
+    `lengths` (rows) are the responses' numbers of tokens. The second value (rows, k) is true where one of the last k
+    positions has a token of the response.
+    """
+    kept = lengths.clamp(max=opening)
+    shift, columns = lengths - kept, torch.arange(sequences["input_ids"].shape[2], device=lengths.device)
+    source = (columns[shift.min() :] - shift[:, None])[:, None].expand(-1, sequences["input_ids"].shape[1], -1)
+    cut = {name: value.gather(2, source.clamp(min=0)) for name, value in sequences.items()}
+    cut["attention_mask"] = cut["attention_mask"] * (source >= 0)
+    return cut, torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
 
 
 def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:

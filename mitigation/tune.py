@@ -176,6 +176,11 @@ def tune(
         "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
         *(first, best, result.best_step, *result.perplexity, *shares),
     )
+    if best >= first:
+        log.warning(
+            "tuning: the validation loss did not fall below the base's; expect no improvement. "
+            "Lower training.learning_rate, or give more rows (training.max_rows)."
+        )
     return result
 
 

@@ -1,10 +1,11 @@
 """Fine-tune on the base's mean prediction for different people.
 
 A row has a response, its prompt, and prompts that differ in the descriptor only (`several_people`). The base model
-predicts each token of the response after each of these prompts. After every prompt, the tuned model learns to predict
-the mean of these predictions for the first tokens (`opening`), which decide the language and a part of the style, and
-the base's own prediction for the rest, which answers the person. A row of `exchange` is one random token at each
-position, and a row of `distill` is a whole distribution, so fewer rows suffice. Labels are not used.
+predicts each token of the response after each of these prompts. After the response's own prompt and one of the others,
+the tuned model learns to predict the mean of these predictions for the first tokens (`opening`), which decide the
+language and a part of the style, and the base's own prediction for the rest, which answers the person. A row of
+`exchange` is one random token at each position, and a row of `distill` is a whole distribution, so fewer rows suffice.
+Labels are not used.
 
 Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network" (soft targets); Garg et al. 2019,
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
@@ -31,7 +32,7 @@ class Distill(Method):
     trainer = "distill"
     uses_threshold = False
     # With more tokens, answers refer less to what people say about themselves (docs/results.md).
-    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 300, "opening": 4}
+    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560, "opening": 4}
     large_model_learning_rate = 3e-4  # 1e-3 ends at a higher validation loss (docs/results.md)
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

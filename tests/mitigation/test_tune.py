@@ -1,5 +1,6 @@
 import hashlib
 import json
+import logging
 import math
 import multiprocessing
 import os
@@ -190,6 +191,15 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
     again = CountSteps()
     tune(tiny_base(), data, settings, tmp_path, callbacks=[again])
     assert again.steps == 0  # it had stopped for good
+
+
+def test_a_validation_loss_that_did_not_fall_is_a_warning(tmp_path, caplog):
+    held_out = planted_rows(32, seed=1).map(lambda row: {"completion": "p o"})  # the rows teach other words
+    settings = replace_settings(epochs=2, max_perplexity_rise=1e6)
+    with caplog.at_level(logging.WARNING, logger="evenhand"):
+        result = tune(tiny_base(), data_of(planted_rows(), held_out), settings, tmp_path)
+    assert min(loss for _, loss in result.validation_losses[1:]) > result.validation_losses[0][1]
+    assert "the validation loss did not fall" in caplog.text
 
 
 def killed_tuning(folder: Path) -> None:
