@@ -1,4 +1,4 @@
-"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on servers, each with `--threads` (1) threads.
+"""A benchmark of servers: SmolLM2-135M-Instruct in this process and on servers. Each uses `--threads` (1) threads.
 
     python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
         [--llama_cpp llama-server]

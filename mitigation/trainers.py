@@ -24,7 +24,7 @@ from evenhand.mitigation.labelled_responses import PROMPT
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
-N_LEARNERS = 2  # prompts of a row of `distill` after which the model learns: more take longer, and teach hardly more
+N_LEARNERS = 2  # the prompts of a row of `distill` that the model is trained on; more take longer and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 
@@ -146,7 +146,7 @@ class Distill(SFT):
     The target of the first tokens of a response, as many as `opening`, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
-    The model learns after the first N_LEARNERS prompts, which include the prompt of the response.
+    The model is trained on the first N_LEARNERS prompts of a row; the first one is the prompt of the response.
     """
 
     config_class = DistillConfig
@@ -199,7 +199,10 @@ class Distill(SFT):
         openings, is_kept = cut_responses(sequences, is_trained.sum(1), self.args.opening)
 
         def log_probabilities(batch: dict[str, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
-            """Return the log-probabilities of all tokens at the last positions, (prompts, positions, vocabulary)."""
+            """Return the log-probabilities where `positions` (rows, k) is true, (prompts, true positions, vocabulary).
+
+            `positions` are the last k of the sequences.
+            """
             batch = {name: value.flatten(0, 1) for name, value in batch.items()}
             logits = model(**batch, use_cache=False, logits_to_keep=positions.shape[1] + 1).logits[:, :-1]
             return log_softmax(logits.unflatten(0, (len(labels), -1)).transpose(0, 1)[:, positions].float(), -1)
@@ -211,7 +214,7 @@ class Distill(SFT):
         loss = kl_div(log_probabilities(learners, is_trained), target, reduction="sum", log_target=True) / N_LEARNERS
         if num_items_in_batch is None:
             return loss / is_trained.sum()
-        # num_items_in_batch counts the tokens after all prompts, in all processes, whose gradients are averaged.
+        # num_items_in_batch counts a response once for each of its prompts, in all processes. DDP averages gradients.
         return loss * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
 
 
@@ -238,10 +241,15 @@ def collate_causal(
 def cut_responses(
     sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, opening: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Return the sequences of `collate_causal`, (rows, prompts, t), with the first tokens of each response only.
+    """Return the sequences with their responses cut after `opening` tokens, and where the responses are.
 
-    `lengths` (rows) are the responses' numbers of tokens. The second value (rows, k) is true where one of the last k
-    positions has a token of the response.
+    Args:
+        sequences: input_ids, attention_mask and position_ids of `collate_causal`, as (rows, prompts, t).
+        lengths: the number of tokens of each response, (rows).
+
+    Returns:
+        The cut sequences, padded on the left, and a mask (rows, k) of the last k positions, k being the length of the
+        longest cut response: true where the position has a token of the response.
     """
     kept = lengths.clamp(max=opening)
     shift, columns = lengths - kept, torch.arange(sequences["input_ids"].shape[2], device=lengths.device)

@@ -189,7 +189,7 @@ class RowNoise:
     """
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
-        """Seed the rows; `first` is the position in the response of the first token that is drawn."""
+        """Start one stream for each seed, at the numbers for the token at position `first` (from 0) of a response."""
         self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
 
     def next(self, count: int) -> torch.Tensor:
