@@ -13,6 +13,12 @@ os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true",
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config):
+    """Hide GPUs, except from `pytest -m gpu`: expected values are a CPU's, and forked processes cannot use CUDA."""
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_collection_modifyitems(items):
     """Files with slow tests first: side by side, the last ones to end are short."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

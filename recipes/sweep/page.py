@@ -127,7 +127,7 @@ def page(sweep: Sweep) -> Page:
     tables = [
         metric_table("Quality of the responses against the base model’s, %", rows, QUALITY_METRICS, QUALITY_NOTE),
         metric_table("Further costs: change from the base model, %", rows, COST_METRICS),
-        metric_table("Two checks, and the time of tuning", rows, CHECK_METRICS),
+        metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
     ]
     published = published_tables(settings, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]

@@ -16,7 +16,7 @@ from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.tiny_models import word_level_tokenizer
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA, and -m gpu")]
 
 SETTINGS = TuningSettings(learning_rate=1e-3, evaluations_per_epoch=1, max_perplexity_rise=1e9)
 WORDS = ["<pad>", "<unk>", "<eos>", *(f"w{index}" for index in range(3, 8000))]
@@ -33,7 +33,7 @@ def base():
     return DialogueModel(model, word_level_tokenizer(WORDS, **special), "dialogue", "random", "random")
 
 
-def tuning_data(rows=8):
+def tuning_data(rows=2):
     def texts(length, seed):
         tokens = torch.randint(3, 8000, (2 * rows + 2, length), generator=torch.Generator().manual_seed(seed))
         return [" ".join(f"w{token}" for token in row) for row in tokens.tolist()]
@@ -50,5 +50,5 @@ def test_the_peak_is_one_copy_of_the_base_and_what_training_needs(base, tmp_path
     torch.cuda.reset_peak_memory_stats()
     with suppress(TuningRejected):  # two steps may not be enough to matter
         tune(base, *tuning_data(), tmp_path)
-    # Less than a second copy for the adapter, its optimizer and the activations of 8 rows of 48 tokens.
+    # Less than a second copy for the adapter, its optimizer and the activations of 2 rows of 48 tokens.
     assert torch.cuda.max_memory_allocated() < 2 * weights

@@ -118,7 +118,7 @@ def test_refusals_and_verdicts_are_in_all_formats(wide):
 
 def test_numbers_of_a_setting(wide):
     report = page(wide)
-    captions = "Pooled FGB* removed", "Quality of the responses", "Further costs", "Two checks"
+    captions = "Pooled FGB* removed", "Quality of the responses", "Further costs", "Checks"
     reductions, quality, costs, checks = (table_named(report, caption) for caption in captions)
     # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
     first = reductions.rows[0]
