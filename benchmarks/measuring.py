@@ -1,4 +1,4 @@
-"""Functions that benchmarks share: the command line, seconds and peak memory."""
+"""Functions that benchmarks share: the command line, CPU seconds and peak memory."""
 
 import argparse
 import resource
@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
 
@@ -39,8 +37,7 @@ def peak_memory() -> float:
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    """Return the CPU seconds, or with a GPU the wall clock's seconds, and the result of a call."""
-    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
-    start = clock()
+    """Return the CPU seconds and the result of a call."""
+    start = time.process_time()
     result = work(*arguments)
-    return clock() - start, result
+    return time.process_time() - start, result

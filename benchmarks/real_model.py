@@ -1,4 +1,4 @@
-"""A benchmark of every step of a measurement on a real chat model; rates are per CPU second (with a GPU, per second).
+"""A benchmark of every step of a measurement on a real chat model; rates are per CPU second.
 
     python -m benchmarks.real_model [--classifier FOLDER] [--dtype bfloat16] [--threads 1] [--prompts 128]
 
@@ -37,7 +37,7 @@ REPEATS = 8
 
 
 def show(name: str, n: int, unit: str, seconds: float) -> None:
-    print(f"{name:34} {n / seconds:9.1f} {unit} per second", flush=True)
+    print(f"{name:34} {n / seconds:9.1f} {unit} per CPU second", flush=True)
 
 
 def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
@@ -51,9 +51,7 @@ def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
 
 def padded(model: DialogueModel, contexts: list[str]) -> None:
     """Sample a response to each context by `model.generate`, in one padded batch."""
-    batch = model.tokenizer(contexts, padding=True, add_special_tokens=False, return_tensors="pt").to(
-        model.model.device
-    )
+    batch = model.tokenizer(contexts, padding=True, add_special_tokens=False, return_tensors="pt")
     model.model.generate(**batch, **decoding("sample"))
 
 
@@ -90,7 +88,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     model = load_dialogue_model(ModelSettings(name=options.model, dtype=options.dtype))
-    print(f"{options.model}, {options.dtype}, {model.model.device}, {options.threads} thread(s)")
+    print(f"{options.model}, {options.dtype}, {options.threads} thread(s)")
     prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0)
     texts = prompts[TEXT].sample(options.prompts, random_state=0).tolist()
     contexts = render_contexts(model, texts, [""] * len(texts))

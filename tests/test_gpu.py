@@ -89,7 +89,7 @@ def test_a_tuning(method, tmp_path):
     settings = replace(QUICK, batch_size=2, opening=1)
     curves, predictions = [], []
     for base in on_devices(tiny_base()):
-        disable_dropout_in_model(base.model)  # its random numbers differ
+        disable_dropout_in_model(base.model)  # random numbers differ between devices
         result = tune(base, data, settings, tmp_path / base.model.device.type)
         curves.append([loss for _, loss in result.validation_losses])
         ids = torch.tensor([[7, 16], [8, 16]], device=base.model.device)
