@@ -109,7 +109,7 @@ def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
     `name` is the name of the setting.
     """
     if isinstance(settings, Mapping):
-        return {key: with_relative_paths(value, folder, str(key)) for key, value in settings.items()}
+        return {key: with_relative_paths(value, folder, _inner(name, str(key))) for key, value in settings.items()}
     if not isinstance(settings, str):
         return settings
     if name not in RUN_FOLDERS and not (name in IN_RUNS and (Path(settings).parent / CONFIG).exists()):
@@ -121,9 +121,14 @@ def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
 def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:
     """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
     if isinstance(settings, Mapping):
-        return {key: with_resolved_paths(value, folder, str(key)) for key, value in settings.items()}
+        return {key: with_resolved_paths(value, folder, _inner(name, str(key))) for key, value in settings.items()}
     is_relative = name in RUN_FOLDERS or (name in IN_RUNS and str(settings).startswith("."))
     return os.path.normpath(folder / settings) if isinstance(settings, str) and is_relative else settings
+
+
+def _inner(group: str, name: str) -> str:
+    """Return the name of a setting in a group, or the group's if the group is a path with more settings."""
+    return group if name == "name" and group in RUN_FOLDERS else name
 
 
 def package_versions() -> dict[str, str]:

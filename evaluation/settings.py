@@ -58,7 +58,9 @@ class NamedSettings:
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, values: Any) -> Any:
-        return {NAME: values} if isinstance(values, str) else {} if values is None else values
+        if isinstance(values, (str, Path)):
+            return {NAME: values}
+        return {} if values is None else values
 
 
 @strict_dataclass
@@ -114,6 +116,20 @@ class ModelSettings(CheckpointSettings):
         names = [*vars(loaded), "adapter_strength"]
         if changed := next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None):
             raise InputError(f"{changed}: the server {self.server} determines how its model runs; leave this out.")
+
+
+@strict_dataclass
+class ResponseFileSettings(NamedSettings):
+    """A file of responses to score, in place of a model. A string is short for {name: string}."""
+
+    name: AnyPath | None = option(None, "table or log to score; no model is loaded", identity=CONTENT)
+    columns: dict[str, str] = option(
+        dict, "{column: its name in the file, or a path such as metadata.group} for text, response, descriptor, …"
+    )
+
+    def __post_init__(self) -> None:
+        if self.columns and self.name is None:
+            raise InputError(f"columns: {self.columns} are given without a file; give --responses FILE, too.")
 
 
 @strict_dataclass

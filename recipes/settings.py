@@ -24,6 +24,7 @@ from evenhand.evaluation.settings import (
     PerCell,
     PromptSettings,
     ReportTo,
+    ResponseFileSettings,
     Seed,
     StyleClassifierSettings,
     option,
@@ -109,7 +110,7 @@ class MeasureSettings(Measurement, Tracked):
 
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
     write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
-    responses: AnyPath | None = option(None, "score this table or log; no model is loaded", identity=CONTENT)
+    responses: ResponseFileSettings | None = option(None, "a file of responses to score; null: ask the model")
     sweep: list[dict[str, Any]] = option(
         list, "grids of runs, {setting: a value or a list of values}, and one page of all", identity=False
     )
@@ -389,5 +390,6 @@ def measure_config(settings: Any, family: str) -> MeasureConfig:
             "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
             "(`evenhand loop`: --config loop), whose small models ship with Evenhand."
         )
+    file = settings.responses or ResponseFileSettings()
     shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    return MeasureConfig(*shared, settings.seed, settings.split, settings.responses, settings.capabilities)
+    return MeasureConfig(*shared, settings.seed, settings.split, file.name, file.columns, settings.capabilities)

@@ -113,7 +113,7 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
     empty. Descriptors and templates are MMHB's ids; a sentence_id consists of the ids of template, noun and descriptor
     and the English text. `axes` is {descriptor id: axis} (`read_mmhb_axes`). Raises InputError for another format.
     """
-    rows = _read_table(path, MMHB_COLUMNS, "\t")
+    rows = _read_table(path, MMHB_COLUMNS)
     axes, references = axes or {}, []
     for line, row in enumerate(rows.to_dict("records"), start=2):
         ids = [row[name] for name in ("pattern_id_main", "noun_id_main", "desc_id_main")]
@@ -352,8 +352,8 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
     return best.assign(**{TAKEN_FROM: best[GENDER], GENDER: gender})
 
 
-def _read_table(path: Path, required: Sequence[str], delimiter: str = ",") -> pd.DataFrame:
-    table = pd.DataFrame(read_columns(path, "a table", delimiter=delimiter), dtype=object)
+def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:
+    table = pd.DataFrame(read_columns(path, "a table", known=required), dtype=object)
     if missing := [name for name in required if name not in table]:
         raise InputError(f"{path} has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")
     return table

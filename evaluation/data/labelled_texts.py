@@ -29,7 +29,7 @@ def read_labelled_texts(
     Raises:
         InputError: the file cannot be read, a column or label is missing, a label has no name, or all labels are equal.
     """
-    table = read_columns(path, "texts", header=columns)
+    table = read_columns(path, "texts", known=(text_column, label_column), header=columns)
     if missing := [name for name in (text_column, label_column) if table and name not in table]:
         listed = ", ".join(map(str, table))
         raise InputError(f"text_column, label_column: {path} has no column {missing[0]!r}, only {listed}.")

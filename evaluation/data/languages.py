@@ -108,7 +108,7 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
 
 
 def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms]]:
-    columns = read_columns(path, "descriptors of MMHB")
+    columns = read_columns(path, "descriptors of MMHB", known=COLUMNS)
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(f"prompts.dataset: {path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
     offered: dict[str, dict[tuple[str, str], str]] = {}

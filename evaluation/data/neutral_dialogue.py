@@ -15,7 +15,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, lacks a column, or has an empty text or fewer than two lines.
     """
-    pairs = pd.DataFrame(read_columns(Path(path), "neutral dialogue"))
+    pairs = pd.DataFrame(read_columns(Path(path), "neutral dialogue", known=(TEXT, RESPONSE)))
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
             raise InputError(f"neutral_dialogue: {path} needs a {column!r} with text in each line.")

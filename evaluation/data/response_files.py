@@ -2,13 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.data.chats import LENGTH_STOPS, answer_in, parse_chat, parse_json, prompt_in, value_at
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -18,10 +19,12 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_logs import read_log
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.data.response_logs import NO_CONTENT, STOP, is_inspect_log, is_scalar, parse_log, read_inspect
+from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_rows
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, strip_reasoning
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
@@ -67,34 +70,138 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
             file.write(json.dumps(request, ensure_ascii=False) + "\n")
 
 
-def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
+def read_responses(
+    path: Path, descriptor_column: str | None = None, named: Mapping[str, str] | None = None
+) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
-    persona.
+    persona. A response or a text may be a chat: then it is the last message of the assistant, or of the user.
+
+    Args:
+        path: the file.
+        descriptor_column: the column with the descriptors, if it has another name.
+        named: our column → its name in the file, or a dotted path into nested values.
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
     """
     if not path.exists():
         raise InputError(f"responses: {path} does not exist.")
-    columns = read_log(path, descriptor_column) or read_rows(path, "responses", descriptor_column)
+    columns = _read_columns(path, descriptor_column, named or {})
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)
-    require_columns(
-        list(columns), [RESPONSE, *([] if PROMPT_ID in columns else [TEXT, DESCRIPTOR])], f"responses: {path}"
-    )
-    for row, value in enumerate(columns[RESPONSE], start=1):
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"responses: {path}: column {RESPONSE}, row {row} is {value!r}; write text, or null.")
-    columns[RESPONSE] = [value or "" for value in columns[RESPONSE]]
+    required = [RESPONSE] if PROMPT_ID in columns else [RESPONSE, TEXT, DESCRIPTOR]
+    try:
+        require_columns(list(columns), required, f"responses: {path}")
+    except InputError as error:
+        fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
+        raise InputError(f"{str(error)[:-1]}; {fix}") from None
+    columns |= _answers(columns, path)
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns.pop(REPEATS, None)
         check_texts(columns, path)
     return columns
+
+
+def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str, str]) -> dict[str, list]:
+    """Return the columns of a table or a log, of which `named` are found by their names or dotted paths."""
+    if is_inspect_log(path):
+        columns = read_inspect(path, descriptor_column)
+        return columns | _named_columns(_rows_of(columns), named, path)
+    try:
+        if is_json(path):
+            rows = read_json_rows(path, replace_surrogates=True)
+            table = None
+        else:
+            table = read_rows(path, "responses", descriptor_column)
+            rows = _rows_of(table)
+    except (OSError, ValueError):
+        read_rows(path, "responses", descriptor_column)  # raises an InputError
+        raise
+    try:
+        found = None if named.keys() >= {TEXT, RESPONSE} else parse_log(rows)
+    except ValueError as error:
+        raise InputError(f"responses: {path} cannot be read as a log: {error}.") from None
+    if found is None and not named:
+        return read_rows(path, "responses", descriptor_column) if table is None else table
+    parsed = rows if found is None else found
+    columns = columns_of([{name: value for name, value in row.items() if _fits_cell(name, value)} for row in parsed])
+    columns = {name: values if name == RESPONSE else _one_type(values) for name, values in columns.items()}
+    return columns | _named_columns(rows if len(rows) == len(parsed) else parsed, named, path)
+
+
+def _rows_of(columns: Mapping[str, list]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _fits_cell(name: str, value: Any) -> bool:
+    return name in (TEXT, RESPONSE) or is_scalar(value)
+
+
+def _one_type(values: list) -> list:
+    """Return the values of a column, as text if they have several types."""
+    kinds = {type(value) for value in values if value is not None}
+    return values if len(kinds) < 2 else [value if value is None else str(value) for value in values]
+
+
+def _named_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], path: Path) -> dict[str, list]:
+    """Return the columns of `named`, found by name or dotted path; InputError if no row has one."""
+    columns = {}
+    for name, place in named.items():
+        values = [value_at(row, place) for row in rows]
+        if all(value is None for value in values):
+            known = ", ".join(dict.fromkeys(key for row in rows[:100] for key in _places(row)))
+            raise InputError(f"responses.columns: {path} has no {place!r} for {name}; give one of {known}.")
+        if name == RESPONSE:
+            columns[LEFT_OUT] = [None] * len(rows)
+        if name not in (TEXT, RESPONSE):
+            values = _one_type([value if is_scalar(value) else json.dumps(value) for value in values])
+        if name in (DESCRIPTOR, TEMPLATE, AXIS, PROMPT_ID):
+            values = [value if value is None else str(value) for value in values]
+        columns[name] = values
+    return columns
+
+
+def _places(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted paths of the values in a row, to a depth of three names."""
+    for key, value in row.items():
+        value = parse_json(value)
+        if isinstance(value, Mapping) and prefix.count(".") < 2:
+            yield from _places(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _answers(columns: Mapping[str, list], path: Path) -> dict[str, list]:
+    """Return the columns response and left_out, and the column text if there is one, as texts without reasoning.
+
+    InputError if a response is not a text, an answer with a text, or null.
+    """
+    n = len(columns[RESPONSE])
+    reasons = columns.get(LEFT_OUT, [None] * n)
+    stops = columns.get(STOP, [""] * n)
+    responses = []
+    left_out = []
+    for row, (value, reason, stop) in enumerate(zip(columns[RESPONSE], reasons, stops, strict=True), start=1):
+        answer = answer_in(parse_chat(value))
+        if answer is None:
+            raise InputError(
+                f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
+            )
+        text = strip_reasoning(answer.text or "", answer.is_cut or stop in LENGTH_STOPS)
+        if text is None:
+            reason = reason or UNFINISHED_REASONING
+        elif not text:
+            reason = reason or answer.missing or (NO_CONTENT if columns.keys() & {LEFT_OUT} else None)
+        responses.append(text or "")
+        left_out.append(None if text else reason)
+    texts = {TEXT: [value if isinstance(value, str) else prompt_in(value)[0] for value in columns.get(TEXT, ())]}
+    found = {RESPONSE: responses} | (texts if TEXT in columns else {})
+    return found | ({LEFT_OUT: left_out} if any(left_out) or LEFT_OUT in columns else {})
 
 
 def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
@@ -137,6 +244,20 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
     keys += [[persona or "" for persona in columns[PERSONA]]] if PERSONA in columns else []
     order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
     return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
+
+
+def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[Any]) -> pd.DataFrame:
+    """Return the prompts, followed by those whose repeats are among the ids: "a#2" is the second response to "a"."""
+    known = {prompt_id: row for row, prompt_id in enumerate(prompts[PROMPT_ID])}
+    repeats = {}
+    for prompt_id in map(str, prompt_ids):
+        name, _, number = prompt_id.rpartition("#")
+        if prompt_id not in known and name in known and number.isdigit():
+            repeats[prompt_id] = known[name]
+    if not repeats:
+        return prompts
+    added = prompts.iloc[list(repeats.values())].assign(**{PROMPT_ID: list(repeats)})
+    return pd.concat([prompts, added], ignore_index=True)
 
 
 def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:

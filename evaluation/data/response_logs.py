@@ -1,116 +1,202 @@
-"""Readers of other tools' logs of responses: OpenAI's Batch API, lm-evaluation-harness and inspect_ai.
+"""Readers of other tools' logs of responses: batches, traces, chats, lm-evaluation-harness and inspect_ai.
 
-A reader returns the columns of a file of responses (`response_files.read_responses`), with the column `left_out`: the
-reason why a response is empty, or None. Sources of the formats:
+A reader yields rows with the columns of a file of responses (`response_files.read_responses`), and with the column
+`left_out`: the reason why a response is empty, or None. Sources of the formats:
 
 - OpenAI Batch: platform.openai.com/docs/api-reference/batch/request-output. vLLM's `run-batch` writes the same, but its
-  `error` may be a text.
+  `error` may be a text. The bodies are those of `/v1/chat/completions`, `/v1/completions` or `/v1/responses`.
+- Anthropic Message Batches: docs.anthropic.com/en/api/retrieving-message-batch-results.
 - lm-evaluation-harness: `EvaluationTracker.save_results_samples` and `evaluate` of version 0.4.13 (`--log_samples`).
+- langfuse: langfuse.com/docs/api-and-data-platform/features/export-from-ui, traces and observations in CSV or JSON.
 - inspect_ai: inspect.aisi.org.uk/eval-logs.html, read by its function `read_eval_log`; tried with version 0.3.285.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.data.table_files import columns_of, read_json_lines
+from evenhand.evaluation.data.chats import (
+    CHATS,
+    FILTERED,
+    Answer,
+    answer_in,
+    is_chat,
+    parse_chat,
+    parse_json,
+    prompt_in,
+    value_at,
+)
+from evenhand.evaluation.data.table_files import columns_of, decode_text
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, strip_reasoning
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
-REFUSAL, NO_CONTENT = "refusal", "no content"  # reasons why a response is left out
+NO_CONTENT = "no content"  # the reason why a response is left out, where its source gives none
+STOP = "stop_reason"  # column: why a response ended, in the words of its source
 MAX_REASON = 60  # characters
-INSPECT_SUFFIXES = (".eval", ".json")
+INSPECT_SUFFIX = ".eval"
+
+Row = dict[str, Any]
 
 
-def read_log(path: Path, descriptor_column: str | None = None) -> dict[str, list] | None:
-    """Return the columns of a log of another tool, known by suffix and keys of its lines; None for other files."""
-    if path.suffix in INSPECT_SUFFIXES:
-        return _read_inspect(path, descriptor_column)
-    try:
-        lines = read_json_lines(path, replace_surrogates=True) if path.suffix == ".jsonl" else []
-    except (OSError, ValueError):  # the reader of tables reports the error
+def parse_log(rows: Sequence[Row]) -> list[Row] | None:
+    """Return the rows of a log of another tool, known by the keys of its rows; None for a table of responses.
+
+    Raises:
+        ValueError: a row of a log has another content than the log's format.
+    """
+    keys = set().union(*rows) if rows else set()
+    if keys >= {TEXT, RESPONSE}:
         return None
-    keys = lines[0].keys() if lines else set()
-    parsers = {_batch_rows: {"custom_id", "response"}, _harness_rows: {"doc", "resps"}}
-    parse = next((parse for parse, needed in parsers.items() if keys >= needed), None)
-    try:
-        return columns_of(list(parse(lines))) if parse else None
-    except ValueError as error:
-        raise InputError(f"responses: {path} cannot be read as a log: {error}.") from None
+    parse = next((parse for needed, parse in PARSERS if needed <= keys), None)
+    chat = next((name for name in CHATS if name in keys), None)
+    if parse is None and chat is not None and RESPONSE not in keys:
+        parse = _chat_rows
+    return None if parse is None else list(parse(rows))
 
 
-def _batch_rows(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _batch_rows(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield prompt_id, response and left_out of each line of a batch's output or error file."""
-    for number, line in enumerate(lines, start=1):
-        custom_id = line.get("custom_id")
+    for number, row in enumerate(rows, start=1):
+        custom_id = row.get("custom_id")
         if not isinstance(custom_id, str):
             raise ValueError(f"request {number}: custom_id is {format_value(custom_id)}; write the prompt_id")
-        text, reason = _batch_answer(line, f"request {number}")
-        yield {PROMPT_ID: custom_id, RESPONSE: text, LEFT_OUT: reason}
+        answer, reason = _anthropic_answer(row) if "result" in row else _openai_answer(row)
+        if answer is None and reason is None:
+            raise ValueError(
+                f"request {number}: its answer is {format_value(row.get('response', row.get('result')))}, without one "
+                "text; ask /v1/chat/completions, /v1/completions or /v1/responses with n = 1"
+            )
+        yield {PROMPT_ID: custom_id} | _response(answer, reason)
 
 
-def _batch_answer(line: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
-    """Return the response in one line of a batch's output and None, or None and the reason for leaving it out."""
-    answer, error = line.get("response") or {}, line.get("error")
+def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
+    answer, error = row.get("response") or {}, row.get("error")
     status = answer.get("status_code", 200) if isinstance(answer, dict) else None
+    body = answer.get("body") if isinstance(answer, dict) else None
     if status is not None and status != 200:
-        return None, escape_hidden(f"status {status}")[:MAX_REASON]
+        code = value_at(body, "error.code")
+        return None, FILTERED if code == FILTERED else escape_hidden(f"status {status}")[:MAX_REASON]
     if error or not answer:
         code = error.get("code") if isinstance(error, dict) else error
         return None, escape_hidden(f"error {code}" if code else "no response")[:MAX_REASON]
-    try:
-        (choice,) = answer["body"]["choices"]
-        message = choice["message"] if "message" in choice else {"content": choice["text"]}
-        text, refusal, is_cut = message["content"], message.get("refusal"), choice.get("finish_reason") == "length"
-        if not (text is None or isinstance(text, str)):
-            raise TypeError
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError(
-            f"{where}: response is {format_value(answer)}, without one choice with a text; ask /v1/chat/completions or "
-            "/v1/completions with n = 1"
-        ) from None
-    if refusal and not text:
-        return None, REFUSAL
-    text = strip_reasoning(text or "", is_cut)
-    return text, UNFINISHED_REASONING if text is None else None if text else NO_CONTENT
+    return (answer_in(body), None) if isinstance(body, dict) else (None, None)
 
 
-def _harness_rows(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _anthropic_answer(row: Row) -> tuple[Answer | None, str | None]:
+    result = row.get("result") or {}
+    kind = result.get("type")
+    if kind != "succeeded":
+        code = value_at(result, "error.error.type") or value_at(result, "error.type")
+        return None, escape_hidden(f"{kind} {code}" if code else str(kind or "no response"))[:MAX_REASON]
+    return answer_in(result.get("message")), None
+
+
+def _response(answer: Answer | None, reason: str | None = None) -> Row:
+    """Return the columns response, left_out and stop_reason of an answer, or of the reason why there is none."""
+    if answer is None or answer.is_filtered:
+        return {RESPONSE: None, LEFT_OUT: FILTERED if reason is None else reason, STOP: ""}
+    reason = None if (answer.text or "").strip() else answer.missing or reason
+    return {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
+
+
+def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the dataset's columns, text, response and left_out for each response in samples of generated text.
 
     The text of a response is `resps`, before any filter. A task with several filters has a line for each document and
     filter; the lines of the first filter are used. A document with several responses (`repeats`) has a row for each.
     """
-    for number, line in enumerate(lines, start=1):
-        if line.get("filter") != lines[0].get("filter"):
+    for number, row in enumerate(rows, start=1):
+        if row.get("filter") != rows[0].get("filter"):
             continue
-        document, resps = line.get("doc"), line.get("resps")
+        document, resps = row.get("doc"), row.get("resps")
         try:
             (texts,) = resps
             if not (isinstance(document, dict) and all(isinstance(text, str) for text in texts)):
                 raise TypeError
-            prompt = line["arguments"]["gen_args_0"]["arg_0"]
+            prompt = row["arguments"]["gen_args_0"]["arg_0"]
         except (KeyError, TypeError, ValueError):
             raise ValueError(
                 f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
                 "output_type generate_until"
             ) from None
         for text in texts:
-            yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None if text.strip() else NO_CONTENT}
+            yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
 
 
-def _read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
+def _chat_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield text, persona (the turns before), response and the other columns of each chat: its last answer."""
+    for number, row in enumerate(rows, start=1):
+        chat = parse_json(next((row[name] for name in CHATS if row.get(name)), None))
+        if not is_chat(chat):
+            raise ValueError(f"chat {number} is {format_value(chat)}; write a list of messages with role and content")
+        yield _exchange(row, chat, chat, drop=CHATS)
+
+
+def _trace_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield text, persona, response and the other columns of each trace, which has an input and an output."""
+    for row in rows:
+        yield _exchange(row, parse_chat(row.get("input")), parse_chat(row.get("output")), drop=("input", "output"))
+
+
+def _completion_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield text, persona, response and the other columns of rows with a prompt and a completion, as TRL has them."""
+    for row in rows:
+        asked, answered = parse_chat(row["prompt"]), parse_chat(row["completion"])
+        yield _exchange(row, asked, answered, drop=("prompt", "completion"))
+
+
+def _exchange(row: Row, asked: Any, answered: Any, drop: Sequence[str]) -> Row:
+    """Return a row of a prompt and its answer, with the columns of the original row and of its metadata."""
+    text, turns = prompt_in(asked)
+    metadata = parse_json(row.get("metadata"))
+    rest = {name: value for name, value in row.items() if name not in drop}
+    if isinstance(metadata, Mapping):
+        rest = {name: value for name, value in metadata.items() if is_scalar(value)} | rest
+    persona = {PERSONA: turns} if turns else {PERSONA: ""}
+    return {TEXT: text} | persona | rest | _response(answer_in(answered))
+
+
+# What the keys of the rows say about the format.
+PARSERS: tuple[tuple[set[str], Callable[[Sequence[Row]], Iterator[Row]]], ...] = (
+    ({"custom_id", "response"}, _batch_rows),
+    ({"custom_id", "result"}, _batch_rows),
+    ({"doc", "resps"}, _harness_rows),
+    ({"prompt", "completion"}, _completion_rows),
+    ({"input", "output"}, _trace_rows),
+)
+
+
+def is_scalar(value: Any) -> bool:
+    """Return whether a value fits into a cell of a table."""
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def is_inspect_log(path: Path) -> bool:
+    """Return whether a file is a log of inspect_ai, by its suffix or by the keys of its JSON."""
+    if path.suffix.lower() == INSPECT_SUFFIX:
+        return True
+    if path.suffix.lower() != ".json" or not path.exists():
+        return False
+    try:
+        content = json.loads(decode_text(path)[0])
+    except (OSError, ValueError, RecursionError):  # the reader of tables reports the error
+        return False
+    return isinstance(content, dict) and isinstance(content.get("eval"), dict) and "version" in content
+
+
+def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
     """Return the columns of a log of inspect_ai: the metadata, text, response and left_out of each sample.
 
-    A sample whose metadata have no descriptor has its id as prompt_id.
+    A sample whose metadata have no descriptor has its id as prompt_id. The second epoch of the id "a" is "a#2", as the
+    second row of a prompts file with `repeats`.
     """
     if find_spec("inspect_ai") is None:
         raise InputError(
             f"responses: {path}: inspect_ai, which reads its logs, is not installed; run pip install "
-            "'evenhand[inspect]', or give a .parquet, .csv or .jsonl file."
+            "'evenhand[inspect]', or give a table or a JSON file of texts and responses."
         )
     from inspect_ai.log import read_eval_log
 
@@ -121,19 +207,23 @@ def _read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
         raise InputError(f"responses: {path} cannot be read as a log of inspect_ai: {reason}.") from None
     if not samples:
         raise InputError(f"responses: {path} has no samples; give a log of an evaluation that has run.")
-    return columns_of([_inspect_row(sample, descriptor_column) for sample in samples])
+    return columns_of([inspect_row(sample, descriptor_column) for sample in samples])
 
 
-def _inspect_row(sample: Any, descriptor_column: str | None) -> dict[str, Any]:
+def inspect_row(sample: Any, descriptor_column: str | None) -> Row:
+    """Return the row of a sample of inspect_ai."""
     has_descriptor = {DESCRIPTOR, descriptor_column} & {*sample.metadata}
-    key = {} if has_descriptor or PROMPT_ID in sample.metadata else {PROMPT_ID: str(sample.id)}
+    prompt_id = sample.metadata.get(PROMPT_ID, None if has_descriptor else sample.id)
+    epoch = f"#{sample.epoch}" if sample.epoch > 1 else ""
+    key = {} if prompt_id is None else {PROMPT_ID: f"{prompt_id}{epoch}"}
     is_text = isinstance(sample.input, str)
     messages = [] if is_text else [message.text for message in sample.input if message.role == "user"]
     text = sample.input if is_text else "\n".join(messages)
     choice = sample.output.choices[0] if sample.output.choices else None
     response = sample.output.completion if choice and not sample.error else ""
     stop = "error" if sample.error or not choice else choice.stop_reason
-    if stop == "content_filter":
-        response = ""
-    reason = None if response.strip() else stop if stop != "stop" else NO_CONTENT
-    return {TEXT: text, **sample.metadata, **key, RESPONSE: response, LEFT_OUT: reason}
+    answer = Answer(response, stop)
+    found = _response(answer)
+    if not response.strip() and stop != "stop" and not answer.is_filtered:
+        found[LEFT_OUT] = stop
+    return {TEXT: text, **sample.metadata, **key, **found}

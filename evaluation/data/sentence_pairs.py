@@ -14,7 +14,7 @@ import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.table_files import SUFFIXES, read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
@@ -69,7 +69,7 @@ def resolve_pairs_file(source: str) -> Path:
         return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
     path = Path(source).expanduser()
     if not path.is_file():
-        if path.suffix in (".csv", ".jsonl"):
+        if path.suffix.lower() in SUFFIXES:
             raise InputError(f"pairs: {source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
         raise unknown_name("pairs", source, SETS)
     return path
@@ -89,7 +89,8 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
         InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
             twice, or no pair has both sentences.
     """
-    content = read_columns(path, "sentence pairs")
+    spelled = {column for known in KNOWN_COLUMNS for column in known.values()}
+    content = read_columns(path, "sentence pairs", known=spelled - {""})
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
     pairs = pd.DataFrame({name: content[names[name]] if name in names else [""] * n for name in COLUMNS}, dtype=object)

@@ -1,10 +1,15 @@
-"""Tables in files: Parquet, CSV or TSV with a header, and JSON Lines with one object per line."""
+"""Tables in files: Parquet, delimited text with a header, and JSON, as an array or one object a line.
+
+The encoding and the delimiter of a text file are found from its content. A file that two readings fit is an error.
+"""
 
 import csv
 import io
 import json
+import logging
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +17,230 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
+log = logging.getLogger("evenhand")
+
+DELIMITED = (".csv", ".tsv", ".txt")
+JSON_LINES = (".jsonl", ".ndjson")
+JSON_SUFFIXES = (*JSON_LINES, ".json")
+SUFFIXES = (".parquet", *DELIMITED, *JSON_SUFFIXES)
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+BLANK = ' "' + "".join(DELIMITERS)  # the characters of a blank row
+BYTE_ORDER_MARKS = {
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe\x00\x00": "utf-32",  # before UTF-16, whose mark is the start of this one
+    b"\x00\x00\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+WESTERN = "cp1252"  # Windows and Excel in Western Europe and America
+OTHER_ENCODINGS = (
+    *("cp1250", "cp1251", "cp1253", "cp1254", "mac_roman", "cp850"),
+    *("gb18030", "shift_jis", "big5", "euc_kr"),
+)
+# What the bytes of other encodings look like in cp1252: three letters beyond ASCII in a row (Cyrillic, Greek, Chinese),
+# a sign or a capital in a word (Polish, Mac Roman), or a letter that stands for a Turkish letter.
+NOT_WESTERN = re.compile(
+    r"[^\W\d_a-zA-Z]{3}|[^\W\d_]([^\w\s\x00-\x7f’‘´`·–—…\xad]|[¹³¼½¾])[^\W\d_]|[a-z][À-ÞŠŽŒŸ][a-z]|[þðÞÐ]"
+)
+ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
+ROWS = ("data", "rows", "responses", "results", "records", "samples", "items", "traces", "logs")  # names of a table
+MAX_DEPTH = 3  # of a table in a JSON file
+csv.field_size_limit(2**31 - 1)  # the default is 128 KiB
 
 
 def read_columns(
-    path: Path, content: str, *, text: Collection[str] | None = None, header: Sequence[str] = (), delimiter: str = ","
+    path: Path, content: str, *, known: Collection[str] = (), typed: bool = False, header: Sequence[str] = ()
 ) -> dict[str, list]:
     """Return the columns of a file, name → values; {} for an empty file.
 
     Args:
         content: a noun for the content, for error messages.
-        text: the columns of a CSV file that are text, while the types of others are inferred; None: all are text.
-        header: the names of the columns of a CSV or TSV file without a header.
-        delimiter: the delimiter of a CSV file. Quotation marks have no meaning in a file with the suffix .tsv.
+        known: names that columns may have. A column whose name differs by capitals or outer white space gets this name.
+        typed: whether the types of the columns of a delimited file, other than the `known` ones, are inferred; else
+            all are text.
+        header: the names of the columns of a delimited file without a header.
 
     Raises:
-        InputError: the file cannot be read or has another suffix, a row and the header differ in length, or a column
-            occurs twice.
+        InputError: the file cannot be read or has another suffix, two delimiters or encodings fit the file, a row and
+            the header differ in length, or a column occurs twice.
     """
     try:
-        if path.suffix not in SUFFIXES:
+        if path.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{path.suffix!r} is none of {', '.join(SUFFIXES)}")
-        if path.suffix == ".jsonl":
-            return columns_of(read_json_lines(path))
-        if path.suffix == ".parquet" or text is not None:
-            table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_typed_csv(path, text)
+        if is_json(path):
+            columns = columns_of(read_json_rows(path))
+        elif path.suffix.lower() == ".parquet":
+            table = pyarrow.parquet.read_table(path)
             _check_header(table.column_names)
-            return table.to_pydict()
-        tsv = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {"delimiter": delimiter}
-        lines = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
-        rows = [row for row in csv.reader(lines, strict=True, **tsv) if row]
-        names, *rows = [list(header), *rows] if header else rows or [[]]
-        _check_header(names)
-        if any(len(row) != len(names) for row in rows):
-            raise ValueError("some rows have more or fewer fields than the header")
-        return {name: [row[index] for row in rows] for index, name in enumerate(names)}
+            columns = table.to_pydict()
+        else:
+            columns = _read_delimited(path, header)
+        columns = _spell_as_known(columns, known)
+        return _infer_types(columns, known) if typed and path.suffix.lower() in DELIMITED else columns
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InputError(f"{path} cannot be read as {content} ({reason}); give a table in UTF-8.") from None
+        raise InputError(f"{path} cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file is JSON or JSON Lines by its suffix."""
+    return path.suffix.lower() in JSON_SUFFIXES
+
+
+def decode_text(path: Path) -> tuple[str, str]:
+    """Return the text of a file and its encoding: by its byte-order mark, else UTF-8, UTF-16 or cp1252.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or is in another encoding, whose candidates the error names.
+    """
+    content = path.read_bytes()
+    marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), None)
+    if marked is not None:
+        return content.decode(marked), marked.removesuffix("-sig")
+    if b"\x00" in content[:1000]:  # every second byte of mostly ASCII text in UTF-16
+        order = "utf-16-be" if content[:1] == b"\x00" else "utf-16-le"
+        return content.decode(order), order
+    try:
+        return content.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError as error:
+        wrong = error.start
+    try:
+        text = content.decode(WESTERN)
+        if not NOT_WESTERN.search(text):
+            return text, WESTERN
+    except UnicodeDecodeError:
+        pass
+    line = content[content.rfind(b"\n", 0, wrong) + 1 :].partition(b"\n")[0][:80].strip()
+    raise ValueError(f"it is not UTF-8, and its encoding is ambiguous: {', '.join(_decodings(line))}; save it as UTF-8")
+
+
+def _decodings(line: bytes) -> Iterator[str]:
+    """Yield the encodings that can decode a line, each with the text that it gives."""
+    for name in (WESTERN, *OTHER_ENCODINGS):
+        try:
+            yield f"{name} reads {format_value(line.decode(name))}"
+        except UnicodeDecodeError:
+            continue
+
+
+def _read_delimited(path: Path, header: Sequence[str]) -> dict[str, list]:
+    """Return the columns of a delimited file, all of text, and log its encoding and delimiter if it is not plain."""
+    text, encoding = decode_text(path)
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    rows, delimiter = split_rows(text, len(header), claimed="\t" if usual == "\t" else None)
+    names, *rows = [list(header), *rows] if header else rows or [[]]
+    if encoding not in ("utf-8", "utf-8-sig") or (delimiter != usual and len(names) > 1):
+        log.info("%s: read as %s with the delimiter %s", path, encoding, DELIMITERS[delimiter])
+    columns = {}
+    names = [name or ("" if index == 0 else f"column {index + 1}") for index, name in enumerate(names)]
+    _check_header(names)
+    for index, name in enumerate(names):
+        values = [row[index] for row in rows]
+        if name in ("", f"column {index + 1}") and rows and not any(value.strip() for value in values):
+            continue  # a blank column of a spreadsheet
+        columns[name] = values
+    return columns
+
+
+def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[list[list[str]], str]:
+    """Return the rows of delimited text, the header first, and the delimiter.
+
+    Blank rows are left out. `width` is the number of columns of a file without a header, 0 with a header. `claimed` is
+    the delimiter that the file's suffix names, which wins if several fit.
+
+    >>> split_rows("text;response\\nHi, there;Oh, no\\n;\\n")
+    ([['text', 'response'], ['Hi, there', 'Oh, no']], ';')
+
+    Raises:
+        ValueError: rows differ in length, or two delimiters fit.
+    """
+    first = next((line for line in text.splitlines() if line.strip(BLANK)), "")
+    readings, faults = {}, {}
+    for delimiter in DELIMITERS:
+        if delimiter not in first:
+            continue
+        try:
+            rows = _parse(text, delimiter, width)
+        except (csv.Error, ValueError) as error:
+            faults[delimiter] = error
+        else:
+            if len(rows[0]) > 1:  # otherwise the delimiter is part of a quoted name
+                readings[delimiter] = rows
+    if claimed in readings:
+        readings = {claimed: readings[claimed]}
+    if len(readings) > 1:
+        candidates = " or ".join(f"{DELIMITERS[name]} ({len(rows[0])} columns)" for name, rows in readings.items())
+        raise ValueError(f"its delimiter is ambiguous: {candidates}; use another delimiter, or quote the fields")
+    if readings:
+        delimiter, rows = next(iter(readings.items()))
+        return rows, delimiter
+    if faults:
+        listed = "; ".join(f"{DELIMITERS[delimiter]}: {error}" for delimiter, error in faults.items())
+        raise ValueError(f"no delimiter fits all rows: {listed}")
+    return (_parse(text, ",", width), ",") if first else ([], ",")
+
+
+def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
+    """Return the rows of text with this delimiter; quotation marks are doubled or have a backslash before them.
+
+    In text with tabs, quotation marks may also have no meaning.
+    """
+    try:
+        rows = _parse_quoted(text, delimiter, width, csv.QUOTE_MINIMAL)
+    except (csv.Error, ValueError):
+        if ESCAPED_QUOTE.search(text):
+            return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width, csv.QUOTE_MINIMAL)
+        if delimiter == "\t":
+            return _parse_quoted(text, delimiter, width, csv.QUOTE_NONE)
+        raise
+    return rows
+
+
+def _parse_quoted(text: str, delimiter: str, width: int, quoting: int) -> list[list[str]]:
+    lines = io.StringIO(text, newline="")
+    found = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
+    rows = [row for row in found if any(cell.strip() for cell in row)]
+    width = width or len(rows[0])
+    for number, row in enumerate(rows, start=1):
+        if len(row) > width and not any(cell.strip() for cell in row[width:]):
+            del row[width:]
+        if len(row) != width:
+            raise ValueError(f"row {number} has {len(row)} fields, and the first row or the header {width}")
+    return rows
+
+
+def _spell_as_known(columns: dict[str, list], known: Collection[str]) -> dict[str, list]:
+    """Return the columns with the names of `known` where names differ by capitals or outer white space only."""
+    folded = {name.casefold(): name for name in known}
+    spelled: dict[str, str] = {}
+    for name in columns:
+        meant = folded.get(name.strip().casefold(), name.strip())
+        meant = name if meant in columns else meant
+        if meant in spelled.values():
+            other = next(key for key, value in spelled.items() if value == meant)
+            raise ValueError(f"the columns {other!r} and {name!r} may both be {meant!r}; rename one")
+        spelled[name] = meant
+    return {spelled[name]: values for name, values in columns.items()}
+
+
+def _infer_types(columns: Mapping[str, list], text: Iterable[str]) -> dict[str, list]:
+    """Return the columns with numbers, dates and truth values in place of text, except the columns `text`."""
+    if not columns:
+        return {}
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    content = table.getvalue().encode("utf-8")
+    read = pyarrow.csv.read_csv(
+        io.BytesIO(content),
+        read_options=pyarrow.csv.ReadOptions(block_size=min(max(len(content), 2**20), 2**30)),  # a row fits in a block
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
+    )
+    return read.to_pydict()
 
 
 def _check_header(names: Iterable[Any]) -> None:
@@ -59,41 +248,109 @@ def _check_header(names: Iterable[Any]) -> None:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
 
-def _read_typed_csv(path: Path, text: Iterable[str]) -> pa.Table:
-    size = min(max(path.stat().st_size, 2**20), 2**30)  # a row must fit into a block
-    return pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(block_size=size),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
-    )
+def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[str, Any]]:
+    """Return the objects in a JSON or JSON Lines file: of lines, an array, or the one table in an object.
 
-
-def read_json_lines(path: Path, replace_surrogates: bool = False) -> list[dict[str, Any]]:
-    """Return the objects in a JSON Lines file in UTF-8; blank lines are skipped.
+    A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`.
 
     Args:
         path: the file.
         replace_surrogates: whether an escaped half of a surrogate pair becomes "\ufffd" instead of an error.
 
     Raises:
-        OSError, ValueError: the file cannot be read or is not UTF-8, or a line is not an object with valid texts.
+        OSError, ValueError: the file cannot be read, is not JSON, has no table or several, or has invalid texts.
     """
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
-        if line.strip():
+    text, _ = decode_text(path)
+    if "\\u" in text:  # half a surrogate pair can be escaped, but not encoded as UTF-8
+        errors = "replace" if replace_surrogates else "strict"
+        return [_valid_texts(row, errors) for row in _json_rows(path, text)]
+    return _json_rows(path, text)
+
+
+def _valid_texts(row: dict[str, Any], errors: str) -> dict[str, Any]:
+    text = json.dumps(row, ensure_ascii=False)
+    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", errors)
+    return row if valid == text else json.loads(valid)
+
+
+def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    try:
+        if text.lstrip().startswith("["):
+            return _rows_of_array(json.loads(text))
+        if path.suffix.lower() not in JSON_LINES:
             try:
-                rows.append(json.loads(line))
-            except RecursionError:
-                raise ValueError(f"line {number} is nested too deeply") from None
-            if not isinstance(rows[-1], dict):
-                raise ValueError(f"line {number} is not a JSON object")
-            if "\\u" in line:  # half a surrogate pair can be escaped, but not encoded as UTF-8
-                text = json.dumps(rows[-1], ensure_ascii=False)
-                if replace_surrogates:
-                    rows[-1] = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-                text.encode("utf-8", "surrogatepass" if replace_surrogates else "strict")
-    return rows
+                return _table_in(json.loads(text))
+            except json.JSONDecodeError as error:
+                if error.msg != "Extra data":  # several objects, one a line
+                    raise
+        return list(_objects_in_lines(text))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _objects_in_lines(text: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except RecursionError:
+            raise ValueError(f"line {number} is nested too deeply") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} is not a JSON object")
+        yield row
+
+
+def _rows_of_array(values: Any) -> list[dict[str, Any]]:
+    for number, value in enumerate(values, start=1):
+        if not isinstance(value, dict):
+            raise ValueError(f"element {number} of its array is not a JSON object")
+    return values
+
+
+def _table_in(value: Any) -> list[dict[str, Any]]:
+    """Return the rows of the one table in a JSON object."""
+    if not isinstance(value, dict):
+        raise ValueError("it is neither an array of objects nor an object")
+    tables = {name: rows for name, rows in _tables(value, "", MAX_DEPTH) if rows}
+    named = {name: rows for name, rows in tables.items() if name.rpartition(".")[2] in ROWS}
+    for candidates in (tables, named):
+        if len(candidates) == 1:
+            return next(iter(candidates.values()))
+    if not tables:
+        raise ValueError("it contains no array of objects")
+    raise ValueError(f"it contains several arrays of objects: {', '.join(tables)}; keep one of them")
+
+
+def _tables(value: Mapping[str, Any], name: str, depth: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the tables in an object, (dotted name, rows)."""
+    rows = _rows_of_object(value)
+    if rows is not None:
+        yield name, rows
+        return
+    for key, part in value.items():
+        inner = f"{name}.{key}" if name else key
+        if isinstance(part, list) and part and all(isinstance(row, dict) for row in part):
+            yield inner, part
+        elif isinstance(part, dict) and depth > 1:
+            yield from _tables(part, inner, depth - 1)
+
+
+def _rows_of_object(value: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the rows of an object that is a table: columns of equal length, or one of pandas' formats."""
+    parts = list(value.values())
+    if isinstance(value.get("columns"), list) and isinstance(value.get("data"), list):  # orient="split"
+        return [dict(zip(value["columns"], row, strict=True)) for row in value["data"]]
+    are_lists = len(parts) > 1 and all(isinstance(part, list) for part in parts)
+    are_tables = are_lists and all(isinstance(row, dict) for part in parts for row in part)
+    if are_lists and not are_tables and len({len(part) for part in parts}) == 1:
+        return [dict(zip(value, row, strict=True)) for row in zip(*parts, strict=True)]  # orient="list"
+    if parts and all(isinstance(part, dict) and part for part in parts):
+        if all(key.isdigit() for key in value):  # orient="index"
+            return parts
+        if len({tuple(part) for part in parts}) == 1 and all(key.isdigit() for key in parts[0]):  # orient="columns"
+            return [{name: part[key] for name, part in value.items()} for key in parts[0]]
+    return None
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:

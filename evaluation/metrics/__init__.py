@@ -44,6 +44,7 @@ class MeasureConfig:
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
+        response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
     """
 
@@ -54,6 +55,7 @@ class MeasureConfig:
     seed: int = 0
     split: str = "measure"
     responses: Path | None = None
+    response_columns: Mapping[str, str] = field(default_factory=dict)
     capabilities: Sequence[str] = ()
 
     def open_model(self, tag: str | None = None) -> "Model":
@@ -63,9 +65,15 @@ class MeasureConfig:
         from evenhand.evaluation.models.served import ServedModel
 
         if self.responses is not None:
-            column = self.prompts.descriptor_column
-            once = getattr(self.settings, "repeated_rows", "") == "once"
-            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag, once=once)
+            return RecordedModel(
+                self.model,
+                self.decoding,
+                self.responses,
+                self.prompts.descriptor_column,
+                self.response_columns,
+                tag=tag,
+                once=getattr(self.settings, "repeated_rows", "") == "once",
+            )
         kind = LoadedModel if self.model.server is None else ServedModel
         return kind(self.model, self.decoding, tag=tag, seed=self.seed)
 

@@ -53,10 +53,10 @@ def read_questions(settings: Settings) -> pd.DataFrame:
         raise InputError("answer_accuracy.questions: none is given; give a JSONL file of goal, sol1, sol2 and label.")
     from evenhand.evaluation.data.table_files import read_columns  # imports pyarrow, which would delay the command line
 
-    columns = read_columns(settings.questions, "questions")
+    names = ("goal", "sol1", "sol2", "label")
+    columns = read_columns(settings.questions, "questions", known=names)
     if settings.labels is not None:
         columns["label"] = [int(line) for line in Path(settings.labels).read_text(encoding="utf-8").split()]
-    names = ("goal", "sol1", "sol2", "label")
     if missing := [name for name in names if name not in columns]:
         raise InputError(f"answer_accuracy.questions: {settings.questions} has no {missing[0]}; see --help.")
     table = pd.DataFrame({name: columns[name] for name in names})

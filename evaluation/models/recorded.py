@@ -16,7 +16,9 @@ from evenhand.evaluation.data.response_files import (
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
+    with_repeats,
 )
+from evenhand.evaluation.data.response_logs import STOP
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
@@ -38,13 +40,20 @@ class RecordedModel(Model):
         decoding: DecodingSettings | None,
         path: Path,
         descriptor_column: str | None = None,
+        named: Mapping[str, str] | None = None,
         *,
         tag: str | None = None,
         once: bool = False,
     ) -> None:
-        """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response."""
+        """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response.
+
+        `named` has our columns with their names or dotted paths in the file.
+        """
         super().__init__(settings, decoding, tag=tag)
-        self.path, self.descriptor_column, self.once = path, descriptor_column, once
+        self.path = path
+        self.descriptor_column = descriptor_column
+        self.named = dict(named or {})
+        self.once = once
 
     @property
     def note(self) -> str:
@@ -61,7 +70,8 @@ class RecordedModel(Model):
     def columns(self) -> dict[str, list]:
         """The columns of the file, which is parsed again only if it has changed."""
         stat = self.path.stat() if self.path.exists() else None
-        return _read(self.path, self.descriptor_column, self.once, stat and (stat.st_mtime_ns, stat.st_size))
+        version = stat and (stat.st_mtime_ns, stat.st_size)
+        return _read(self.path, self.descriptor_column, tuple(self.named.items()), self.once, version)
 
     @property
     def has_prompts(self) -> bool:
@@ -88,9 +98,9 @@ class RecordedModel(Model):
 
     def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         if not self.has_prompts:
-            return sampled()
+            return with_repeats(sampled(), self.columns[PROMPT_ID])
         return prompts_from_responses(self.columns, self.path).drop(
-            columns=[RESPONSE, CONTROL_TAG, LEFT_OUT], errors="ignore"
+            columns=[RESPONSE, CONTROL_TAG, LEFT_OUT, STOP], errors="ignore"
         )
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
@@ -116,6 +126,12 @@ class RecordedModel(Model):
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, descriptor: str | None, once: bool, version: tuple[int, int] | None) -> dict[str, list]:
-    columns = read_responses(path, descriptor)
+def _read(
+    path: Path,
+    descriptor: str | None,
+    named: tuple[tuple[str, str], ...],
+    once: bool,
+    version: tuple[int, int] | None,
+) -> dict[str, list]:
+    columns = read_responses(path, descriptor, dict(named))
     return drop_repeated_rows(columns) if once and PROMPT_ID not in columns else columns

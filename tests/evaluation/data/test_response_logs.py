@@ -1,10 +1,14 @@
-"""Logs of other tools: OpenAI Batch, lm-evaluation-harness and inspect_ai. Lines without text have a reason."""
+"""Logs of other tools: batches, chats, traces, lm-evaluation-harness, inspect_ai. Lines without text have a reason."""
 
+import csv
 import json
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.response_files import match_responses, read_responses, with_repeats
+from evenhand.evaluation.data.response_logs import inspect_row
 from evenhand.evaluation.errors import InputError
 
 
@@ -54,7 +58,7 @@ def test_samples_of_the_harness(tmp_path):
     lines = [SAMPLE, SAMPLE | {"filter": "strip", "filtered_resps": ["O"]}]
     columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", lines))
     assert columns["text"] == ["I'm old."] * 2 and columns["descriptor"] == ["old"] * 2
-    assert columns["response"] == ["Oh.", " "] and columns["left_out"] == [None, "no content"]
+    assert columns["response"] == ["Oh.", ""] and columns["left_out"] == [None, "no content"]
     columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", lines), "template")
     assert columns["descriptor"] == ["I'm {}."] * 2
 
@@ -86,3 +90,142 @@ def test_logs_of_inspect(tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="responses: .*eval cannot be read as a log of inspect_ai"):
         read_responses(path)
+
+
+def test_two_epochs_of_a_sample_of_inspect_are_two_responses():
+    """An epoch repeats the prompt of `write_prompts`, so the second has its id with "#2"."""
+
+    def sample(epoch, text):
+        choice = SimpleNamespace(stop_reason="stop")
+        output = SimpleNamespace(choices=[choice], completion=text)
+        return SimpleNamespace(id="a", epoch=epoch, input="I'm old.", metadata={}, output=output, error=None)
+
+    rows = [inspect_row(sample(1, "Oh."), None), inspect_row(sample(2, "I see."), None)]
+    assert [row["prompt_id"] for row in rows] == ["a", "a#2"]
+    prompts = with_repeats(pd.DataFrame({"prompt_id": ["a"], "text": ["I'm old."]}), ["a", "a#2", "b#2"])
+    assert prompts.to_dict("list") == {"prompt_id": ["a", "a#2"], "text": ["I'm old."] * 2}
+    columns = {name: [row[name] for row in rows] for name in ("prompt_id", "response")}
+    assert match_responses(columns, ["a", "a#2"], "log.eval") == ["Oh.", "I see."]
+
+
+PARTS = [{"type": "thinking", "thinking": "Well"}, {"type": "text", "text": "Oh."}, {"type": "text", "text": " No."}]
+OUTPUT = [  # of /v1/responses
+    {"type": "reasoning", "summary": []},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Oh. No."}]},
+]
+REFUSED = [{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I can't."}]}]
+BODIES = {  # the body of an answer, its response, and the reason if it has none
+    "chat with parts": ({"choices": [{"message": {"content": PARTS}}]}, "Oh. No.", None),
+    "responses": ({"object": "response", "output": OUTPUT}, "Oh. No.", None),
+    "responses, refused": ({"object": "response", "output": REFUSED}, "", "refusal"),
+    "responses, filtered": (
+        {"output": [], "incomplete_details": {"reason": "content_filter"}},
+        "",
+        "content_filter",
+    ),
+    "filtered": (
+        {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]},
+        "",
+        "content_filter",
+    ),
+    "no choices": ({"choices": None}, "", "content_filter"),
+    "Google": ({"candidates": [{"content": {"role": "model", "parts": [{"text": "Oh. No."}]}}]}, "Oh. No.", None),
+    "Google, blocked": ({"promptFeedback": {"blockReason": "SAFETY"}, "candidates": []}, "", "content_filter"),
+    "Ollama": ({"message": {"role": "assistant", "content": "Oh. No."}, "done_reason": "stop"}, "Oh. No.", None),
+    "Bedrock": ({"output": {"message": {"role": "assistant", "content": [{"text": "Oh. No."}]}}}, "Oh. No.", None),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_body_of_an_answer_in_a_batch(tmp_path, name):
+    body, response, reason = BODIES[name]
+    lines = [{"custom_id": "a", "response": {"status_code": 200, "body": body}}]
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", lines))
+    assert (columns["response"], columns["left_out"]) == ([response], [reason])
+
+
+def test_a_batch_of_anthropic(tmp_path):
+    """Source of the format: docs.anthropic.com/en/api/retrieving-message-batch-results."""
+
+    def message(content, stop):
+        return {"type": "succeeded", "message": {"role": "assistant", "content": content, "stop_reason": stop}}
+
+    results = {
+        None: message(PARTS, "end_turn"),
+        "never ended its reasoning": message([PARTS[0]], "max_tokens"),
+        "refusal": message([], "refusal"),
+        "errored invalid_request_error": {
+            "type": "errored",
+            "error": {"type": "error", "error": {"type": "invalid_request_error"}},
+        },
+        "expired": {"type": "expired"},
+    }
+    lines = [{"custom_id": str(n), "result": result} for n, result in enumerate(results.values())]
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", lines))
+    assert columns["response"] == ["Oh. No.", "", "", "", ""] and columns["left_out"] == list(results)
+
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "I'm old."},
+    {"role": "assistant", "content": "Hello!"},
+    {"role": "user", "content": [{"type": "text", "text": "Can I ski?"}]},
+    {"role": "assistant", "content": PARTS},
+]
+SHARED = [{"from": "human", "value": "Can I ski?"}, {"from": "gpt", "value": "Oh. No."}]
+LOGS = {
+    "messages": {"messages": CHAT, "descriptor": "old"},
+    "ShareGPT": {"conversations": SHARED, "descriptor": "old"},
+    "TRL": {"prompt": CHAT[:-1], "completion": CHAT[-1:], "descriptor": "old"},
+    "langfuse": {"id": "1", "input": {"messages": CHAT[:-1]}, "output": CHAT[-1], "metadata": {"descriptor": "old"}},
+    "langfuse, texts": {"id": "1", "input": "Can I ski?", "output": "Oh. No.", "metadata": '{"descriptor": "old"}'},
+    "langfuse, answer": {"input": CHAT[:-1], "output": {"choices": [{"message": CHAT[-1]}]}, "descriptor": "old"},
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv"])
+def test_chats_and_traces(tmp_path, name, suffix):
+    """The last user message is the text, the turns before it the persona, and the last answer the response."""
+    path = tmp_path / f"log.{suffix}"
+    if suffix == "csv":  # a cell with nested values is JSON
+        cells = {key: it if isinstance(it, str) else json.dumps(it) for key, it in LOGS[name].items()}
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([cells.keys(), cells.values()])
+    elif suffix == "json":
+        path.write_text(json.dumps({"data": [LOGS[name]], "meta": {"page": 1}}))
+    else:
+        write_lines(path, [LOGS[name]])
+    columns = read_responses(path)
+    assert (columns["text"], columns["response"]) == (["Can I ski?"], ["Oh. No."]) and columns["descriptor"] == ["old"]
+    has_turns = name not in ("ShareGPT", "langfuse, texts")
+    assert columns["persona"] == ["User: I'm old.\nAssistant: Hello!" if has_turns else ""]
+
+
+def test_columns_are_named_by_paths(tmp_path):
+    rows = [
+        {
+            "request": {"messages": CHAT[:-1]},
+            "answer": CHAT[-1],
+            "metadata": {"group": "old", "tags": ["x", "y"]},
+            "n": 1,
+        },
+        {"request": {"messages": CHAT[:2]}, "answer": None, "metadata": {"group": 70, "tags": []}, "n": 2},
+    ]
+    named = {"text": "request.messages", "response": "answer", "descriptor": "metadata.group", "tag": "metadata.tags.1"}
+    columns = read_responses(write_lines(tmp_path / "log.jsonl", rows), None, named)
+    assert columns["text"] == ["Can I ski?", "I'm old."] and columns["response"] == ["Oh. No.", ""]
+    assert columns["descriptor"] == ["old", "70"] and columns["tag"] == ["y", None] and columns["n"] == [1, 2]
+    table = tmp_path / "log.csv"
+    pd.DataFrame({"Question": ["Hi"], "Answer": ["Oh."], "meta": [json.dumps({"group": "old"})]}).to_csv(table)
+    columns = read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.group"})
+    assert (columns["text"], columns["response"], columns["descriptor"]) == (["Hi"], ["Oh."], ["old"])
+    with pytest.raises(InputError, match=r"responses.columns: .*'meta.age' for descriptor; give one of .*meta.group"):
+        read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.age"})
+    with pytest.raises(InputError, match=r"columns 'response', 'text', 'descriptor' are missing"):
+        read_responses(table)
+
+
+def test_a_response_that_is_json_stays_a_text(tmp_path):
+    rows = [{"text": "Give me JSON.", "descriptor": "old", "response": '{"text": "Oh."}'}]
+    assert read_responses(write_lines(tmp_path / "log.jsonl", rows))["response"] == ['{"text": "Oh."}']

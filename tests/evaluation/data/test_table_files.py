@@ -1,0 +1,120 @@
+"""Tables in files: delimiters, encodings, headers and blank rows are found; what two readings fit is an error."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.errors import InputError
+
+ROWS = [("Hi, I'm old; hi", "old", "Oh | no."), ("Café?", "young", 'He said "no".')]
+COLUMNS = {
+    "text": ["Hi, I'm old; hi", "Café?"],
+    "descriptor": ["old", "young"],
+    "response": ["Oh | no.", 'He said "no".'],
+}
+
+
+def delimited(delimiter, escape='""', header="text{0}descriptor{0}response", end="\n"):
+    """The rows with all fields quoted and this text for a quotation mark inside a field."""
+    fields = [delimiter.join(f'"{cell.replace(chr(34), escape)}"' for cell in row) for row in ROWS]
+    return end.join([header.format(delimiter), *fields, ""])
+
+
+FILES = {  # name of the file, its bytes
+    "comma": ("logs.csv", delimited(",").encode()),
+    "semicolon": ("logs.csv", delimited(";").encode()),
+    "tab": ("logs.tsv", delimited("\t").encode()),
+    "tab in a csv": ("logs.csv", delimited("\t").encode()),
+    "bar": ("logs.txt", delimited("|").encode()),
+    "capital suffix": ("LOGS.CSV", delimited(",").encode()),
+    "mark of UTF-8": ("logs.csv", delimited(",").encode("utf-8-sig")),
+    "UTF-16": ("logs.csv", delimited("\t").encode("utf-16")),
+    "UTF-16 without a mark": ("logs.csv", delimited("\t").encode("utf-16-le")),
+    "cp1252": ("logs.csv", delimited(";").encode("cp1252")),
+    "backslashes": ("logs.csv", delimited(",", escape='\\"').encode()),
+    "Windows lines": ("logs.csv", delimited(",", end="\r\n").encode()),
+    "capitals and spaces": ("logs.csv", delimited(",", header=" Text{0} Descriptor{0}RESPONSE ").encode()),
+    "blank columns and rows": (
+        "logs.csv",
+        "\n".join(f"{line}{',' * 2}" for line in [*delimited(",").splitlines(), ",,", ",,", ""]).encode(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_delimited_file(tmp_path, name):
+    file, content = FILES[name]
+    (tmp_path / file).write_bytes(content)
+    columns = read_responses(tmp_path / file)
+    assert {name: columns[name] for name in COLUMNS} == COLUMNS
+    assert set(columns) == {*COLUMNS, "template", "axis"}
+
+
+def test_fields_that_are_not_quoted(tmp_path):
+    (tmp_path / "a.csv").write_text("text;n\nHi, you;1\nYes, I, do;2\n")
+    assert read_columns(tmp_path / "a.csv", "a table") == {"text": ["Hi, you", "Yes, I, do"], "n": ["1", "2"]}
+    assert read_columns(tmp_path / "a.csv", "a table", known=["text"], typed=True)["n"] == [1, 2]
+    (tmp_path / "a.tsv").write_text('text\tn\n"Hi, said she\t1\n')  # a quotation mark without meaning
+    assert read_columns(tmp_path / "a.tsv", "a table") == {"text": ['"Hi, said she'], "n": ["1"]}
+
+
+def test_the_reading_is_logged(tmp_path, caplog):
+    (tmp_path / "a.csv").write_bytes("text;n\nCafé;1\n".encode("cp1252"))
+    with caplog.at_level("INFO", logger="evenhand"):
+        read_columns(tmp_path / "a.csv", "a table")
+    assert "cp1252" in caplog.text and "semicolon" in caplog.text
+
+
+AMBIGUOUS = {  # content, and the candidates in the error
+    "delimiter": (b"a;b,c\n1;2,3\n", ("comma", "semicolon")),
+    "encoding": ("text,n\nbyła mąż,1\n".encode("cp1250"), ("cp1250", "cp1252", "była")),
+    "Cyrillic": ("text,n\nпривет,1\n".encode("cp1251"), ("cp1251", "привет")),
+    "Chinese": ("text,n\n你好吗,1\n".encode("gb18030"), ("gb18030", "你好吗")),
+    "names": (b"Text,TEXT\n1,2\n", ("'Text'", "'TEXT'")),
+    "length": (b"a;b\n1;2\n1;2;3\n", ("row 3", "3 fields")),
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_an_ambiguity_is_an_error_with_the_candidates(tmp_path, name):
+    content, candidates = AMBIGUOUS[name]
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_columns(tmp_path / "a.csv", "a table", known=["text"])
+    assert all(candidate in str(error.value) for candidate in candidates)
+
+
+RECORDS = [{"text": "Hi", "n": 1}, {"text": "No", "n": 2}]
+JSON_FILES = {
+    "array": json.dumps(RECORDS),
+    "indented array": json.dumps(RECORDS, indent=2),
+    "object with an array": json.dumps({"meta": {"page": 1}, "data": RECORDS}),
+    "nested": json.dumps({"results": {"prompts": [{"raw": "Hi"}], "results": RECORDS}}),
+    "one object a line": "\n".join(map(json.dumps, RECORDS)),
+} | {
+    orient: pd.DataFrame(RECORDS).to_json(orient=orient) for orient in ("columns", "index", "split", "records", "table")
+}
+JSON_FILES["columns of equal length"] = json.dumps(pd.DataFrame(RECORDS).to_dict("list"))
+
+
+@pytest.mark.parametrize("name", JSON_FILES)
+def test_json(tmp_path, name):
+    for encoding in ("utf-8-sig", "utf-16"):
+        (tmp_path / "a.JSON").write_text(JSON_FILES[name], encoding=encoding)
+        columns = read_columns(tmp_path / "a.JSON", "a table")
+        assert {key: columns[key] for key in ("text", "n")} == {"text": ["Hi", "No"], "n": [1, 2]}
+
+
+def test_json_that_is_no_table_or_several(tmp_path):
+    for content, reason in {
+        json.dumps({"a": [{"x": 1}], "b": [{"x": 1}]}): "several arrays of objects: a, b",
+        json.dumps({"a": 1}): "no array",
+        "[1, 2]": "element 1",
+        "{": "Expecting",
+    }.items():
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(InputError, match=reason):
+            read_columns(tmp_path / "a.json", "a table")
