@@ -29,6 +29,7 @@ PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction",
 CUE = "cue"  # how a model knows the person in a prompt
 OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
+REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 

@@ -28,6 +28,7 @@ AnyPath = Path  # path of a file or folder
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Marker = Annotated[str, Field(min_length=1)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 strict_dataclass = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
@@ -90,6 +91,9 @@ class ModelSettings(CheckpointSettings):
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
+    )
+    reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = option(
+        None, "[start, end] of its reasoning, beside the known markers; null: these", omit_if_null=True
     )
     adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")

@@ -76,7 +76,7 @@ def check_tuned(
 
 def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[str]) -> OutputChange:
     """Return the change of first-token logits and greedy responses on rendered contexts, see `check_tuned`."""
-    contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS])
+    contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS], base.reasoning)
     max_change = 0.0
     for token_ids in encode_contexts(base, contexts):
         first, second = (_first_logits(model, token_ids) for model in (base, tuned))
@@ -86,7 +86,7 @@ def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[
     for name, model in (("base", base), ("tuned model", tuned)):
         responses = [""] * len(contexts)
         with progress(len(contexts), f"greedy responses of the {name}", "responses") as advance:
-            for indices, texts, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
+            for indices, texts, *_ in generate_responses(model, contexts, [0] * len(contexts), greedy):
                 for index, text in zip(indices, texts, strict=True):
                     responses[index] = text
                 advance(len(indices))

@@ -84,7 +84,7 @@ def text_rows(base: DialogueModel, rows: Dataset, messages: Mapping[str, Sequenc
     """
     texts, is_cut = trained_texts(rows)
     if base.kind != "chat":
-        prompts = close_reasoning(list(rows[PROMPT]))
+        prompts = close_reasoning(list(rows[PROMPT]), base.reasoning)
         return Dataset.from_dict({PROMPT: prompts, COMPLETION: texts, COMPLETION_CUT: is_cut})
     columns: dict[str, list] = {PROMPT: [list(messages[text]) for text in rows[PROMPT]]}
     columns[COMPLETION] = [[{"role": "assistant", "content": text}] for text in texts]

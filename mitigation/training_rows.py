@@ -86,7 +86,7 @@ def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
         InputError: the tokenizer encodes different prompts as the same tokens.
     """
     distinct = list(dict.fromkeys(prompts))
-    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct)), strict=True))
+    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct, base.reasoning)), strict=True))
     if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
         raise InputError(
             f"model: the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "

@@ -43,7 +43,7 @@ def test_responses(architecture, samples):
     def responses(model):
         seeds = [prompt_seed(str(row), 0) for row in range(len(CONTEXTS))]
         texts = [""] * len(CONTEXTS)
-        for rows, part, _ in generate_responses(model, CONTEXTS, seeds, arguments):
+        for rows, part, *_ in generate_responses(model, CONTEXTS, seeds, arguments):
             for row, text in zip(rows, part, strict=True):
                 texts[row] = text
         return np.array(texts)

@@ -19,12 +19,20 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_logs import NO_CONTENT, STOP, is_inspect_log, is_scalar, parse_log, read_inspect
+from evenhand.evaluation.data.response_logs import (
+    NO_CONTENT,
+    REASONING,
+    STOP,
+    is_inspect_log,
+    is_scalar,
+    parse_log,
+    read_inspect,
+)
 from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_rows
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, strip_reasoning
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
@@ -71,9 +79,14 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
 
 
 def read_responses(
-    path: Path, descriptor_column: str | None = None, named: Mapping[str, str] | None = None
+    path: Path,
+    descriptor_column: str | None = None,
+    named: Mapping[str, str] | None = None,
+    reasoning: Sequence[str] | None = None,
 ) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
+
+    Reasoning is no part of a response; the column reasoned is true where there was some.
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
@@ -83,6 +96,7 @@ def read_responses(
         path: the file.
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
+        reasoning: the start and end of the model's reasoning, if they are not known ones (`models/reasoning`).
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
@@ -98,7 +112,7 @@ def read_responses(
     except InputError as error:
         fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
         raise InputError(f"{str(error)[:-1]}; {fix}") from None
-    columns |= _answers(columns, path)
+    columns |= _answers(columns, path, reasoning)
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
@@ -176,31 +190,36 @@ def _places(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
-def _answers(columns: Mapping[str, list], path: Path) -> dict[str, list]:
-    """Return the columns response and left_out, and the column text if there is one, as texts without reasoning.
+def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
+    """Return the columns response, reasoned and left_out, and text if there is one, as texts without reasoning.
 
     InputError if a response is not a text, an answer with a text, or null.
     """
     n = len(columns[RESPONSE])
     reasons = columns.get(LEFT_OUT, [None] * n)
     stops = columns.get(STOP, [""] * n)
+    own_reasoning = columns.get(REASONING, [None] * n)  # such as reasoning_content
     responses = []
+    reasoned = []
     left_out = []
-    for row, (value, reason, stop) in enumerate(zip(columns[RESPONSE], reasons, stops, strict=True), start=1):
+    rows = zip(columns[RESPONSE], reasons, stops, own_reasoning, strict=True)
+    for row, (value, reason, stop, thought) in enumerate(rows, start=1):
         answer = answer_in(parse_chat(value))
         if answer is None:
             raise InputError(
                 f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
             )
-        text = strip_reasoning(answer.text or "", answer.is_cut or stop in LENGTH_STOPS)
+        is_cut = answer.is_cut or stop in LENGTH_STOPS
+        text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
         if text is None:
             reason = reason or UNFINISHED_REASONING
         elif not text:
             reason = reason or answer.missing or (NO_CONTENT if columns.keys() & {LEFT_OUT} else None)
         responses.append(text or "")
+        reasoned.append(had_reasoning)
         left_out.append(None if text else reason)
     texts = {TEXT: [value if isinstance(value, str) else prompt_in(value)[0] for value in columns.get(TEXT, ())]}
-    found = {RESPONSE: responses} | (texts if TEXT in columns else {})
+    found = {RESPONSE: responses, REASONED: reasoned} | (texts if TEXT in columns else {})
     return found | ({LEFT_OUT: left_out} if any(left_out) or LEFT_OUT in columns else {})
 
 

@@ -34,6 +34,7 @@ from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, 
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 NO_CONTENT = "no content"  # the reason why a response is left out, where its source gives none
+REASONING = "reasoning"  # column: reasoning in a field of its own
 STOP = "stop_reason"  # column: why a response ended, in the words of its source
 MAX_REASON = 60  # characters
 INSPECT_SUFFIX = ".eval"
@@ -99,7 +100,8 @@ def _response(answer: Answer | None, reason: str | None = None) -> Row:
     if answer is None or answer.is_filtered:
         return {RESPONSE: None, LEFT_OUT: FILTERED if reason is None else reason, STOP: ""}
     reason = None if (answer.text or "").strip() else answer.missing or reason
-    return {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
+    reasoned = {REASONING: answer.reasoning} if answer.reasoning else {}
+    return {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop} | reasoned
 
 
 def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:

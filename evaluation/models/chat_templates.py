@@ -1,10 +1,9 @@
-"""Chat templates: a check, arguments for rendering, system messages and reasoning. Does not import torch."""
+"""Chat templates: a check, arguments for rendering and system messages. Does not import torch."""
 
 import multiprocessing
 import re
 import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,47 +19,6 @@ from evenhand.evaluation.models.revisions import first_line
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory when a template is checked
-UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
-
-
-@dataclass(frozen=True)
-class ReasoningFormat:
-    """The markers of reasoning: `start` ends the context or begins the response, `end` stands before the answer.
-
-    `empty` ends the reasoning at once, when it is appended to a context that ends with `start`.
-    """
-
-    start: str
-    end: str
-    empty: str
-
-
-REASONING_FORMATS = (
-    # The text of Qwen3's template with enable_thinking=False.
-    ReasoningFormat("<think>", "</think>", "\n</think>\n\n"),
-    ReasoningFormat("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),  # gpt-oss
-)
-
-
-def strip_reasoning(text: str, is_cut: bool) -> str | None:
-    """Return a response from an API without outer white space and reasoning; None if its reasoning did not end.
-
-    Args:
-        text: the response; lone surrogates, which JSON allows, are replaced.
-        is_cut: whether the maximum number of tokens ended the response.
-
-    >>> strip_reasoning("<think>So …</think> Hi.", False), strip_reasoning("<think>So …", True)
-    ('Hi.', None)
-    """
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if not text and is_cut:
-        return None  # the server removes reasoning, which used up all tokens
-    for reasoning in REASONING_FORMATS:
-        if reasoning.end in text:
-            text = text.partition(reasoning.end)[2]
-        elif text.lstrip().startswith(reasoning.start):
-            return None
-    return text.strip()
 
 
 def check_chat_template(name: str, tokenizer: Any) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (
-    REASONING_FORMATS,
     TEMPLATE_DATE,
     build_chat,
     merge_system_message,
@@ -22,6 +21,7 @@ from evenhand.evaluation.models.chat_templates import (
     template_arguments,
 )
 from evenhand.evaluation.models.loading import DialogueModel, turn_end
+from evenhand.evaluation.models.reasoning import reasoning_formats, split_reasoning
 
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
@@ -128,37 +128,60 @@ def end_of_response(dialogue_model: DialogueModel) -> int:
     return next((token for token in tokens if token in stops), dialogue_model.tokenizer.eos_token_id)
 
 
-def close_reasoning(contexts: Sequence[str]) -> list[str]:
+def close_reasoning(contexts: Sequence[str], markers: Sequence[str] | None = None) -> list[str]:
     """Return the contexts, with empty reasoning appended to each context after which the model would reason.
+
+    `markers` are the start and end of the model's reasoning, if they are not known ones.
 
     >>> close_reasoning(["Hi!<|assistant|>", "Hi!<|assistant|><think>"])
     ['Hi!<|assistant|>', 'Hi!<|assistant|><think>\\n</think>\\n\\n']
     """
+    formats = [form for form in reasoning_formats(markers) if form.empty]
     return [
-        text + next((form.empty for form in REASONING_FORMATS if text.rstrip().endswith(form.start)), "")
+        text + next((form.empty for form in formats if text.rstrip().endswith(form.context_end)), "")
         for text in contexts
     ]
 
 
 def decode_responses(
     dialogue_model: DialogueModel, contexts: Sequence[list[int]], generated: Sequence[Sequence[int]]
-) -> list[str | None]:
-    """Return the text of each response without special tokens and outer white space; None if reasoning never ended."""
+) -> list[tuple[str | None, bool]]:
+    """Return the text of each response, without special tokens and outer white space, and whether it had reasoning.
+
+    The text is None if the reasoning never ended.
+    """
     tokenizer = dialogue_model.tokenizer
-    if dialogue_model.kind == "chat":
-        pairs = zip(contexts, generated, strict=True)
-        generated = [_strip_reasoning(tokenizer, context, list(ids)) for context, ids in pairs]
-    texts = tokenizer.batch_decode([ids or [] for ids in generated], skip_special_tokens=True)
-    return [None if ids is None else text.strip() for ids, text in zip(generated, texts, strict=True)]
+    if dialogue_model.kind != "chat":
+        texts = tokenizer.batch_decode([list(ids) for ids in generated], skip_special_tokens=True)
+        return [(text.strip(), False) for text in texts]
+    found = [
+        _strip_reasoning(dialogue_model, context, list(ids)) for context, ids in zip(contexts, generated, strict=True)
+    ]
+    texts = tokenizer.batch_decode([ids or [] for ids, _ in found], skip_special_tokens=True)
+    answers = []
+    for (ids, had_reasoning), text in zip(found, texts, strict=True):
+        if ids is None:
+            answers.append((None, True))
+        else:
+            answer, has_more = split_reasoning(text, dialogue_model.reasoning)
+            answers.append((answer, had_reasoning or has_more))
+    return answers
 
 
-def _strip_reasoning(tokenizer: Any, context: list[int], ids: list[int]) -> list[int] | None:
-    """Return the generated token ids after the model's reasoning; None if the reasoning does not end."""
-    text, cue = tokenizer.decode(ids), tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
-    for reasoning in REASONING_FORMATS:
+def _strip_reasoning(model: DialogueModel, context: list[int], ids: list[int]) -> tuple[list[int] | None, bool]:
+    """Return the generated token ids after the model's reasoning, and whether there was any; None if it does not end.
+
+    Markers may be special tokens, which the text of a response does not have.
+    """
+    tokenizer = model.tokenizer
+    text = tokenizer.decode(ids)
+    cue = tokenizer.decode(context[-MAX_CUE_TOKENS:]).rstrip()
+    for reasoning in reasoning_formats(model.reasoning):
+        if reasoning.is_phrase:
+            continue
         if reasoning.end in text:
             end = reasoning.end  # the answer begins after the token that completes this marker
-            return ids[bisect_left(range(len(ids)), True, key=lambda n: end in tokenizer.decode(ids[:n])) :]
-        if cue.endswith(reasoning.start) or text.lstrip().startswith(reasoning.start):
-            return None
-    return ids
+            return ids[bisect_left(range(len(ids)), True, key=lambda n: end in tokenizer.decode(ids[:n])) :], True
+        if cue.endswith(reasoning.context_end) or text.lstrip().startswith(reasoning.start):
+            return None, True
+    return ids, False

@@ -58,8 +58,8 @@ def generate_responses(
     openings: Sequence[str] | None = None,
     first: int = 0,
     batch_size: int = 256,
-) -> Iterator[tuple[list[int], list[str | None], list[bool]]]:
-    """Yield (row indices, responses, cuts) batch by batch, one response for each row of `contexts`.
+) -> Iterator[tuple[list[int], list[str | None], list[bool], list[bool]]]:
+    """Yield (row indices, responses, cuts, had reasoning) by batches, one response for each row of `contexts`.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. The order of the rows is fixed:
     the longest contexts first. A response is the text up to the first end-of-sequence token, without special tokens,
@@ -101,7 +101,7 @@ def generate_responses(
     def max_jobs(job: tuple[int, int]) -> int:
         return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
 
-    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool]]:
+    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool, bool]]:
         inputs = [(encoded[context], seed, len(opened[context])) for context, seed in batch]
         return _generate_batch(dialogue_model, *zip(*inputs, strict=True), first, dict(decoding))
 
@@ -133,8 +133,8 @@ def _generate_batch(
     opened: Sequence[int],
     first: int,
     arguments: dict[str, Any],
-) -> list[tuple[str | None, bool]]:
-    """Return the response to each context of a batch and whether max_new_tokens ended the response.
+) -> list[tuple[str | None, bool, bool]]:
+    """Return the response to each context of a batch, whether max_new_tokens ended it, and whether it had reasoning.
 
     The last `opened` tokens of a context are the first of its response.
     """
@@ -178,7 +178,8 @@ def _generate_batch(
         ]
     tokens = [context[len(context) - n :] + ids for context, n, ids in zip(contexts, opened, tokens, strict=True)]
     contexts = [context[: len(context) - n] for context, n in zip(contexts, opened, strict=True)]
-    return list(zip(decode_responses(dialogue_model, contexts, tokens), cuts, strict=True))
+    texts = decode_responses(dialogue_model, contexts, tokens)
+    return [(text, cut, reasoned) for (text, reasoned), cut in zip(texts, cuts, strict=True)]
 
 
 class RowNoise:

@@ -208,7 +208,7 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
 
 def _parse_answer(answer: Any, body: Body) -> dict[str, float]:
     """Return {option: 1} for an answer that begins with an option as a word, {} for other answers."""
-    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", parse_response(answer, body) or "", re.DOTALL)
+    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", parse_response(answer, body)[0] or "", re.DOTALL)
     return {found[1]: 1.0} if found else {}
 
 

@@ -12,7 +12,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import Store
 
@@ -70,7 +70,7 @@ class LoadedModel(Model):
         return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, and whether max_new_tokens cut it.
+        """Return one response per prompt, whether max_new_tokens cut it, and whether it had reasoning.
 
         The model reads `contexts`, and samples by the random numbers of its prompt's id.
         """
@@ -85,8 +85,8 @@ class LoadedModel(Model):
 
         seeds = [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.contexts(prompts), seeds, prompts.get(OPENING, pd.Series("", prompts.index)).tolist()
-        table = compute_rows(run, name, [RESPONSE, CUT], compute, *asked, unit="responses")
-        return response_table(prompts, table[RESPONSE], **{CUT: table[CUT]})
+        table = compute_rows(run, name, [RESPONSE, CUT, REASONED], compute, *asked, unit="responses")
+        return response_table(prompts, table.pop(RESPONSE), **table)
 
     def _facts(self, run: Store) -> dict[str, Any]:
         """Return the precision that "auto" resolved to and the prompt format, which are kept in the run's folder."""

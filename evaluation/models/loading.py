@@ -63,6 +63,7 @@ class DialogueModel:
         revision: the return value of `model_revision`.
         control_tag: the tag that the model was tuned with, "" if none.
         system_prompt: the text before every prompt, "" if none.
+        reasoning: the start and end of its reasoning, if they are not known ones (`reasoning`).
     """
 
     model: PreTrainedModel
@@ -72,6 +73,7 @@ class DialogueModel:
     revision: str
     control_tag: str = ""
     system_prompt: str = ""
+    reasoning: tuple[str, ...] = ()
 
 
 def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
@@ -92,12 +94,18 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     _fuse_activations(network)
     _copy_head_input(network)
     network = move_to_device(network, model)
-    return DialogueModel(network, tokenizer, kind, name, revision, tag, model.system_prompt or "")
+    return DialogueModel(
+        network, tokenizer, kind, name, revision, tag, model.system_prompt or "", tuple(model.reasoning or ())
+    )
 
 
 @contextmanager
 def loaded_dialogue_model(
-    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, control_tag: str = "", system_prompt: str = ""
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    control_tag: str = "",
+    system_prompt: str = "",
+    reasoning: tuple[str, ...] = (),
 ) -> Iterator[DialogueModel]:
     """Yield a loaded network, such as a PEFT model in training, and its tokenizer as a DialogueModel.
 
@@ -110,7 +118,7 @@ def loaded_dialogue_model(
     _set_special_tokens(THE_MODEL, inner, tokenizer, kind)
     hook = _copy_head_input(inner)
     try:
-        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
+        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt, reasoning)
     finally:
         hook.remove()
         inner.generation_config = generation_config

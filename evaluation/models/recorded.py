@@ -18,11 +18,11 @@ from evenhand.evaluation.data.response_files import (
     resolve_control_tag,
     with_repeats,
 )
-from evenhand.evaluation.data.response_logs import STOP
+from evenhand.evaluation.data.response_logs import REASONING, STOP
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, display_name
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, display_name
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -71,7 +71,8 @@ class RecordedModel(Model):
         """The columns of the file, which is parsed again only if it has changed."""
         stat = self.path.stat() if self.path.exists() else None
         version = stat and (stat.st_mtime_ns, stat.st_size)
-        return _read(self.path, self.descriptor_column, tuple(self.named.items()), self.once, version)
+        reasoning = tuple(self.settings.reasoning or ())
+        return _read(self.path, self.descriptor_column, tuple(self.named.items()), reasoning, self.once, version)
 
     @property
     def has_prompts(self) -> bool:
@@ -94,13 +95,14 @@ class RecordedModel(Model):
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the user says about the model, and the hash of the file."""
         model = {name: getattr(self.settings, name) for name in ("name", "revision", "system_prompt")}
+        model |= {"reasoning": self.settings.reasoning} if self.settings.reasoning else {}
         return model | {"control_tag": self.tag, "sha256": inputs["responses"]}
 
     def prompts(self, sampled: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         if not self.has_prompts:
             return with_repeats(sampled(), self.columns[PROMPT_ID])
         return prompts_from_responses(self.columns, self.path).drop(
-            columns=[RESPONSE, CONTROL_TAG, LEFT_OUT, STOP], errors="ignore"
+            columns=[RESPONSE, CONTROL_TAG, LEFT_OUT, STOP, REASONED, REASONING], errors="ignore"
         )
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
@@ -109,7 +111,9 @@ class RecordedModel(Model):
         if self.has_prompts:
             columns = prompts_from_responses(columns, self.path).to_dict("list")
         responses = match_responses(columns, prompts[PROMPT_ID].tolist(), self.path)
-        given = dict(zip(map(str, columns[PROMPT_ID]), columns.get(LEFT_OUT, ()), strict=False))
+        ids = list(map(str, columns[PROMPT_ID]))
+        given = dict(zip(ids, columns.get(LEFT_OUT, ()), strict=False))
+        reasoned = dict(zip(ids, columns[REASONED], strict=True))
         reasons = [
             reason if isinstance(reason := given.get(prompt_id), str) and not response.strip() else None
             for prompt_id, response in zip(prompts[PROMPT_ID], responses, strict=True)
@@ -118,7 +122,10 @@ class RecordedModel(Model):
             log.warning("responses: %s: left out: %s", self.path, dict(counts))
             if run is not None:
                 run.facts["left_out"] = dict(counts)
-        return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: reasons})
+        had_reasoning = [reasoned[prompt_id] for prompt_id in prompts[PROMPT_ID]]
+        return pd.DataFrame(
+            {PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: reasons, REASONED: had_reasoning}
+        )
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         dataset = {"dataset": {"name": self.path.name}} if self.has_prompts else {}
@@ -130,8 +137,9 @@ def _read(
     path: Path,
     descriptor: str | None,
     named: tuple[tuple[str, str], ...],
+    reasoning: tuple[str, ...],
     once: bool,
     version: tuple[int, int] | None,
 ) -> dict[str, list]:
-    columns = read_responses(path, descriptor, dict(named))
+    columns = read_responses(path, descriptor, dict(named), reasoning)
     return drop_repeated_rows(columns) if once and PROMPT_ID not in columns else columns

@@ -26,7 +26,7 @@ from evenhand.evaluation.models.server import (
     parse_response,
     request_arguments,
 )
-from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 
@@ -75,7 +75,14 @@ class ServedModel(Model):
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
         tokenizer = {"tokenizer": inputs["tokenizer"]} if "tokenizer" in inputs else {}
-        return {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
+        reasoning = {"reasoning": self.settings.reasoning} if self.settings.reasoning else {}
+        return {
+            "name": self.name,
+            "revision": self.settings.revision,
+            "api": self.settings.api,
+            **tokenizer,
+            **reasoning,
+        }
 
     def requests(self, prompts: pd.DataFrame) -> list[Body]:
         """Return the body of a request for each prompt; a prompt has the same seed as with a loaded model.
@@ -92,11 +99,13 @@ class ServedModel(Model):
         return [continued(*pair) for pair in zip(bodies, prompts[OPENING], strict=True)]
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, whether max_tokens cut it, and the name of the model in the answer."""
+        """Return one response per prompt, whether max_tokens cut it, the answer's name of the model, and reasoning."""
 
-        def parse(answer: Any, body: Body) -> tuple[str | None, bool, str]:
+        def parse(answer: Any, body: Body) -> tuple[str | None, bool, str, bool]:
             is_cut = answer.choices[0].finish_reason == "length"
-            return parse_response(answer, body), is_cut, answer.model if isinstance(answer.model, str) else self.name
+            name = answer.model if isinstance(answer.model, str) else self.name
+            text, had_reasoning = parse_response(answer, body, self.settings.reasoning)
+            return text, is_cut, name, had_reasoning
 
         def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
             answers = fetch_answers(self.settings, bodies, parse)
@@ -104,7 +113,7 @@ class ServedModel(Model):
 
         if run is not None:
             run.facts["server"] = self.settings.server
-        columns = [RESPONSE, CUT, ANSWERED_BY]
+        columns = [RESPONSE, CUT, ANSWERED_BY, REASONED]
         table = compute_rows(run, name, columns, compute, self.requests(prompts), unit="responses")
         return response_table(prompts, table.pop(RESPONSE), **table)
 

@@ -14,8 +14,10 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
+from evenhand.evaluation.data.chats import Answer, answer_in
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.chat_templates import build_chat, strip_reasoning
+from evenhand.evaluation.models.chat_templates import build_chat
+from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.settings import ModelSettings
 
@@ -96,22 +98,36 @@ def continued(body: Body, opening: str) -> Body:
     return {**body, "messages": [*body["messages"], {"role": "assistant", "content": opening}], "extra_body": going_on}
 
 
-def parse_response(answer: Any, body: Body) -> str | None:
-    """Return the text in an answer without outer white space and reasoning; None if the reasoning did not end."""
-    (choice,) = answer.choices
-    is_chat = "messages" in body
-    text = choice.message.content if is_chat else choice.text
-    if text is None and is_chat:
-        text = choice.message.refusal or ""
+def answer_of(answer: Any) -> Answer:
+    """Return the one text in the client's answer; ValueError if there is none or there are several.
+
+    The content of a message may be a list of parts, and reasoning may have a field of its own.
+    """
+    if not answer.choices or len(answer.choices) > 1:
+        raise ValueError(f"{len(answer.choices or ())} choices")
+    found = answer_in(answer.model_dump(warnings=False))
+    if found is None:
+        raise ValueError("no text")
+    return found
+
+
+def parse_response(answer: Any, body: Body, reasoning: Sequence[str] | None = None) -> tuple[str | None, bool]:
+    """Return the text in an answer without outer white space and reasoning, and whether it had reasoning.
+
+    The text is None if the reasoning did not end. `reasoning` has the markers of its start and end, if they are not
+    known ones.
+    """
+    found = answer_of(answer)
+    text = found.text or ""
     if body.get("extra_body"):  # the answer has only what the model added (`continued`)
         text = body["messages"][-1]["content"] + text
-    return strip_reasoning(text, choice.finish_reason == "length")
+    return strip_reasoning(text, found.is_cut, reasoning, bool(found.reasoning))
 
 
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
-    parse: Callable[[Any, Body], Parsed] = parse_response,
+    parse: Callable[[Any, Body], Parsed],
     rejections: Sequence[int | None] = (),
 ) -> Iterator[tuple[list[int], list[Parsed | None]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.

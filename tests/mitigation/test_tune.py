@@ -66,7 +66,7 @@ def replace_settings(**changes) -> TuningSettings:
 
 def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:
     answers = {}
-    for rows, texts, _ in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
+    for rows, texts, *_ in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
         answers |= dict(zip(rows, texts, strict=True))
     return [answers[row] for row in range(len(contexts))]
 

@@ -85,7 +85,7 @@ def snippet_answer(folder, monkeypatch):
 
 def evenhand_answer(model, tag):
     (context,) = render_contexts(model, [MESSAGE], [""], tag)
-    ((_, (text,), _),) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
+    ((_, (text,), *_),) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
     return text
 
 

@@ -15,7 +15,7 @@ import torch
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import read_config
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.settings import TuningSettings

@@ -37,7 +37,10 @@ def response_log_likelihoods(
     The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its range is [1, ∞). A row that is too long for the model
     has NaN and comes last.
     """
-    heads, tails = encode_contexts(model, close_reasoning(contexts)), encode_responses(model, responses)
+    heads, tails = (
+        encode_contexts(model, close_reasoning(contexts, model.reasoning)),
+        encode_responses(model, responses),
+    )
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     lengths = np.array([len(head) for head in heads], dtype=np.int64)
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens

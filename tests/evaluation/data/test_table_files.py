@@ -50,7 +50,7 @@ def test_a_delimited_file(tmp_path, name):
     (tmp_path / file).write_bytes(content)
     columns = read_responses(tmp_path / file)
     assert {name: columns[name] for name in COLUMNS} == COLUMNS
-    assert set(columns) == {*COLUMNS, "template", "axis"}
+    assert set(columns) == {*COLUMNS, "template", "axis", "reasoned"}
 
 
 def test_fields_that_are_not_quoted(tmp_path):

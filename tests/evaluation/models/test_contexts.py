@@ -167,7 +167,8 @@ def test_the_prompt_format_has_a_hash_and_a_date(checkpoint):
 
 def decode_texts(model, context, generated):
     encode = model.tokenizer.encode
-    return decode_responses(model, [encode(context)] * len(generated), [encode(text) for text in generated])
+    answers = decode_responses(model, [encode(context)] * len(generated), [encode(text) for text in generated])
+    return [text for text, _ in answers]
 
 
 def test_a_response_excludes_reasoning(checkpoint):
@@ -185,5 +186,13 @@ def test_a_response_excludes_reasoning(checkpoint):
     [plain] = render_contexts(qwen, ["Hi!"], [""])
     generated = [f"Hello.{end}", f"<think>\nDeaf?\n</think>\n\nHello.{end}", "<think>\nDeaf?", end]
     assert decode_texts(qwen, plain, generated) == ["Hello.", "Hello.", None, ""]
+    marked = [f"[THINK]Deaf?[/THINK] Hello.{end}", f"<thought>Deaf?</thought>Hello.{end}", "[THINK]Deaf?"]
+    assert decode_texts(qwen, plain, marked) == ["Hello.", "Hello.", None]
+    own = replace(qwen, reasoning=("<<", ">>"))
+    assert decode_texts(own, plain, [f"<<Deaf?>> Hello.{end}", "<<Deaf?"]) == ["Hello.", None]
+    assert decode_responses(own, [[1]] * 2, [own.tokenizer.encode(it) for it in ("Hi", "<think>a</think>Hi")]) == [
+        ("Hi", False),
+        ("Hi", True),
+    ]
     dialogpt = checkpoint("dialogpt")  # only chat models reason
     assert decode_texts(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]

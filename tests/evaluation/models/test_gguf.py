@@ -90,5 +90,5 @@ def test_a_real_model_answers():
     loaded = load_dialogue_model(REAL)
     assert loaded.kind == "chat" and loaded.model.num_parameters() == 134_515_008
     (context,) = render_contexts(loaded, ["What is the capital of France?"], [""])
-    ((_, (text,), _),) = generate_responses(loaded, [context], [0], {"max_new_tokens": 12})
+    ((_, (text,), *_),) = generate_responses(loaded, [context], [0], {"max_new_tokens": 12})
     assert "Paris" in text

@@ -1,8 +1,8 @@
 """Requests to a server and its answers: faults and retries, request bodies, and the key, which no error contains."""
 
-from types import SimpleNamespace
-
 import pytest
+from openai.types.chat import ChatCompletion
+from openai.types.chat.chat_completion import Choice
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server
@@ -24,6 +24,10 @@ def server_settings(url, **settings):
     return ModelSettings(name="m", server=url, **settings)
 
 
+def text_of(answer, body):
+    return server.parse_response(answer, body)[0]
+
+
 def build_bodies(model, n=1, **settings):
     prompts = [f"I'm person {row}." for row in range(n)]
     return build_requests(model, prompts, [""] * n, list(range(n)), settings.get("tag", ""), {"max_tokens": 5})
@@ -35,7 +39,9 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
         model = server_settings(url, api=api, concurrency=8)
         bodies = build_bodies(model, 60)
         answers = {
-            row: text for rows, texts in fetch_answers(model, bodies) for row, text in zip(rows, texts, strict=True)
+            row: text
+            for rows, texts in fetch_answers(model, bodies, text_of)
+            for row, text in zip(rows, texts, strict=True)
         }
         assert answers == {row: answer_to(body) for row, body in enumerate(bodies)}
         assert record["keys"] == {f"Bearer {CANARY}"} and record["failed"][None] == 60 and len(record["failed"]) > 4
@@ -45,7 +51,7 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
 def fetch_error(url, *, n=3, **settings):
     model = server_settings(url, **settings)
     with pytest.raises(InputError) as error:
-        list(fetch_answers(model, build_bodies(model, n)))
+        list(fetch_answers(model, build_bodies(model, n), text_of))
     assert CANARY not in str(error.value) and "\n" not in str(error.value)
     return str(error.value)
 
@@ -83,7 +89,7 @@ def test_first_failures_and_answers_before_one(monkeypatch):
         bodies[2]["max_tokens"] = "refuse"
         rows_done = []
         with pytest.raises(InputError, match="no such model"):
-            for rows, _ in fetch_answers(model, bodies):
+            for rows, _ in fetch_answers(model, bodies, text_of):
                 rows_done.extend(rows)
         assert rows_done == [0, 1]
     monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
@@ -129,9 +135,25 @@ def test_decoding_arguments_become_the_apis_arguments():
         request_arguments({**sample, "top_k": 50})
 
 
+def completion(**choice):
+    return ChatCompletion.model_construct(choices=[Choice.model_construct(**choice)])
+
+
 def test_an_answer_without_text_is_empty_or_unfinished():
     def parse(finish_reason):
-        choice = SimpleNamespace(message=SimpleNamespace(content=None, refusal=None), finish_reason=finish_reason)
-        return server.parse_response(SimpleNamespace(choices=[choice]), {"messages": []})
+        message = {"content": None, "refusal": None}
+        return server.parse_response(completion(message=message, finish_reason=finish_reason), {"messages": []})
 
-    assert parse("stop") == "" and parse("length") is None
+    assert parse("stop") == ("", False) and parse("length") == (None, True)
+
+
+def test_a_content_may_be_a_list_of_parts_and_reasoning_a_field():
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Well"}]}, {"type": "text", "text": "Oh."}]
+    messages = [
+        {"content": parts},
+        {"content": "Oh.", "reasoning_content": "Well"},
+        {"content": "<think>Well</think> Oh."},
+    ]
+    for message in messages:
+        answer = completion(message=message, finish_reason="stop")
+        assert server.parse_response(answer, {"messages": []}) == ("Oh.", True)

@@ -50,7 +50,7 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     contexts = render_contexts(model, prompts["text"].tolist(), [""] * len(prompts))
     responses = [""] * len(prompts)
-    for rows, texts, _ in generate_responses(model, contexts, range(len(prompts)), decoding("sample")):
+    for rows, texts, *_ in generate_responses(model, contexts, range(len(prompts)), decoding("sample")):
         for row, text in zip(rows, texts, strict=True):
             responses[row] = text
     cleaned = [clean_response(*pair) for pair in zip(responses, prompts["descriptor"], strict=True)]

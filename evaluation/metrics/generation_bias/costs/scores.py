@@ -22,8 +22,8 @@ from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import offensiveness_changes
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
-from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore, find_score
+from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     bootstrap,
@@ -81,6 +81,18 @@ def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> l
     is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
     share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
     return [share] if share.value else []
+
+
+def reasoning_text(responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers had reasoning, and how many never ended it], or [] if none had."""
+    n = int(responses[REASONED].sum()) if REASONED in responses else 0
+    if not n:
+        return []
+    unfinished = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum())
+    return [
+        f"{n:,} of {len(responses):,} answers had reasoning, which is no part of the responses; {unfinished:,} never "
+        "ended it."
+    ]
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:

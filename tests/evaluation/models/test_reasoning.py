@@ -1,0 +1,69 @@
+"""Reasoning is no part of a response: each pair of markers, in loaded, served and recorded answers alike."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
+from evenhand.evaluation.models.reasoning import REASONING_FORMATS, split_reasoning
+from evenhand.evaluation.models.recorded import RecordedModel
+from evenhand.evaluation.settings import ModelSettings
+
+names = pytest.mark.parametrize("form", REASONING_FORMATS, ids=lambda form: form.start)
+
+
+@names
+def test_each_format(form):
+    assert split_reasoning(f" {form.start}So\n…{form.end} Hi.") == ("Hi.", True)
+    assert split_reasoning(f"{form.start}So {form.end}") == ("", True)
+    unfinished = ("analysis So", False) if form.start == "analysis" else (None, True)
+    assert form.is_phrase or split_reasoning(f"{form.start} So") == (None, True)
+    assert form.start != "analysis" or split_reasoning("analysis So") == unfinished
+    if not form.is_phrase:  # the start may be at the end of the context, and reasoning may come again
+        assert split_reasoning(f"So…{form.end} Hi.") == ("Hi.", True)
+        assert split_reasoning(f"{form.start}a{form.end}Hi {form.start}b{form.end}there.") == ("Hi there.", True)
+        assert split_reasoning(f"{form.start}a{form.end}Hi. {form.start}b") == ("Hi.", True)
+
+
+def test_text_without_reasoning_stays():
+    for text in ("Hi.", "I think <so>.", "The tag is <think>, she said.", "analysis is fun", "Here is my response: no"):
+        assert split_reasoning(text) == (text, False)
+    assert split_reasoning("<<So>> Hi.", ("<<", ">>")) == ("Hi.", True)
+    assert split_reasoning("<think>So</think><answer>Hi.</answer>") == ("Hi.", True)
+
+
+def test_files_of_every_kind_lose_the_reasoning(tmp_path):
+    answer, rest = "[THINK]So[/THINK] Hi.", {"descriptor": "old", "text": "t"}
+    sample = {"doc": rest, "resps": [[answer]], "arguments": {"gen_args_0": {"arg_0": "t"}}, "filter": "none"}
+    body = {"choices": [{"message": {"content": answer}}]}
+    files = {
+        "table": rest | {"response": answer},
+        "harness": sample,
+        "batch": {"custom_id": "a", "response": {"status_code": 200, "body": body}},
+        "chat": rest | {"messages": [{"role": "user", "content": "t"}, {"role": "assistant", "content": answer}]},
+    }
+    for name, row in files.items():
+        if name == "chat":
+            del row["text"]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(json.dumps(row))
+        columns = read_responses(path)
+        assert (columns["response"], columns["reasoned"]) == (["Hi."], [True]), name
+    pd.DataFrame([rest | {"response": answer}]).to_csv(tmp_path / "t.csv", index=False)
+    assert read_responses(tmp_path / "t.csv")["response"] == ["Hi."]
+
+
+def test_answers_with_reasoning_are_counted(tmp_path):
+    texts = ["<<So>> Hi.", "<<So", "Hi."]
+    rows = [{"text": "t", "descriptor": name, "response": text} for name, text in zip("abc", texts, strict=True)]
+    path = tmp_path / "logs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    model = RecordedModel(ModelSettings(name="m", reasoning=["<<", ">>"]), None, path)
+    responses = model.respond(model.prompts(None))
+    assert responses["response"].tolist() == ["Hi.", "", "Hi."]
+    assert responses["left_out"].fillna("").tolist() == ["", "never ended its reasoning", ""]
+    (sentence,) = reasoning_text(responses)
+    assert sentence.startswith("2 of 3 ") and "; 1 never" in sentence
+    assert reasoning_text(responses.iloc[2:]) == []
