@@ -25,6 +25,7 @@ PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from t
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Path  # path of a file or folder
+REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 ReportTo = Literal["wandb", "tensorboard", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -99,10 +100,17 @@ class ModelSettings(CheckpointSettings):
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
     concurrency: Count = option(16, "concurrent requests to the server", identity=False)
+    request: dict[str, Any] | None = option(
+        None,
+        "merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a parameter",
+        omit_if_null=True,
+    )
     tokenizer: str | None = option(None, "of a served model, for likelihoods; null: by its name", identity=CONTENT)
 
     def __post_init__(self) -> None:
         CheckpointSettings.__post_init__(self)
+        if fixed := [name for name in REQUEST_PARTS if name in (self.request or {})]:
+            raise InputError(f"request: {fixed[0]!r} is set by Evenhand for each prompt; leave it out.")
         if self.server is None:
             if self.quantization is not None and is_gguf(self.name):
                 raise InputError(f"quantization: {self.quantization!r}; a GGUF file is dequantized to dtype; omit it.")

@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
             config["bodies"].append(body)
             salt = len(config["bodies"]) if config["seedless"] else ""
             fault = config["random"].choice(config["faults"]) if config["random"].random() < config["share"] else None
-            fault = "bad" if body["max_tokens"] == "refuse" else fault
+            fault = "bad" if body.get("max_tokens") == "refuse" else fault
             config["failed"][fault] += 1
             if config["file"]:
                 if len(config["bodies"]) > config["dies_after"]:
@@ -55,11 +55,15 @@ class Handler(BaseHTTPRequestHandler):
         choice = {"index": 0, "finish_reason": "stop"} | (
             {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text, **self._scores(body)}
         )
+        if config["reject"] and not fault and (rejected := config["reject"](body)):
+            self._send(rejected[1], rejected[0])
+            return
         if config["choice"] and not fault:
             choice |= config["choice"](body) or {}
             fault = None if config["choice"](body) else "bad"
+        choices = {"choices": config["choices"](body, choice) if config["choices"] else [choice]}
         getattr(self, f"_{fault or 'send'}")(
-            {"id": "x", "object": "x", "created": 0, "model": body["model"], "choices": [choice]}
+            {"id": "x", "object": "x", "created": 0, "model": body["model"], **choices}
         )
 
     def _scores(self, body):
@@ -146,14 +150,16 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None):
+def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None, reject=None, choices=None):
     """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
     `logprobs` is a function that returns log p of all ids of a prompt but the first. `choice` is a function of a body
-    that returns fields of the answer's choice; the request is rejected if it returns {}.
+    that returns fields of the answer's choice; the request is rejected if it returns {}. `reject` is a function of a
+    body that returns None, or the status and body of a rejection. `choices` is a function of a body and its choice that
+    returns the list of choices.
     """
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    config |= {"logprobs": logprobs, "choice": choice, "file": None}
+    config |= {"logprobs": logprobs, "choice": choice, "reject": reject, "choices": choices, "file": None}
     config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.config = config

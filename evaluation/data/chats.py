@@ -18,6 +18,7 @@ REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 LENGTH_STOPS = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")  # why an answer was cut
 FILTER_STOPS = ("content_filter", "content_filtered", "guardrail_intervened", "SAFETY", "PROHIBITED_CONTENT")
 REFUSAL, FILTERED = "refusal", "content_filter"  # reasons why an answer has no text
+FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 MAX_DEPTH = 20  # of values inside values
 
 

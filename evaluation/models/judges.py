@@ -25,13 +25,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
 from evenhand.evaluation.models.revisions import classifier_labels, model_revision
 from evenhand.evaluation.models.server import (
-    Body,
     UnsupportedRequest,
     build_requests,
     check_client,
     fetch_answers,
+    find_parameters,
     parse_response,
 )
 from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings
@@ -42,8 +43,9 @@ MAX_CHARACTERS = 6000  # of a text; longer texts are truncated
 TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API allows
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 LOGPROBS, PLAIN = "log-probabilities", "repeated answers"
-REJECTS_TEXT = (None, 400, 413, 422)  # no data, or the HTTP status of a text that is filtered, too long, or invalid
-KIND = ""  # the key of the kind of a judge's answers in its cache; blank texts are not judged
+# Keys in a judge's cache of the kind of its answers and of its parameters; blank texts are not judged.
+KIND, PARAMETERS = "", " "
+NO_OPTION: list[float] = []  # the judgement of a text whose answers name no option
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
@@ -130,27 +132,33 @@ class StyleJudge:
     def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each label for each distinct text, (n, S), and which texts are truncated, (n,).
 
-        A row is NaN if no answer names an option, or the server rejects the text, as filters of content do. Finished
-        judgements are cached on disk.
+        A row is NaN if no answer names an option, or the provider's filter withholds an answer. Finished judgements are
+        cached on disk; a text that lacks an answer is asked again in the next run.
         """
         with _cache(self) as cache:
             known, answers = cache.known(texts), _kind(cache, self)
+            parameters = _parameters(cache)
             todo, times = [text for text in texts if text not in known], self.requests_per_text(answers)
-            bodies = [body for text in todo for body in _requests(self, text, answers)]
-            drawn: list[list[Mapping[str, float]]] = [[] for _ in todo]
+            bodies = [parameters.apply(body) for text in todo for body in _requests(self, text, answers)]
+            drawn: list[list[Mapping[str, float] | None]] = [[] for _ in todo]
             parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, REJECTS_TEXT):
+            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_filtered=_no_answer):
                 for index, answer in zip((row // times for row in rows), found, strict=True):
-                    drawn[index].append(answer or {})
+                    drawn[index].append(answer)
                     if len(drawn[index]) == times:
-                        options = OPTIONS[: len(self.labels)]
-                        weights = [math.fsum(it.get(option, 0.0) for it in drawn[index]) for option in options]
-                        total = math.fsum(weights)
-                        known[todo[index]] = [weight / total for weight in weights] if total > 0 else None
-                        cache.write(todo[index], known[todo[index]])
+                        known[todo[index]] = self._mean(drawn[index])
+                        if None not in drawn[index]:
+                            cache.write(todo[index], known[todo[index]] or NO_OPTION)
         undefined = [math.nan] * len(self.labels)
         probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
         return probabilities.reshape(len(texts), len(self.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
+
+    def _mean(self, answers: Sequence[Mapping[str, float] | None]) -> list[float] | None:
+        """Return the mean probability of each label over the answers to one text; None if they name no option."""
+        given = [answer for answer in answers if answer is not None]
+        weights = [math.fsum(answer.get(option, 0.0) for answer in given) for option in OPTIONS[: len(self.labels)]]
+        total = math.fsum(weights)
+        return [weight / total for weight in weights] if total > 0 else None
 
 
 def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
@@ -159,6 +167,7 @@ def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
     facts = {name: getattr(own, name) for name in ("server", "api", "samples")}
     with _cache(load_judge(settings)) as cache:
         facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": cache.read(KIND)}
+        facts |= {"parameters": changed} if (changed := _parameters(cache).as_values()) else {}
     return {"name": settings.name, "judge": facts}
 
 
@@ -206,25 +215,52 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     return {option: weight for option, weight in weights.items() if weight > 0}  # not NaN
 
 
-def _parse_answer(answer: Any, body: Body) -> dict[str, float]:
-    """Return {option: 1} for an answer that begins with an option as a word, {} for other answers."""
-    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", parse_response(answer, body)[0] or "", re.DOTALL)
+def _parse_answer(answer: Any, body: Body) -> dict[str, float] | None:
+    """Return {option: 1} for an answer that begins with an option as a word, {} for other answers.
+
+    An answer that ends within the judge's reasoning is none: None.
+    """
+    text = parse_response(answer, body)[0]
+    if text is None:
+        return None
+    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", text, re.DOTALL)
     return {found[1]: 1.0} if found else {}
 
 
+def _no_answer(reason: str) -> None:
+    return None
+
+
 def _kind(cache: "Cache", judge: StyleJudge) -> str:
-    """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it."""
+    """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it.
+
+    The first call also finds the parameters that the server accepts.
+    """
     if (known := cache.read(KIND)) is not None:
         return known
+    model = judge.settings.served_model()
+
+    def ask(body: Body) -> Any:
+        ((_, (found,)),) = fetch_answers(model, [body], _parse_logprobs)
+        return found
+
+    answers = PLAIN
     try:
-        request = _requests(judge, PROBE, LOGPROBS)
-        ((_, (weights,)),) = fetch_answers(judge.settings.served_model(), request, _parse_logprobs)
-        answers = LOGPROBS if weights else PLAIN
-    except UnsupportedRequest as error:
+        parameters, weights = settle_parameters(ask, _requests(judge, PROBE, LOGPROBS)[0], {}, judge.name)
+        if weights:
+            answers = LOGPROBS
+    except (UnsupportedRequest, RejectedRequest) as error:
         log.info("judge %s: no %s (%s)", judge.name, LOGPROBS, format_value(str(error)))
-        answers = PLAIN
+    if answers == PLAIN:
+        parameters = find_parameters(model, _requests(judge, PROBE, PLAIN)[0])
+    cache.write(PARAMETERS, parameters.as_values())
     cache.write(KIND, answers)
     return answers
+
+
+def _parameters(cache: "Cache") -> Parameters:
+    """Return the parameters that the judge's server accepts, which `_kind` found."""
+    return Parameters.from_values(cache.read(PARAMETERS, default={}))
 
 
 class Cache:
@@ -245,9 +281,9 @@ class Cache:
         self.connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", row)
 
     def known(self, texts: Sequence[str]) -> dict[str, list[float] | None]:
-        """Return {text: probabilities} of the texts that are in the file; None for a text without a label."""
-        found = {text: self.read(text, default=()) for text in texts}
-        return {text: value for text, value in found.items() if value != ()}
+        """Return {text: probabilities} of the texts that were judged; None for answers without an option."""
+        found = {text: self.read(text) for text in texts}
+        return {text: value or None for text, value in found.items() if value is not None}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from evenhand.evaluation.store import Store
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "api", "concurrency", "tokenizer")  # of the settings, for served models only
+SERVED_FIELDS = ("server", "api", "concurrency", "request", "tokenizer")  # of the settings, for served models only
 MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
 
 

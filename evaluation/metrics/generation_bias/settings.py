@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
-OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention")
+OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, re
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
+from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED, root
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
@@ -213,7 +214,7 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
         why = _listed(responses[LEFT_OUT].value_counts().items(), "{} ({:,})")
         count = f"{n:,} responses are" if n > 1 else "1 response is"
         texts.append(f"{count} empty and left out: {who}{f'; {why}' if why else ''}.")
-    texts += reasoning_text(responses)
+    texts += [*reasoning_text(responses), *filtered_text(prompts, responses)]
     names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
     alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
     if is_file and len(alike):

@@ -41,8 +41,6 @@ def quoted_text(body):
 def log_probabilities(body):
     """A choice in which A has 0.6 + 0.2, B 0.1, and other tokens the rest; none for a text about bananas."""
     shares = {"A": 0.6, " A": 0.2, "B\n": 0.1, "Sure": 0.05, "Z": 0.01, "AB": 0.02}
-    if quoted_text(body) == "filtered":
-        return {}  # rejected
     shares = {"Banana": 0.9} if quoted_text(body) == "banana" else shares
     if "messages" in body:
         assert (body["max_tokens"], body["temperature"], body["top_logprobs"]) == (1, 0, 20)
@@ -57,7 +55,7 @@ def log_probabilities(body):
 def test_probabilities_are_of_the_options_and_cached_despite_faults(settings, api, caplog):
     caplog.set_level(logging.INFO, "evenhand")
     texts = ["Thank you!", HOSTILE, "", "Thank you!", "banana", "x" * 7000, "filtered"]
-    with serving("rate", "broken", "reset", "two", choice=log_probabilities) as (url, record):
+    with serving("rate", "broken", "reset", "two", choice=log_probabilities, reject=filter_text) as (url, record):
         judge = load_style_classifier(settings(url, api=api))
         assert judge.labels == ("kind", "curt", "odd")
         vectors = style_vectors(judge, texts)
@@ -67,12 +65,39 @@ def test_probabilities_are_of_the_options_and_cached_despite_faults(settings, ap
         assert {HOSTILE, "x" * judges.MAX_CHARACTERS, judges.PROBE} <= set(asked)
         n = len(asked)
         np.testing.assert_array_equal(style_vectors(judge, texts), vectors)
-        assert len(record["bodies"]) == n
-    assert "5 of 5 texts are cached; 0 requests" in caplog.text and "0 of 5 texts are cached; 5 requests" in caplog.text
+        again = {quoted_text(body) for body in record["bodies"][n:]}
+        assert again == {"filtered"}  # what is no answer is not cached
+    assert "4 of 5 texts are cached; 1 requests" in caplog.text and "0 of 5 texts are cached; 5 requests" in caplog.text
     assert "longer than the 6000 characters" in caplog.text
     facts = judge_facts(settings(url, api=api))
     assert facts["name"] == "some-judge" and facts["judge"]["server"] == url
     assert facts["judge"]["answers"] == judges.LOGPROBS and len(facts["judge"]["file_sha256"]) == 64
+
+
+def filter_text(body):
+    if quoted_text(body) == "filtered":
+        return 400, {"error": {"message": "The response was filtered", "code": "content_filter"}}
+    return None
+
+
+def test_a_rejected_parameter_is_replaced_and_a_later_rejection_is_an_error_and_not_cached(settings):
+    """A server that knows no seed; then it breaks, and is repaired."""
+    broken = []
+
+    def reject(body):
+        if "seed" in body:
+            return 422, {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra"}]}}
+        return (400, {"error": {"message": "the server is misconfigured"}}) if broken else None
+
+    with serving(choice=log_probabilities, reject=reject) as (url, _):
+        judge = load_style_classifier(settings(url))
+        assert np.isfinite(style_vectors(judge, ["a"])).all()
+        assert judge_facts(settings(url))["judge"]["parameters"] == {"left_out": ["seed"]}
+        broken.append(True)
+        with pytest.raises(InputError, match="misconfigured"):
+            style_vectors(judge, ["b"])
+        broken.clear()
+        assert np.isfinite(style_vectors(judge, ["b"])).all()
 
 
 def repeated(body):

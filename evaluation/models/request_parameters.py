@@ -1,0 +1,213 @@
+"""Parameters of requests to a server: what the settings add, what a probe finds to be rejected, and thinking.
+
+Providers differ in the parameters that they know: OpenAI's reasoning models reject `max_tokens`, Mistral rejects
+`seed`. One probe before a run renames or leaves out what is rejected; a rejection later is an error.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.reasoning import strip_reasoning
+
+log = logging.getLogger("evenhand")
+
+PROBE = "Hello! How are you today?"
+RENAMED = {"max_tokens": "max_completion_tokens"}  # of the reasoning models of OpenAI
+FIXED = ("model", "messages", "prompt")  # parts of a request that are never left out
+KEPT = (*FIXED, "max_completion_tokens", "continue_final_message", "add_generation_prompt", "logprobs", "echo")
+THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}  # as for loaded weights
+THINKING_SETTINGS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "think", "extra_body")
+# How providers say that they do not know a parameter, in contrast to a value out of range.
+UNKNOWN = re.compile(
+    r"unsupported|not (?:be )?support|unknown|unrecogni[sz]ed|unexpected|extra[ _](?:input|field|forbidden)|forbidden"
+    r"|not permitted|not allowed|not accept|not available|additional propert|only the default|deprecated|incompatible"
+    r"|(?:invalid|unused|unrecognized) (?:argument|parameter|field|key)",
+    re.IGNORECASE,
+)
+# How providers say that a filter of theirs rejected a text.
+FILTER = re.compile(
+    r"content[ _-]?(?:filter|policy|management|moderation)|contentfilter|moderat|flagged|guardrail|safety|responsible"
+    r"|inappropriate|data_?inspection|prohibited_?content|violat|harmful|blocklist|blocked by",
+    re.IGNORECASE,
+)
+FILTER_STATUSES = (400, 403, 422, 451)
+
+Body = dict[str, Any]
+Ask = Callable[[Body], Any]  # returns the answer (`chats.Answer`) to one request, or raises RejectedRequest
+
+
+class RejectedRequest(InputError):
+    """Error: the server rejects a request with the HTTP `status` and the JSON `reason`."""
+
+    def __init__(self, message: str, status: int | None = None, reason: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether a filter of the provider rejected the text of the request."""
+        return self.status in FILTER_STATUSES and FILTER.search(_as_text(self.reason or str(self))) is not None
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How requests to one server differ from OpenAI's API of chat completions.
+
+    Attributes:
+        renamed: name of a parameter → the name that the server knows.
+        left_out: parameters that the server rejects.
+        added: parameters that turn off thinking.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    added: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, body: Body) -> Body:
+        """Return a request as the server accepts it."""
+        kept = {self.renamed.get(name, name): value for name, value in body.items() if name not in self.left_out}
+        return merge(dict(self.added), kept)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "Parameters":
+        """Return the parameters that `as_values` returned."""
+        return cls(values.get("renamed", {}), tuple(values.get("left_out", ())), values.get("added", {}))
+
+    def as_values(self) -> dict[str, Any]:
+        """Return the parts that are not empty, for signatures and files."""
+        values = {"renamed": dict(self.renamed), "left_out": list(self.left_out), "added": dict(self.added)}
+        return {name: value for name, value in values.items() if value}
+
+
+def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Body:
+    """Return the values of both, of which the second win; objects are merged, and null removes a value.
+
+    >>> merge({"seed": 1, "a": {"b": 1}}, {"seed": None, "a": {"c": 2}})
+    {'a': {'b': 1, 'c': 2}}
+    """
+    merged = dict(first)
+    for name, value in second.items():
+        inner = merged.get(name)
+        is_object = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(inner, value) if is_object else value
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def rejected_parameter(reason: Any, body: Body) -> str | None:
+    """Return the parameter of a request that a provider does not know, by its error; None if the error names none."""
+    names = [name for name in body if name not in FIXED]
+    text = _as_text(reason)
+    if not UNKNOWN.search(text):
+        return None
+    for value in _values_of(reason, "param"):
+        if value in names:
+            return value
+    for place in _values_of(reason, "loc"):
+        found = [part for part in place if part in names] if isinstance(place, list) else []
+        if found:
+            return found[0]
+    found = [(match.start(), name) for name in names if (match := re.search(rf"\b{re.escape(name)}\b", text))]
+    return min(found)[1] if found else None
+
+
+def _as_text(reason: Any) -> str:
+    return reason if isinstance(reason, str) else json.dumps(reason, ensure_ascii=False, default=str)
+
+
+def _values_of(value: Any, key: str) -> Iterator[Any]:
+    """Yield the values of a key in nested objects and lists."""
+    if isinstance(value, Mapping):
+        if key in value:
+            yield value[key]
+        for inner in value.values():
+            yield from _values_of(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _values_of(inner, key)
+
+
+def settle_parameters(ask: Ask, body: Body, given: Mapping[str, Any], name: str) -> tuple[Parameters, Any]:
+    """Return the parameters that a server accepts, and its answer to the probe.
+
+    Args:
+        ask: sends one request.
+        body: the probe, a request with the parameters of the run.
+        given: the parameters of `model.request`, which are never left out.
+        name: the name of the server and model, for the log.
+
+    Raises:
+        RejectedRequest: the server rejects the probe for another reason, or a parameter that it needs.
+    """
+    parameters = Parameters()
+    for _ in range(len(body) + len(RENAMED)):
+        sent = parameters.apply(body)
+        try:
+            answer = ask(sent)
+        except RejectedRequest as error:
+            parameters = _without_rejected(parameters, error, sent, given)
+            continue
+        if parameters != Parameters():
+            log.warning("%s: requests are sent with %s", name, parameters.as_values())
+        return parameters, answer
+    raise InputError(f"model.server: {name} rejects each parameter; set model.request.")
+
+
+def _without_rejected(
+    parameters: Parameters, error: RejectedRequest, sent: Body, given: Mapping[str, Any]
+) -> Parameters:
+    """Return the parameters without the one that the server rejects; raise the error if it can not be left out."""
+    rejected = rejected_parameter(error.reason, sent)
+    if rejected is None or rejected in given or rejected in KEPT:
+        raise error
+    if rejected in RENAMED:
+        return replace(parameters, renamed={**parameters.renamed, rejected: RENAMED[rejected]})
+    if rejected in parameters.added:
+        raise error
+    return replace(parameters, left_out=(*parameters.left_out, rejected))
+
+
+def turn_off_thinking(
+    ask: Ask, body: Body, parameters: Parameters, answer: Any, given: Mapping[str, Any], name: str
+) -> Parameters:
+    """Return the parameters with which the model does not think, if its answer to the probe has reasoning.
+
+    A model that cannot be stopped may think, if its answer comes within the tokens of the run.
+
+    Raises:
+        InputError: the tokens of the run end within the reasoning.
+    """
+    if not thinks(answer) or "messages" not in body:
+        return parameters
+    if not set(THINKING_SETTINGS) & set(given):
+        quiet = replace(parameters, added=THINKING_OFF)
+        try:
+            second = ask(quiet.apply(body))
+        except RejectedRequest:
+            second = answer
+        if not thinks(second):
+            log.warning("%s: the model thinks, so requests are sent with %s", name, THINKING_OFF)
+            return quiet
+    if not (strip_reasoning(answer.text or "", answer.is_cut)[0] or "").strip():
+        raise InputError(unfinished_message(name))
+    log.warning("%s: the model thinks before it answers; its reasoning is no part of the responses", name)
+    return parameters
+
+
+def unfinished_message(name: str) -> str:
+    """Return the error about a model whose answers end within its reasoning."""
+    return (
+        f"model.server: {name}: the model thinks, and max_new_tokens ends within its reasoning. Turn it off by "
+        "--model.request '{reasoning_effort: none}' or '{chat_template_kwargs: {enable_thinking: false}}', or allow "
+        "more tokens by --decoding.arguments '{max_new_tokens: 4000}'."
+    )
+
+
+def thinks(answer: Any) -> bool:
+    """Return whether an answer has reasoning, in its text or in a field of its own, or ended before any text."""
+    return bool(answer.reasoning) or strip_reasoning(answer.text or "", answer.is_cut)[1]
