@@ -93,6 +93,9 @@ class ModelSettings(CheckpointSettings):
     system_prompt: Annotated[str, Field(min_length=1)] | None = option(
         None, "text before every prompt: a system message, or a line without a chat template; null: none"
     )
+    chat_template: AnyPath | None = option(
+        None, "Jinja file of the chat template, in place of the tokenizer's", identity=CONTENT, omit_if_null=True
+    )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = option(
         None, "[start, end] of its reasoning, beside the known markers; null: these", omit_if_null=True
     )

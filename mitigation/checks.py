@@ -12,11 +12,9 @@ from evenhand.evaluation.models.checkpoints import load_config, resolve_device
 from evenhand.evaluation.models.loading import model_kind, text_generation_class
 from evenhand.evaluation.models.revisions import (
     adapter_base,
+    adapter_folder,
     first_line,
-    is_adapter,
-    is_gguf,
     load_control_tag,
-    local_folder,
 )
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import Method
@@ -95,8 +93,8 @@ def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSe
 
 def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
     """Return the config of a model, or of an adapter's base, and whether the model is an adapter."""
-    folder = None if is_gguf(model.name) else local_folder(model.name)
-    if folder is None or not is_adapter(folder):
+    folder = adapter_folder(model.name, model.revision)
+    if folder is None:
         return load_config(model), False
     base, revision = adapter_base(folder, None, model.revision)
     return _load_base_config(replace(model, name=base, revision=revision))[0], True

@@ -4,6 +4,7 @@ The settings `training.trainer` and `training.peft` contain further fields of th
 """
 
 import math
+import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -116,6 +117,33 @@ def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, s
     }
 
 
+# Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
+TOWER = re.compile(
+    r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
+)
+
+
+def excluded_modules(network: torch.nn.Module) -> str | None:
+    """Return a pattern of the modules that an adapter leaves alone by default; None if there are none.
+
+    These are towers for images and sounds, which no text reaches, and the output projections of Mamba's layers, whose
+    weights their kernels read past an adapter (PEFT refuses them).
+
+    >>> excluded_modules(torch.nn.ModuleDict({"vision_tower": torch.nn.Linear(2, 2), "mlp": torch.nn.Linear(2, 2)}))
+    '(.*\\\\.)?(vision_tower)(\\\\..*)?'
+    """
+    towers, mixers = set(), set()
+    for name, module in network.named_modules():
+        last = name.rpartition(".")[2]
+        if TOWER.search(last):
+            towers.add(last)
+        if hasattr(module, "A_log") and hasattr(module, "out_proj") and "Delta" not in type(module).__name__:
+            mixers.add(last)
+    patterns = [rf"(.*\.)?({'|'.join(map(re.escape, sorted(towers)))})(\..*)?"] if towers else []
+    patterns += [rf"(.*\.)?({'|'.join(map(re.escape, sorted(mixers)))})\.(out_proj|conv1d)"] if mixers else []
+    return "|".join(patterns) or None
+
+
 def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int] = ()) -> LoraConfig:
     """Return the config of an adapter on all linear layers, or on the layers of `settings.peft`.
 
@@ -129,6 +157,7 @@ def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: C
 
 def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int]) -> dict[str, Any]:
     """Return the fields of `lora_config` without those of `settings.peft`."""
+    excluded = None if "exclude_modules" in settings.peft else excluded_modules(network)
     return {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
@@ -137,6 +166,7 @@ def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: C
         "trainable_token_indices": sorted(token_ids) or None,
         "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
         **({} if "target_modules" in settings.peft else {"target_modules": "all-linear"}),
+        **({} if excluded is None else {"exclude_modules": excluded}),
     }
 
 

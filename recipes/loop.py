@@ -23,7 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     measured_model,
 )
 from evenhand.evaluation.models.checkpoints import check_strength
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, is_adapter, local_path
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
 from evenhand.evaluation.store import TRACKERS
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
@@ -187,7 +187,7 @@ def base_measurement(measurement: Measurement) -> Measurement:
     A strength is the base model's if that is an adapter itself.
     """
     model = measurement.model
-    if model.adapter_strength is not None and not is_adapter(local_path(model.name)):
+    if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
         model = replace(model, adapter_strength=None)
     plain = replace(measurement.generation_bias, opening=None, resampling=ResamplingSettings())
     return replace(measurement, model=model, generation_bias=plain)

@@ -6,6 +6,7 @@ import resource
 from collections.abc import Sequence
 from datetime import date
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -74,6 +75,34 @@ def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "")
         *({"role": who.lower(), "content": text} for who, _, text in turns),
         {"role": "user", "content": prompt},
     ]
+
+
+NO_TEMPLATE = "none"  # in a signature: of a causal model without a chat template
+# A template of a model that also reads images may expect the content of a message to be a list of parts.
+PARTS_LOOP = re.compile(r"\bin\s+\w+\s*(?:\.\s*content|\[\s*['\"]content['\"]\s*\])|content['\"]?\]?\[0\]")
+TEXT_TEST = re.compile(r"\bis\s+(?:not\s+)?string\b")
+# Gives a template a list of one part for each content that is a text.
+TEXTS_TO_PARTS = (
+    "{%- set texts = namespace(messages=[]) -%}{%- for message in messages -%}{%- if message.content is string -%}"
+    "{%- set texts.messages = texts.messages + [dict(message, content=[{'type': 'text', 'text': message.content}])] -%}"
+    "{%- else -%}{%- set texts.messages = texts.messages + [message] -%}{%- endif -%}{%- endfor -%}"
+    "{%- set messages = texts.messages -%}"
+)
+
+
+def accept_texts(template: str) -> str:
+    """Return a chat template that accepts contents that are texts, if it reads lists of parts only."""
+    if template.startswith(TEXTS_TO_PARTS) or not PARTS_LOOP.search(template) or TEXT_TEST.search(template):
+        return template
+    return TEXTS_TO_PARTS + template
+
+
+def read_template(path: Path) -> str:
+    """Return the chat template in a Jinja file; InputError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"model.chat_template: {path} cannot be read ({error}); give a Jinja file.") from None
 
 
 def supports_system_message(tokenizer: Any) -> bool:

@@ -3,8 +3,10 @@
 Missing weights and an empty tokenizer, about which `from_pretrained` only warns, are InputErrors.
 """
 
+import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 import transformers
 from peft import LoraConfig, PeftConfig, PeftModel
+from safetensors import safe_open
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -25,15 +28,20 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto import modeling_auto
+from transformers.utils import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.revisions import (
     adapter_base,
+    adapter_folder,
     first_line,
+    gated_message,
     gguf_path,
-    is_adapter,
+    hub_repository,
+    is_gated,
     is_gguf,
     local_folder,
     local_path,
@@ -46,6 +54,11 @@ log = logging.getLogger("evenhand")
 
 disable_progress_bar()  # a bar for the weights of each small model would hide the bars of long computations
 
+# Weights of an adapter with a row for each token of its tokenizer.
+EMBEDDINGS = re.compile(
+    r"(?:^|\.)(?:embed_tokens|wte|tok_embeddings|word_embeddings|embed_in|lm_head|embed_out|shared)"
+    r"(?:\.modules_to_save(?:\.\w+)?)?\.weight$"
+)
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
 ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
@@ -58,8 +71,8 @@ def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
 
 def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSettings]:
     """Return the folder of an adapter with the settings of its base model; (None, model) for any other model."""
-    folder = None if is_gguf(model.name) else local_folder(model.name)
-    if folder is None or not is_adapter(folder):
+    folder = adapter_folder(model.name, model.revision, model.base)
+    if folder is None:
         return None, model
     base, revision = adapter_base(folder, model.base, model.revision)
     strength = {"adapter_strength": None} if isinstance(model, ModelSettings) else {}
@@ -85,6 +98,9 @@ def load_network(
         return weights, load_tokenizer(model, weights.config)
     config = adapter_config(folder, strength)
     weights, tokenizer = load_network(base, class_for)
+    if (size := adapter_vocabulary(folder)) is not None and size != weights.get_input_embeddings().weight.shape[0]:
+        log.info("the adapter was trained with %d tokens: %s has as many now", size, base.name)
+        weights.resize_token_embeddings(size, mean_resizing=False)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         # Merging an adapter into quantized weights would round most of it away.
@@ -94,8 +110,24 @@ def load_network(
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
     if (folder / "tokenizer_config.json").exists():
-        tokenizer = load_tokenizer(replace(model, revision=None), weights.config)
+        tokenizer = load_tokenizer(replace(model, name=str(folder), revision=None), weights.config)
     return weights, tokenizer
+
+
+def adapter_vocabulary(folder: Path) -> int | None:
+    """Return the number of tokens in the embeddings that an adapter brings; None if it brings none.
+
+    An adapter that was trained with added tokens has the whole embeddings and output layer (`modules_to_save`).
+    """
+    sizes = set()
+    for file in folder.glob("adapter_model*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118
+                if EMBEDDINGS.search(name):
+                    sizes.add(tensors.get_slice(name).get_shape()[0])
+    if len(sizes) > 1:
+        raise InputError(f"model: the adapter {folder} has embeddings of {sorted(sizes)} tokens; save it again.")
+    return sizes.pop() if sizes else None
 
 
 def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
@@ -144,6 +176,8 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
     except InputError:
         raise
     except Exception as error:  # damaged and hostile files lead to errors of all kinds
+        if is_gated(error):
+            raise InputError(gated_message(hub_repository(model.name) or model.name)) from None
         if is_gguf(model.name):
             why = f"{first_line(error)}; download it again, or serve it by llama-server and give --model.server"
             raise InputError(f"model: transformers cannot read {model.name}: {why}.") from None
@@ -229,10 +263,34 @@ def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTr
     """Return a model's tokenizer; InputError if it is missing, or `check_tokenizer` rejects it."""
     with _location(model, f"the tokenizer of {model.name} cannot be loaded") as (location, options):
         tokenizer = AutoTokenizer.from_pretrained(location, **options)
+        if tokenizer.chat_template is None and not is_gguf(model.name):
+            tokenizer.chat_template = processor_template(location, model.revision)
     if is_gguf(model.name):
         tokenizer.name_or_path = model.name
+    file = getattr(model, "chat_template", None)
+    if file is not None:
+        tokenizer.chat_template = read_template(file)
+    if isinstance(tokenizer.chat_template, str):
+        tokenizer.chat_template = accept_texts(tokenizer.chat_template)
     check_tokenizer(model.name, tokenizer, config)
     return tokenizer
+
+
+def processor_template(location: str, revision: str | None) -> str | None:
+    """Return the chat template in chat_template.json, where older processors of images have it; None if none."""
+    path = cached_file(
+        location,
+        "chat_template.json",
+        revision=revision,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if path is None:
+        return None
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    template = content.get("chat_template") if isinstance(content, dict) else None
+    return template if isinstance(template, str) else None
 
 
 def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:

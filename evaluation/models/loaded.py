@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_json
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
@@ -57,7 +59,9 @@ class LoadedModel(Model):
         resolve_device(self.settings.device)
 
     def inputs(self) -> dict[str, Any]:
-        return {"model": model_revision(self.name, self.settings.revision, self.settings.base)}
+        file = self.settings.chat_template
+        template = {} if file is None else {"chat_template": sha256(read_template(file).encode()).hexdigest()}
+        return {"model": model_revision(self.name, self.settings.revision, self.settings.base)} | template
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         settings = {name: value for name, value in as_settings(self.settings).items() if name not in SERVED_FIELDS}
@@ -95,7 +99,10 @@ class LoadedModel(Model):
         path = run.folder / MODEL_FACTS
         if not path.exists():
             dtype = str(self.load().model.dtype).removeprefix("torch.")
-            write_json(path, {"dtype": dtype, "format": prompt_format(self.load())})
+            facts = {"dtype": dtype, "format": prompt_format(self.load())}
+            if self.load().kind == "dialogue" and not self.load().tokenizer.chat_template:
+                facts["format"]["template"] = NO_TEMPLATE
+            write_json(path, facts)
         return json.loads(path.read_text(encoding="utf-8"))
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:

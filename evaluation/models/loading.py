@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForMultimodalLM,
     AutoModelForSeq2SeqLM,
     GenerationConfig,
     PreTrainedConfig,
@@ -29,6 +30,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import check_chat_template
 from evenhand.evaluation.models.checkpoints import (
     ModelDescription,
+    adapter_vocabulary,
     checkpoint_settings,
     load_config,
     load_network,
@@ -130,7 +132,10 @@ def model_kind(model: ModelSettings) -> Kind:
     if folder is not None and not (folder / "tokenizer_config.json").exists():
         return model_kind(base)
     config = load_config(base)
-    tokenizer = load_tokenizer(model if folder is None else replace(model, revision=None), config)
+    if folder is None:
+        return _checked_kind(model.name, config, load_tokenizer(model, config))
+    config.get_text_config().vocab_size = adapter_vocabulary(folder) or config.get_text_config().vocab_size
+    tokenizer = load_tokenizer(replace(model, name=str(folder), revision=None), config)
     return _checked_kind(model.name, config, tokenizer)
 
 
@@ -175,15 +180,28 @@ def is_masked_lm(model: ModelDescription) -> bool:
 
 
 def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
-    """Return the auto class for a model that generates text: seq2seq for an encoder-decoder, else causal."""
+    """Return the auto class for a model that generates text: seq2seq for an encoder-decoder, else causal.
+
+    A model that also reads images or sounds is loaded by the causal class of its type, without its towers, or, if
+    transformers has none, whole.
+    """
     mapping = "SEQ_TO_SEQ_CAUSAL_LM" if config.is_encoder_decoder else "CAUSAL_LM"
-    known = getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").values()
-    known = {name for names in known for name in ((names,) if isinstance(names, str) else names)}
-    architectures = config.architectures or []
+    known = _class_names(f"MODEL_FOR_{mapping}_MAPPING_NAMES")
+    architectures = set(config.architectures or [])
     custom = model.trust_remote_code and hasattr(config, "auto_map")
-    if architectures and not known.intersection(architectures) and not custom:
-        raise InputError(f"model: {model.name} is a {', '.join(architectures)}, which does not generate text.")
-    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    if not architectures or known & architectures or custom:
+        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    if config.is_encoder_decoder or not _class_names("MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES") & architectures:
+        listed = ", ".join(sorted(architectures))
+        raise InputError(f"model: {model.name} is a {listed}, which does not generate text.")
+    is_causal = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return AutoModelForCausalLM if is_causal else AutoModelForMultimodalLM
+
+
+def _class_names(mapping: str) -> set[str]:
+    """Return the names of the classes in one of transformers' mappings, whose values are names or several names."""
+    values = getattr(modeling_auto, mapping).values()
+    return {name for names in values for name in ((names,) if isinstance(names, str) else names)}
 
 
 def _masked_lm_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:

@@ -8,6 +8,7 @@ checked, and finished runs are recognized, within a fraction of a second.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,9 +90,29 @@ def _download(repository: str, file: str, revision: str | None) -> Path:
 
     try:
         return Path(hf_hub_download(repository, file, revision=revision))
-    except (OSError, ValueError) as error:  # all errors of the hub are subclasses
+    except Exception as error:
+        if is_gated(error):
+            raise InputError(gated_message(repository)) from None
+        if not isinstance(error, (OSError, ValueError)):  # all errors of the hub are subclasses
+            raise
         why = f"no folder, and {file} of the hub cannot be reached"
         raise InputError(f"model: {repository!r} is {why} ({first_line(error)}).") from None
+
+
+def is_gated(error: BaseException) -> bool:
+    """Return whether the hub refuses a model because its licence is not accepted, or nobody is logged in."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    text = str(error)
+    return type(error).__name__ == "GatedRepoError" or status in (401, 403) or "gated repo" in text
+
+
+def gated_message(repository: str) -> str:
+    """Return the error about a model whose licence must be accepted, or that does not exist."""
+    return (
+        f"model: the hub gives {repository!r} only to people who accepted its licence: accept it on "
+        f"https://huggingface.co/{repository}, run `hf auth login`, and try again. The same answer comes for a private "
+        "model, and for a name that does not exist."
+    )
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
@@ -101,9 +122,9 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     Python files of a model with remote code. InputError if the name is not a model, its weights are not in safetensors,
     or `base` is set for a model that is not an adapter.
     """
-    folder = None if is_gguf(name) else local_folder(name)
+    folder = None if is_gguf(name) else adapter_folder(name, revision, base) or local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
-        raise InputError(f"model.base: {base} is set, but {name} is not a folder of an adapter; leave it out.")
+        raise InputError(f"model.base: {base} is set, but {name} is not an adapter; leave it out.")
     if folder is None:
         return _commit(name, revision)
     parts = [folder, *module_folders(folder)]
@@ -114,7 +135,8 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
             text = json.dumps({key: value for key, value in _read_object(file).items() if key != field}, sort_keys=True)
             digest = sha256(f"{digest} {text}".encode()).hexdigest()
     if is_adapter(folder):
-        digest = sha256(f"{digest} {model_revision(*adapter_base(folder, base, revision))}".encode()).hexdigest()
+        of_base = adapter_base(folder, base, revision)
+        digest = sha256(f"{digest} {model_revision(*of_base)}".encode()).hexdigest()
     return digest
 
 
@@ -165,6 +187,43 @@ def local_folder(name: str) -> Path | None:
         why = f"may be a pickle, which can run any code; if you trust it, load it with {how}"
         raise InputError(f"model: {found[0]} {why} and save it with save_pretrained, which writes safetensors.")
     raise InputError(f"model: {name} contains no *.safetensors; give the folder of a saved model.")
+
+
+@lru_cache(maxsize=64)
+def hub_adapter(name: str, revision: str | None = None) -> Path | None:
+    """Return the folder, in the hub's cache, of an adapter on the hub, which is downloaded; None for another model."""
+    if looks_like_path(name) or is_gguf(name) or local_path(name).exists():
+        return None
+    from huggingface_hub import hf_hub_download, snapshot_download
+
+    try:
+        config = Path(hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
+    except Exception as error:
+        if is_gated(error):
+            raise InputError(gated_message(name)) from None
+        return None  # it has no such file, or the hub cannot be reached: the model's own config says which
+    if config.name != ADAPTER_CONFIG or not config.exists():
+        return None
+    try:
+        files = snapshot_download(
+            name, revision=revision, allow_patterns=["adapter_model*.safetensors", *SETTINGS_FILES]
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(f"model: the adapter {name!r} of the hub cannot be read ({first_line(error)}).") from None
+    return local_folder(files)
+
+
+def adapter_folder(name: str, revision: str | None = None, base: str | None = None) -> Path | None:
+    """Return the folder of an adapter in a local folder or on the hub; None for any other model.
+
+    `revision` is the adapter's on the hub, unless `base` is set: then it is the base's.
+    """
+    if is_gguf(name):
+        return None
+    folder = local_folder(name)
+    if folder is None:
+        return hub_adapter(name, None if base is not None else revision)
+    return folder if is_adapter(folder) else None
 
 
 def is_adapter(folder: Path) -> bool:
@@ -224,9 +283,10 @@ def classifier_labels(name: str, revision: str | None = None, base: str | None =
 
     An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config.
     """
+    adapter = adapter_folder(name, revision, base)
+    if adapter is not None:
+        return classifier_labels(*adapter_base(adapter, base, revision))
     folder = local_folder(name)
-    if folder is not None and is_adapter(folder):
-        return classifier_labels(*adapter_base(folder, base, revision))
     config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}
     if not names:  # transformers writes no id2label for two labels without names

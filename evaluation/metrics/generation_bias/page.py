@@ -27,6 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
 from evenhand.evaluation.metrics.generation_bias.outcomes import (
     OUTCOME_EFFECTS,
     outcome_change_section,
@@ -169,6 +170,7 @@ def run_warnings(run: FamilyRun) -> list[str]:
     return [
         *([f"The verdict is unclear: {unclear}."] if unclear else []),
         *warnings([run.scores]),
+        *template_warnings(run),
         *_response_warnings(run),
     ]
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -249,3 +250,23 @@ def test_is_masked_lm(folder, masked_folder, tmp_path):
         assert is_masked_lm(str(tmp_path / "other")) is expected
     with pytest.raises(InputError, match="absent does not exist"):
         is_masked_lm(str(tmp_path / "absent"))
+
+
+def refuse(status, message):
+    """Return a function that fails as the hub does for a gated or missing repository."""
+
+    def download(*arguments, **options):
+        error = OSError(message)
+        error.response = SimpleNamespace(status_code=status)
+        raise error
+
+    return download
+
+
+@pytest.mark.parametrize(("status", "is_gated"), [(401, True), (403, True), (500, False)])
+def test_a_gated_model_names_the_page_of_its_licence_and_the_login(monkeypatch, status, is_gated):
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse(status, f"{status} Client Error"))
+    with pytest.raises(InputError) as error:
+        model_revision("some-org/gated-model")
+    assert ("https://huggingface.co/some-org/gated-model" in str(error.value)) == is_gated
+    assert ("hf auth login" in str(error.value)) == is_gated
