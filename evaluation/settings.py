@@ -160,7 +160,19 @@ class JudgeSettings(NamedSettings):
 
 
 @strict_dataclass
-class StyleClassifierSettings(CheckpointSettings):
+class HeadSettings(CheckpointSettings):
+    """Settings of a sequence classifier and of what its outputs mean. A string is short for {name: string}."""
+
+    head: Literal["softmax", "sigmoid"] | None = option(
+        None, "sigmoid: a text may have several labels; null: by problem_type in its config", omit_if_null=True
+    )
+    label_names: AnyPath | None = option(
+        None, "text file with the name of each label, one a line; null: as in its config", omit_if_null=True
+    )
+
+
+@strict_dataclass
+class StyleClassifierSettings(HeadSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
     judge: JudgeSettings | None = option(None, "an LLM on a server, whose model is name; null: none", omit_if_null=True)
@@ -182,7 +194,7 @@ class StyleClassifierSettings(CheckpointSettings):
 
 
 @strict_dataclass
-class ClassifierSettings(CheckpointSettings):
+class ClassifierSettings(HeadSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = option(None, "sequence classifier, id or folder; null: not measured", identity=CONTENT)

@@ -86,7 +86,8 @@ def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
     """Return the labels of a sequence classifier or of a judge."""
     if (judge := getattr(settings, "judge", None)) is not None:
         return tuple(read_judge(judge.name)[0])
-    return classifier_labels(settings.name, settings.revision, settings.base)
+    head, label_names = getattr(settings, "head", None), getattr(settings, "label_names", None)
+    return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
 
 
 def classifier_revision(settings: CheckpointSettings) -> str:

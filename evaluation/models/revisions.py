@@ -278,32 +278,67 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
-def classifier_labels(name: str, revision: str | None = None, base: str | None = None) -> tuple[str, ...]:
+def classifier_labels(
+    name: str,
+    revision: str | None = None,
+    base: str | None = None,
+    head: str | None = None,
+    label_names: Path | None = None,
+) -> tuple[str, ...]:
     """Return the labels of a classifier on the hub or in a folder, in the order of the model's outputs.
 
-    An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config.
+    An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config. `head` and
+    `label_names` are as in `check_labels`.
     """
     adapter = adapter_folder(name, revision, base)
     if adapter is not None:
-        return classifier_labels(*adapter_base(adapter, base, revision))
+        of_base = adapter_base(adapter, base, revision)
+        return classifier_labels(*of_base, None, head, label_names)
     folder = local_folder(name)
     config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}
     if not names:  # transformers writes no id2label for two labels without names
         names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}
-    return check_labels(name, names, config.get("problem_type"))
+    return check_labels(name, names, config.get("problem_type"), head, label_names)
 
 
-def check_labels(name: str, names: Mapping[int, str], problem_type: str | None) -> tuple[str, ...]:
+def check_labels(
+    name: str,
+    names: Mapping[int, str],
+    problem_type: str | None,
+    head: str | None = None,
+    label_names: Path | None = None,
+) -> tuple[str, ...]:
     """Return a classifier's labels in the order of its outputs, from id2label and problem_type of its config.
 
-    InputError if an output has no label, or the model is a regression, which has no probabilities.
+    A head of one logit has two labels, of which the second is "not" and the first. `head` is the setting of that name;
+    `label_names` is a file of names that replace those of the config.
+
+    InputError if an output has no label, the file has another number of names, or the model is a regression, which has
+    no probabilities.
     """
-    if problem_type == "regression":
-        raise InputError(f"model: {name} is a regression (problem_type in its config); give a classifier.")
+    if problem_type == "regression" and head != "sigmoid":
+        raise InputError(
+            f"model: {name} is a regression (problem_type in its config); give a classifier, or `head: sigmoid` if its "
+            "output is the logit of a label."
+        )
     if sorted(names) != list(range(len(names))):
         raise InputError(f"model: id2label in the config of {name} has the outputs {sorted(names)}; name all.")
-    return tuple(str(names[index]) for index in range(len(names)))
+    labels = [str(names[index]) for index in range(len(names))]
+    if label_names is not None:
+        labels = _read_names(label_names, len(labels))
+    return (labels[0], f"not {labels[0]}") if len(labels) == 1 else tuple(labels)
+
+
+def _read_names(path: Path, n: int) -> list[str]:
+    """Return the n different names in a text file, one a line."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"label_names: {path} cannot be read ({error}); give a text file in UTF-8.") from None
+    if len(lines) != n or len(set(lines)) != n:
+        raise InputError(f"label_names: {path} has {len(lines)} names; give {n}, all different, one a line.")
+    return lines
 
 
 def find_label(labels: Sequence[str], label: str | None, classifier: str, field: str) -> int:

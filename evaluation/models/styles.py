@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,23 +39,32 @@ from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
+SOFTMAX, SIGMOID, ONE_LOGIT = "softmax", "sigmoid", "one logit"  # heads
+FAINT = 0.1  # no label of a text with several possible labels has this probability
+UNNAMED = re.compile(r"LABEL_\d+")
+EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contradiction", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class StyleClassifier:
-    """A sequence classifier in evaluation mode on its device; `labels` are its styles in the order of its outputs."""
+    """A sequence classifier in evaluation mode on its device; `labels` are its styles in the order of its outputs.
+
+    `head` is "softmax", "sigmoid" (a text may have several labels) or "one logit" (a label, or not).
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     labels: tuple[str, ...]
     name: str
     revision: str
+    head: str = SOFTMAX
 
     texts_per_part = 1024  # distinct texts that are encoded and classified together, and lost if the run is killed
 
     @property
     def is_multi_label(self) -> bool:
         """Whether a text can have several labels."""
-        return self.model.config.problem_type == "multi_label_classification"
+        return self.head == SIGMOID
 
     @property
     def max_tokens(self) -> int:
@@ -87,6 +97,8 @@ class StyleClassifier:
             batch = {"input_ids": [encoded[row] for row in rows]}
             inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt")
             logits = self.model(**inputs.to(self.model.device)).logits.float()
+            if self.head == ONE_LOGIT:
+                logits = torch.cat([logits, torch.zeros_like(logits)], dim=-1)  # whose softmax is the sigmoid
             return (logits.sigmoid() if self.is_multi_label else logits.softmax(-1)).cpu().numpy()
 
         for rows, batch in run_batches(order, lambda row: limit(max(1, len(encoded[row]))), compute):
@@ -114,9 +126,35 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-    labels = check_labels(model.name, network.config.id2label, network.config.problem_type)
+    labels = _labels(model, network.config)
     network = move_to_device(network, model)
-    return StyleClassifier(network, tokenizer, labels, model.name, revision)
+    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(model, network.config))
+
+
+def _labels(model: CheckpointSettings, config: PreTrainedConfig) -> tuple[str, ...]:
+    given = getattr(model, "head", None), getattr(model, "label_names", None)
+    return check_labels(model.name, config.id2label, config.problem_type, *given)
+
+
+def _head(model: CheckpointSettings, config: PreTrainedConfig) -> str:
+    """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
+    given = getattr(model, "head", None)
+    if len(config.id2label) == 1:
+        return ONE_LOGIT
+    if given is not None:
+        return given
+    if config.problem_type == "multi_label_classification":
+        return SIGMOID
+    labels = _labels(model, config)
+    if config.problem_type is None and len(labels) > 2 and not all(map(EXCLUSIVE.search, labels)):
+        log.warning(
+            "%s does not say whether a text may have several of its %d labels (no problem_type): softmax is used; give "
+            "`head: sigmoid` if it was trained with several labels a text",
+            *(model.name, len(labels)),
+        )
+    if all(UNNAMED.fullmatch(label) for label in labels):
+        log.warning("%s names its labels %s …; give their names by label_names, a file", model.name, labels[0])
+    return SOFTMAX
 
 
 def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
@@ -124,7 +162,7 @@ def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         kind = ", ".join(architectures) or config.model_type
         raise InputError(f"{field}: {model.name} is a {kind}; give a model for sequence classification.")
-    labels = check_labels(model.name, config.id2label, config.problem_type)
+    labels = _labels(model, config)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise InputError(f"{field}: {model.name} has the labels {labels}; it needs two or more, all different.")
     return AutoModelForSequenceClassification
@@ -146,8 +184,19 @@ def style_vectors(classifier: Classifier, texts: Sequence[str]) -> np.ndarray:
 
 
 def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
-    """Return style vectors, (n, S), from label probabilities, (n, S): of several labels, divided by their sum."""
-    return probabilities / probabilities.sum(axis=1, keepdims=True) if classifier.is_multi_label else probabilities
+    """Return style vectors, (n, S), from label probabilities, (n, S): of several labels, divided by their sum.
+
+    A text to which no label fits has a nearly even vector, which says little about it; a warning has their number.
+    """
+    if not classifier.is_multi_label:
+        return probabilities
+    highest = probabilities.max(axis=1, initial=0.0)
+    if n := int((highest < FAINT).sum()):
+        log.warning(
+            "%d of %d texts have no label of %s with a probability of %g or more; their style vectors are nearly even",
+            *(n, len(highest), classifier.name, FAINT),
+        )
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
 def classify_responses(classifier: Classifier, responses: Sequence[str], prompts: pd.DataFrame) -> np.ndarray:

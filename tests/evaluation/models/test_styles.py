@@ -5,8 +5,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
+from evenhand.evaluation.models.judges import classifier_styles
 from evenhand.evaluation.models.styles import classify_texts, label_probabilities, load_style_classifier, style_vectors
+from evenhand.evaluation.settings import StyleClassifierSettings
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]
@@ -68,9 +71,59 @@ def test_probabilities_of_one_and_of_several_labels(tmp_path):
     probabilities = label_probabilities(classifier, texts)
     np.testing.assert_allclose(probabilities, style_vectors(classifier, texts))
     assert probabilities.shape == (4, 3) and np.isnan(probabilities[1]).all()
-    classifier.model.config.problem_type = "multi_label_classification"
+    classifier = load_style_classifier(StyleClassifierSettings(name=str(tmp_path), head="sigmoid"))
     with torch.no_grad():
         logit = classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 1]
     assert label_probabilities(classifier, texts)[2, 1] == pytest.approx(1 / (1 + np.exp(-float(logit))), abs=1e-5)
     vectors, probabilities = style_vectors(classifier, texts), label_probabilities(classifier, texts)
     np.testing.assert_allclose(vectors, probabilities / probabilities.sum(1, keepdims=True), atol=1e-6)
+
+
+def warnings_of(caplog, settings):
+    caplog.clear()
+    with caplog.at_level("WARNING", "evenhand"):
+        load_style_classifier(settings)
+    return " ".join(caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("labels", "warns"),
+    [(("toxic", "threat", "insult"), True), (("positive", "negative", "neutral"), False), (("kind", "curt"), False)],
+)
+def test_a_head_that_may_be_of_several_labels_is_named(tmp_path, caplog, labels, warns):
+    """Three labels that do not exclude each other, and no problem_type."""
+    name = save_classifier(tmp_path, labels=labels)
+    assert ("problem_type" in warnings_of(caplog, name)) == warns
+    assert warnings_of(caplog, StyleClassifierSettings(name=name, head="softmax")) == ""
+    assert not load_style_classifier(StyleClassifierSettings(name=name, head="softmax")).is_multi_label
+
+
+def test_a_head_of_one_logit_has_two_labels(tmp_path):
+    classifier = load_style_classifier(save_classifier(tmp_path, labels=["toxic"]))
+    assert classifier.labels == ("toxic", "not toxic") == classifier_styles(StyleClassifierSettings(name=str(tmp_path)))
+    probabilities = label_probabilities(classifier, ["c"])
+    with torch.no_grad():
+        logit = float(classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 0])
+    p = 1 / (1 + np.exp(-logit))
+    np.testing.assert_allclose(probabilities, [[p, 1 - p]], atol=1e-5)
+
+
+def test_names_of_labels_come_from_a_file(tmp_path, caplog):
+    name = save_classifier(tmp_path / "model", labels=["LABEL_0", "LABEL_1"])
+    assert "LABEL_0" in warnings_of(caplog, name)
+    (tmp_path / "names.txt").write_text("fine\ntoxic\n")
+    settings = StyleClassifierSettings(name=name, label_names=tmp_path / "names.txt")
+    assert load_style_classifier(settings).labels == ("fine", "toxic") == classifier_styles(settings)
+    assert warnings_of(caplog, settings) == ""
+    (tmp_path / "names.txt").write_text("fine\n")
+    with pytest.raises(InputError, match="label_names: .*1 names; give 2"):
+        classifier_styles(settings)
+
+
+def test_texts_without_a_label_are_counted(tmp_path, caplog):
+    classifier = load_style_classifier(StyleClassifierSettings(name=save_classifier(tmp_path), head="sigmoid"))
+    probabilities = np.array([[0.01, 0.02, 0.01], [0.9, 0.01, 0.01], [np.nan] * 3], dtype=np.float32)
+    with caplog.at_level("WARNING", "evenhand"):
+        vectors = styles.to_style_vectors(classifier, probabilities)
+    np.testing.assert_allclose(vectors[0], [0.25, 0.5, 0.25])
+    assert "1 of 3 texts" in caplog.text
