@@ -34,12 +34,13 @@ from transformers.utils.logging import disable_progress_bar
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
+from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     adapter_folder,
     first_line,
     gated_message,
-    gguf_path,
+    gguf_files,
     hub_repository,
     is_gated,
     is_gguf,
@@ -169,7 +170,8 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             return
         if find_spec("gguf") is None:
             raise InputError("model: the package `gguf` is not installed; run pip install 'evenhand[gguf]'.")
-        path = gguf_path(model.name, model.revision)
+        paths = gguf_files(model.name, model.revision)
+        path = paths[0] if len(paths) == 1 else join_parts(tuple(paths))
         with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
             (Path(folder) / path.name).symlink_to(path.resolve())
             yield folder, {"gguf_file": path.name}

@@ -16,6 +16,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.models.gguf_parts import part_names
 
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
 CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
@@ -83,6 +84,11 @@ def gguf_path(name: str, revision: str | None = None) -> Path:
     if looks_like_path(name) or name.count("/") < 2:
         raise InputError(f"model: no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
     return _download(hub_repository(name), name.split("/", 2)[2], revision)
+
+
+def gguf_files(name: str, revision: str | None = None) -> list[Path]:
+    """Return the paths of all files of a GGUF model, which may have several parts; InputError if one is missing."""
+    return [gguf_path(part, revision) for part in part_names(name)]
 
 
 def _download(repository: str, file: str, revision: str | None) -> Path:
@@ -153,9 +159,9 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
 
 def _commit(name: str, revision: str | None) -> str:
     """Return the commit in the path of a model's file in the hub's cache, or the SHA-256 of a file without a commit."""
-    path = gguf_path(name, revision) if is_gguf(name) else _download(name, CONFIG, revision)
-    commit = re.search(r"/snapshots/([0-9a-f]{40})/", path.as_posix())
-    return commit[1] if commit and not local_path(name).is_file() else sha256_of(path)
+    paths = gguf_files(name, revision) if is_gguf(name) else [_download(name, CONFIG, revision)]
+    commit = re.search(r"/snapshots/([0-9a-f]{40})/", paths[0].as_posix())
+    return commit[1] if commit and not local_path(name).is_file() else sha256_of(*paths)
 
 
 def _code(folder: Path) -> set[Path]:

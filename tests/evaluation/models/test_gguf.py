@@ -92,3 +92,40 @@ def test_a_real_model_answers():
     (context,) = render_contexts(loaded, ["What is the capital of France?"], [""])
     ((_, (text,), *_),) = generate_responses(loaded, [context], [0], {"max_new_tokens": 12})
     assert "Paris" in text
+
+
+def split(file, n):
+    """Write a GGUF file's tensors into n files, as llama.cpp's `gguf-split` does; return the first."""
+    from gguf import GGUFReader, GGUFWriter
+
+    reader = GGUFReader(file)
+    for part in range(n):
+        path = file.with_name(f"parts-{part + 1:05d}-of-{n:05d}.gguf")
+        writer = GGUFWriter(path, "llama")
+        if part == 0:
+            for field in reader.fields.values():
+                if field.name != "general.architecture" and not field.name.startswith("GGUF."):
+                    of_items = field.types[-1] if len(field.types) > 1 else None
+                    writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=of_items)
+        writer.add_uint16("split.no", part)
+        writer.add_uint16("split.count", n)
+        for tensor in reader.tensors[part::n]:
+            writer.add_tensor(tensor.name, tensor.data.copy(), raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return file.with_name(f"parts-00001-of-{n:05d}.gguf")
+
+
+def test_a_model_in_several_files_is_the_model(file):
+    whole = load_dialogue_model(str(file))
+    first = split(file, 3)
+    parts = load_dialogue_model(str(first))
+    torch.testing.assert_close(logits(parts.model), logits(whole.model), atol=0, rtol=0)
+    assert parts.tokenizer.get_vocab() == whole.tokenizer.get_vocab() and parts.kind == "chat"
+    revision = model_revision(str(first))
+    assert revision == sha256_of(*sorted(file.parent.glob("parts-*.gguf")))
+    file.with_name("parts-00002-of-00003.gguf").unlink()
+    with pytest.raises(InputError, match="parts-00002-of-00003"):
+        model_revision(str(first))
