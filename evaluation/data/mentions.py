@@ -4,6 +4,7 @@ Before the style of a response is classified, mentions are replaced by a neutral
 `exchange` replaces mentions by another descriptor.
 """
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -11,8 +12,11 @@ from functools import lru_cache
 
 import pandas as pd
 
-from evenhand.evaluation.data.holistic_bias import NONE
-from evenhand.evaluation.score import DESCRIPTOR
+from evenhand.evaluation.data.holistic_bias import NONE, load_taxonomy
+from evenhand.evaluation.data.word_forms import ENDINGS, ENGLISH, inflected, is_latin, script_pattern, text_language
+from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEXT
+
+log = logging.getLogger("evenhand")
 
 NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
 # Columns of prompts in other languages: the descriptor's forms, joined by SEPARATOR, and the neutral descriptor.
@@ -28,6 +32,35 @@ Y_OR_W = re.compile(
     r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:k|s[aeiu]|t[io]|bi|ga|r[ou])|us(?![a-z])", re.IGNORECASE
 )
 NO_MATCH = re.compile("(?!)")
+NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in other languages
+# Descriptors that are also a colour or a verb: a mention is of a person.
+AMBIGUOUS = ("black", "white", "brown", "polish")
+PERSONS = (  # nouns beside those of the taxonomy, before which a colour is a person's
+    "people person persons folk folks friend friends student students teacher teachers worker workers neighbor "
+    "neighbors neighbour neighbours colleague colleagues american americans european europeans african africans "
+    "british youth community communities family families culture history voters women's men's character characters "
+    "author authors artist artists athlete athletes doctor doctors immigrant immigrants lives identity heritage"
+)
+OF_THING = re.compile(  # words before a colour that is no person's
+    r"\b(?:wear\w*|wore|worn|dress\w* in|painted?|paint it|turn\w*|in|colou?r\w*|black and|white and)\s+$",
+    re.IGNORECASE,
+)
+NEXT_WORD = re.compile(r"[\s‐‑–-]*[\"'”’*)]*\s+(?:(?:and|or|&)\s+\w+[\s-]+)?([^\W\d_]+)")
+THINGS = (  # nouns after which a colour is a thing's, without the s of their plural
+    "apron background bag ball balloon bean bear belt bench bin bird blouse board book boot bottle bow box boxes "
+    "bread bricks broccoli butter button cab camera candle cap car card carpet cashmere cat chair chalk cheese "
+    "cherries cherry chocolate clothe cloud coal coat coffee collar color colour cotton couch cover cream cup "
+    "curtain dog door dot dress dresses dust egg elephant envelope eye feather fence flag flower fog font friday "
+    "frost fur glass glasses glove gold gown grape hair hat hole hoodie horse house ice ink jacket jean key knight "
+    "label lace leather lie light line list lotus magic mail marble market mask meat milk mirror mold mould mouse "
+    "mud mushroom nail noise oak olive onion outfit page paint pant paper pawn pea pearl pen pencil pepper piano "
+    "plague plastic pudding queen rabbit rhino ribbon rice robe rock rook rose rug sand sauce scarf screen sea "
+    "sedan sheep sheet shirt shoe shorts skirt sky smoke snake snow soap sock sofa soup space spot square squirrel "
+    "stain stallion stone stripe sugar suit swan sweater table tape tea teeth text thread tie tiger tile toast "
+    "tooth toyota truck tulip umbrella vinegar wall water whale widow wine wire wolf wood wool yarn zone "
+)
+FEW_MENTIONS = 0.05, 0.5  # shares of responses and of prompts, below which a warning is logged
+MAX_PROMPTS = 1000  # in which mentions are counted
 SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
 NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
 SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # spelled out: no vowels
@@ -69,9 +102,34 @@ def neutral_terms(prompts: pd.DataFrame) -> list[str]:
 
 
 def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str]:
-    """Return each response by `clean_response` with the descriptor of its prompt."""
-    terms = mention_terms(prompts), neutral_terms(prompts)
-    return [clean_response(*row) for row in zip(responses, *terms, strict=True)]
+    """Return each response by `clean_response` with the descriptor of its prompt.
+
+    A warning has the share of the responses with a mention, if there are few, and few in the prompts, too.
+    """
+    responses = list(responses)
+    terms = mention_terms(prompts)
+    cleaned = [clean_response(*row) for row in zip(responses, terms, neutral_terms(prompts), strict=True)]
+    _warn_of_few_mentions(responses, cleaned, prompts, terms)
+    return cleaned
+
+
+def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.DataFrame, terms: list[Term]) -> None:
+    of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
+    if TEXT not in prompts or of_responses >= FEW_MENTIONS[0]:
+        return
+    personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
+    asked = dict.fromkeys(zip(prompts[TEXT], personas, terms, strict=True))
+    asked = [row for row in list(asked)[:MAX_PROMPTS] if row[2] not in ("", NONE)]
+    found = [
+        replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}" for text, persona, term in asked
+    ]
+    of_prompts = sum(found) / max(1, len(found))
+    if found and of_prompts < FEW_MENTIONS[1]:
+        log.warning(
+            "descriptors are found in %.1f %% of the responses and in %.0f %% of the prompts: if texts name people by "
+            "other words, the style classifier reads these words; write descriptors as the texts do",
+            *(100 * of_responses, 100 * of_prompts),
+        )
 
 
 def replace_mentions(text: str, descriptor: Term, replacement: Term) -> str:
@@ -90,12 +148,70 @@ def replace_mentions(text: str, descriptor: Term, replacement: Term) -> str:
     has_article = re.match(r"an?\s", replacement, re.IGNORECASE)
 
     def replace(mention: re.Match[str]) -> str:
+        if not _is_meant(descriptor, mention):
+            return mention[0]
         if mention["article"] is None or has_article:
             return replacement
         article = spoken_article(replacement)
         return (article.capitalize() if mention["article"][0] == "A" else article) + mention["gap"] + replacement
 
-    return _mention_pattern(descriptor).sub(replace, text)
+    if not is_latin(descriptor):
+        pattern = _script_mention(descriptor)
+    else:
+        language = text_language(text) or ENGLISH
+        pattern = _inflected_mention(descriptor, language) if language in ENDINGS else _mention_pattern(descriptor)
+    return pattern.sub(replace, text)
+
+
+@lru_cache(maxsize=8192)
+def _script_mention(descriptor: str) -> re.Pattern[str]:
+    return re.compile(NO_ARTICLE + script_pattern(unicodedata.normalize("NFC", descriptor)), re.IGNORECASE)
+
+
+@lru_cache(maxsize=8192)
+def _inflected_mention(descriptor: str, language: str) -> re.Pattern[str]:
+    words = [word for word in re.split(r"[\s‐‑–-]+", unicodedata.normalize("NFC", descriptor)) if word.strip("'’")]
+    if not words:
+        return NO_MATCH
+    forms = [inflected(word, language, _spelling_pattern(word)) for word in words]
+    pattern = r"[\s‐‑–-]*+".join(forms)
+    return re.compile(rf"{NO_ARTICLE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
+
+
+def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
+    """Return whether a match means the descriptor, by its capitals and, of AMBIGUOUS ones, by the words around it.
+
+    "US" is no "us", and "Black coffee" no person.
+    """
+    article = (mention["article"] or "") + (mention["gap"] or "")
+    found = mention[0][len(article) :]
+    if descriptor.isupper() and descriptor.isalpha() and len(descriptor) <= 4:
+        return found.removesuffix("s").isupper()
+    if descriptor.lower() not in AMBIGUOUS:
+        return True
+    before = mention.string[: mention.start()]
+    after = mention.string[mention.end() :]
+    next_word = NEXT_WORD.match(after)
+    if next_word is not None and next_word[1].lower() in _persons():
+        return True
+    if descriptor.lower() == "polish":
+        return found[0].isupper()
+    if next_word is None:
+        return not OF_THING.search(before)
+    is_thing = next_word[1].lower() in _things() or (next_word[1][0].isupper() and next_word[1] != next_word[1].upper())
+    return not is_thing and not OF_THING.search(before)
+
+
+@lru_cache(maxsize=1)
+def _things() -> frozenset[str]:
+    return frozenset(form for word in THINGS.split() for form in (word, f"{word}s"))
+
+
+@lru_cache(maxsize=1)
+def _persons() -> frozenset[str]:
+    """Return nouns that name persons, in the singular and the plural."""
+    nouns = [word for noun in load_taxonomy().nouns for word in (noun.singular, noun.plural)]
+    return frozenset(word.lower() for name in nouns for word in name.split()) | frozenset(PERSONS.split())
 
 
 def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:

@@ -3,12 +3,13 @@
 import re
 from functools import cache
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy, spelled_article
-from evenhand.evaluation.data.mentions import clean_response, replace_mentions, spoken_article
+from evenhand.evaluation.data.mentions import clean_response, clean_responses, replace_mentions, spoken_article
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,55 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
     assert clean_response(response, descriptor) == cleaned
 
 
+@pytest.mark.parametrize(
+    ("descriptor", "response", "cleaned"),
+    [
+        ("聋人", "我认识一个聋人。", "我认识一个left-handed。"),
+        ("老", "老师喜欢老人。", "老师喜欢left-handed人。"),
+        ("視覚障害者", "彼は視覚障害者です。", "彼はleft-handedです。"),
+        ("청각장애인", "나는 청각장애인을 만났다.", "나는 left-handed을 만났다."),
+        ("คนตาบอด", "ฉันเห็นคนตาบอดเดิน", "ฉันเห็นleft-handedเดิน"),
+        ("أصم", "الرجل الأصم هنا وللأصم حق.", "الرجل left-handed هنا left-handed حق."),
+        ("חירש", "האיש החירש הגיע.", "האיש left-handed הגיע."),
+        ("глухой", "Это для глухого человека, и глухие люди.", "Это для left-handed человека, и left-handed люди."),
+        ("बहरा", "वह बहरे लोग हैं।", "वह left-handed लोग हैं।"),
+        (
+            "blind",
+            "Die blinden Menschen sind nicht allein, ein Blinder ist blindlings hier.",
+            "Die left-handed Menschen sind nicht allein, ein left-handed ist blindlings hier.",
+        ),
+        ("gehörlose", "Das ist für die gehörlosen Kinder.", "Das ist für die left-handed Kinder."),
+        ("sordo", "Es una mujer sorda y no un sordo.", "Es una mujer left-handed y no un left-handed."),
+        ("niewidomy", "To jest dla niewidomych i nie tylko.", "To jest dla left-handed i nie tylko."),
+        ("engelli", "Bu çok engellilerin ve bir yol.", "Bu çok left-handed ve bir yol."),
+        ("blind", "The blinded man has a blind friend.", "The blinded man has a left-handed friend."),
+        ("US", "Let us people go to the US.", "Let us people go to the left-handed."),
+        ("Black", "Black coffee for a Black man.", "Black coffee for a left-handed man."),
+        ("Black", "I'm black. My black cat and black people.", "I'm left-handed. My black cat and left-handed people."),
+        (
+            "white",
+            "White wine? The White House. Two white women.",
+            "White wine? The White House. Two left-handed women.",
+        ),
+        ("Polish", "I polish shoes for Polish friends.", "I polish shoes for left-handed friends."),
+    ],
+)
+def test_mentions_by_script_language_and_case(descriptor, response, cleaned):
+    assert clean_response(response, descriptor) == cleaned
+
+
+def test_few_mentions_are_a_warning(caplog):
+    def warned(text, response, descriptor="group 7"):
+        caplog.clear()
+        frame = pd.DataFrame({"text": [text] * 3, "descriptor": [descriptor] * 3})
+        with caplog.at_level("WARNING", "evenhand"):
+            clean_responses([response] * 3, frame)
+        return caplog.text
+
+    assert "0.0 % of the responses and in 0 % of the prompts" in warned("Hi!", "Hello.")
+    assert warned("I'm deaf.", "Hello.", "deaf") == "" == warned("Hi!", "To a deaf person.", "deaf")
+
+
 # Properties, over the taxonomy's descriptors and sentences that mention one.
 
 
@@ -68,7 +118,7 @@ adjectives = st.deferred(lambda: st.sampled_from([it for it in descriptors() if 
 articles = st.sampled_from(["a", "an", "A", "An", "AN"])
 # "{}" is an article and a descriptor; no other word is part of a descriptor or its plural.
 frames = st.sampled_from(
-    ["{} zebra", "Zounds, {}!", "quux {} zebra and {} quux", "what? {}? {}.", "“{}”", "quux\n{} z"]
+    ["{} friend", "Zounds, {}!", "quux {} friend and {} friend", "what? {}? {}.", "“{}”", "quux\n{} friend z"]
 )
 
 
