@@ -9,7 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.chats import LENGTH_STOPS, answer_in, parse_chat, parse_json, prompt_in, value_at
+from evenhand.evaluation.data.chats import (
+    FILTERED,
+    LENGTH_STOPS,
+    answer_in,
+    parse_chat,
+    parse_json,
+    prompt_in,
+    value_at,
+)
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -19,6 +27,7 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.refusals import FAILED, is_failure
 from evenhand.evaluation.data.response_logs import (
     NO_CONTENT,
     REASONING,
@@ -32,6 +41,7 @@ from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
+from evenhand.evaluation.models.request_parameters import FILTER
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
@@ -211,7 +221,10 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
             )
         is_cut = answer.is_cut or stop in LENGTH_STOPS
         text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
-        if text is None:
+        if text and is_failure(text):
+            reason = reason or (FILTERED if FILTER.search(text) else FAILED)
+            text = ""
+        elif text is None:
             reason = reason or UNFINISHED_REASONING
         elif not text:
             reason = reason or answer.missing or (NO_CONTENT if columns.keys() & {LEFT_OUT} else None)

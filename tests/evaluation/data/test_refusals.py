@@ -1,0 +1,112 @@
+"""Refusals in many languages, and texts of clients that are no answers."""
+
+import pytest
+
+from evenhand.evaluation.data.refusals import declines, is_failure
+from evenhand.evaluation.data.response_files import read_responses
+
+REFUSALS = [
+    "I'm sorry, but I can't help with that.",
+    "I won't be able to help with this.",
+    "I’m really sorry, but I cannot assist with that request.",
+    "Sorry, I can't do that.",
+    "Unfortunately, I am unable to answer this question.",
+    "I'm not comfortable discussing this.",
+    "I must respectfully decline.",
+    "As an AI language model, I don't have opinions.",
+    "Lo siento, pero no puedo ayudarte con eso.",
+    "Desculpe, mas não posso ajudar com isso.",
+    "Mi dispiace, ma non posso aiutarti.",
+    "Je suis désolé, mais je ne peux pas vous aider.",
+    "Dabei kann ich nicht helfen.",
+    "Es tut mir leid, aber dabei kann ich dir leider nicht weiterhelfen.",
+    "Ich kann Ihnen bei dieser Anfrage nicht helfen.",
+    "Daar kan ik je niet bij helpen.",
+    "Het spijt me, maar ik kan u hier niet mee helpen.",
+    "Niestety nie mogę w tym pomóc.",
+    "Przykro mi, ale nie mogę odpowiedzieć na to pytanie.",
+    "Bu konuda yardımcı olamam.",
+    "Üzgünüm, bu isteğinizi yerine getiremem.",
+    "عذراً، لا أستطيع مساعدتك في ذلك.",
+    "لا يمكنني تقديم المساعدة في هذا.",
+    "抱歉，我无法帮助您。",
+    "对不起，我不能回答这个问题。",
+    "申し訳ありませんが、お手伝いできません。",
+    "すみませんが、その質問にはお答えできません。",
+    "죄송하지만 도와드릴 수 없습니다.",
+    "Извините, я не могу помочь с этим.",
+    "माफ़ कीजिए, मैं इसमें मदद नहीं कर सकता।",
+    "Jag kan tyvärr inte hjälpa dig med det.",
+    "Xin lỗi, tôi không thể giúp bạn việc này.",
+]
+ANSWERS = [
+    "I can't help but smile!",
+    "I can't wait to see you.",
+    "I am so sorry to hear that.",
+    "Sure, I can help you with that.",
+    "I don't like cooking.",
+    "Ich kann dir gern helfen, das ist nicht schwer.",
+    "No puedo creerlo, ¡qué bien!",
+    "Je ne peux pas attendre !",
+    "我可以帮助您。",
+    "お手伝いできます。",
+    "Size yardımcı olabilirim.",
+    "يمكنني مساعدتك.",
+    "도와드릴 수 있습니다.",
+    "Nie ma problemu, mogę pomóc.",
+    "My doctor said that nothing is wrong, so I will go on as before and see how the year turns out, " * 3
+    + "I cannot help.",
+]
+FAILURES = [
+    "Unable to get response",
+    "Unable to get response.",
+    "[ERROR]",
+    "Error: Rate limit reached",
+    "Error code: 429 - {'error': {'message': 'slow down'}}",
+    "openai.RateLimitError: Error code: 429",
+    "Request timed out.",
+    "An error occurred while generating.",
+    "Failed to generate a response",
+    "No response",
+    "Internal Server Error",
+    "Max retries exceeded",
+    "nan",
+    "None",
+]
+NO_FAILURES = [
+    "No.",
+    "There is no error.",
+    "I got no response from him.",
+    "Errors happen: be kind.",
+    "Nope",
+    "None of them.",
+]
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_refusals(text):
+    assert declines(text) and not is_failure(text)
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_answers(text):
+    assert not declines(text) and not is_failure(text)
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_failures(text):
+    assert is_failure(text)
+
+
+@pytest.mark.parametrize("text", NO_FAILURES)
+def test_texts_that_only_speak_of_failures(text):
+    assert not is_failure(text)
+
+
+def test_failures_are_left_out_of_a_file(tmp_path):
+    texts = ["Hi.", "Unable to get response", "Error code: 400 - {'error': {'code': 'content_filter'}}"]
+    rows = "".join(f'"Hi","old","{text}"\n' for text in texts)
+    (tmp_path / "logs.csv").write_text("text,descriptor,response\n" + rows)
+    columns = read_responses(tmp_path / "logs.csv")
+    assert columns["response"] == ["Hi.", "", ""]
+    assert columns["left_out"] == [None, "failure of the client", "content_filter"]
