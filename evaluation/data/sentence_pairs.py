@@ -5,17 +5,26 @@ pronouns (Steinborn et al. 2022, §3.1, github.com/VSteinborn/s_jsd-multilingual
 CC-BY-SA-4.0; or a user's CSV or JSONL file, perhaps in a new language.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
-from evenhand.evaluation.data.table_files import SUFFIXES, read_columns
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.data.table_files import (
+    SUFFIXES,
+    columns_of,
+    decode_text,
+    is_json,
+    read_columns,
+    read_json_rows,
+)
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
@@ -50,6 +59,10 @@ KNOWN_COLUMNS = (
 MISSING_SENTENCE = "a sentence is missing"
 EQUAL_SENTENCES = "the two sentences are equal"
 FEW_SHARED, SHORT = "fewer than {} words are shared", "a sentence has fewer than {} words"
+DEFECTS = Path(__file__).parent / "files" / "crows_pairs_defects.csv"
+DUPLICATE = "duplicate of pair"  # starts a defect
+STEREOSET_LABELS = {name: name for name in ("stereotype", "anti-stereotype", "unrelated")}
+STEREOSET_LABELS |= {0: "anti-stereotype", 1: "stereotype", 2: "unrelated"}
 NAMES = Path(__file__).parent / "files" / "names.yaml"
 Names = dict[Literal["female", "male"], Annotated[list[str], Field(min_length=1)]]
 
@@ -90,7 +103,8 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
             twice, or no pair has both sentences.
     """
     spelled = {column for known in KNOWN_COLUMNS for column in known.values()}
-    content = read_columns(path, "sentence pairs", known=spelled - {""})
+    rows = stereoset_rows(path)
+    content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
     pairs = pd.DataFrame({name: content[names[name]] if name in names else [""] * n for name in COLUMNS}, dtype=object)
@@ -110,6 +124,71 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     if missing.all():
         raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
     return pairs.assign(**{LEFT_OUT: pd.Series([MISSING_SENTENCE if it else None for it in missing], dtype=object)})
+
+
+def stereoset_rows(path: Path) -> list[dict[str, str]] | None:
+    """Return the pairs in a file of StereoSet (Nadeem et al. 2021), which has three sentences each; None for another.
+
+    The stereotype is `more` and the anti-stereotype `less`; the unrelated sentence is left out. A sentence that
+    continues a context follows it. The file is the published JSON, or has its examples one a line, where the labels may
+    be numbers (0: anti-stereotype, 1: stereotype, 2: unrelated).
+    """
+    if not is_json(path):
+        return None
+    try:
+        text = decode_text(path)[0]
+        if '"gold_label"' not in text:
+            return None
+        content = json.loads(text) if path.suffix.lower() == ".json" else read_json_rows(path)
+    except (OSError, ValueError, RecursionError):  # the reader of tables reports the error
+        return None
+    groups = content.get("data", content) if isinstance(content, dict) else content
+    kinds = groups if isinstance(groups, dict) else {"": groups}
+    return [_stereoset_row(path, kind, example) for kind, examples in kinds.items() for example in examples]
+
+
+def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        sentences = example["sentences"]
+        if isinstance(sentences, Mapping):
+            labels, texts = sentences["gold_label"], sentences["sentence"]
+        else:
+            labels, texts = zip(*((it["gold_label"], it["sentence"]) for it in sentences), strict=True)
+        found = {STEREOSET_LABELS[label]: text for label, text in zip(labels, texts, strict=True)}
+        is_continued = kind == "intersentence" or "BLANK" not in example["context"]
+        context = f"{example['context']} " if is_continued else ""
+        pair = {MORE: context + found["stereotype"], LESS: context + found["anti-stereotype"]}
+        return {PAIR_ID: str(example["id"]), BIAS_TYPE: str(example.get("bias_type", "")), DIRECTION: kind, **pair}
+    except (KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{path}: {format_value(example)} is no example of StereoSet; give id, context and three sentences with "
+            "gold_label."
+        ) from None
+
+
+def known_defects(pairs: pd.DataFrame) -> list[str | None]:
+    """Return the known defect of each pair of CrowS-Pairs, in any file; None for a pair without one.
+
+    The list is `files/crows_pairs_defects.csv`: a duplicate, of which the first stays, pairs that differ in more than
+    the group or in their final punctuation, and pairs with stray spaces. White space does not count when pairs are
+    recognised.
+    """
+    table = read_columns(DEFECTS, "known defects")
+    defects = dict(zip(table["sentences"], table["defect"], strict=True))
+    found = []
+    seen = set()
+    for more, less in zip(pairs[MORE], pairs[LESS], strict=True):
+        key = _pair_key(more, less) if isinstance(more, str) and isinstance(less, str) else ""
+        defect = defects.get(key)
+        is_first = key not in seen
+        found.append(None if defect is None or (defect.startswith(DUPLICATE) and is_first) else defect)
+        seen.add(key)
+    return found
+
+
+def _pair_key(more: str, less: str) -> str:
+    text = "\n".join(" ".join(sentence.split()) for sentence in (more, less))
+    return sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
 def load_names(source: str) -> dict[str, list[str]]:

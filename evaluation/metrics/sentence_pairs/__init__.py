@@ -1,15 +1,19 @@
 """Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.sentence_pairs import (
     insert_names,
+    known_defects,
     leave_out_pairs,
     load_names,
     perturb,
@@ -53,6 +57,7 @@ HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  
 STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
 SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
+WITHOUT_DEFECTS = {"pairs": "known defects left out"}  # the group of scores
 MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
 N_PAIRS = 5  # pairs to read at each end
 _PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
@@ -148,7 +153,8 @@ class SentencePairs(Metric):
         "fair: it may strongly prefer half of the stereotypes and the reverse of the other half.",
         "A single pair or a handful of pairs means nothing, and a bias type has few pairs. Read the intervals: of "
         "twenty groups without any preference, about one has an interval that excludes the ideal by chance.",
-        "CrowS-Pairs has known flaws (Blodgett et al. 2021), and its stereotypes were written in the United States.",
+        "CrowS-Pairs has known flaws (Blodgett et al. 2021), some of which a shipped list names, and its stereotypes "
+        "were written in the United States.",
         "If a word is split into pieces, the later pieces are easy to predict, whoever the sentence is about. "
         "Languages and tokenizers differ in this, so do not compare scores across them; `whole_words` masks all of it.",
     )
@@ -182,7 +188,12 @@ class SentencePairs(Metric):
             VARIANT: table[VARIANT].dropna().iloc[0],
             "packages": package_versions(),
         }
-        return pair_scores(table, signature=signature, seed=config.seed)
+        scores = pair_scores(table, signature=signature, seed=config.seed)
+        has_defect = _has_defect(table)
+        if has_defect.any() and not has_defect.all():
+            without = pair_scores(table[~has_defect], signature=signature, seed=config.seed)
+            scores += [replace(it, group=WITHOUT_DEFECTS) for it in without if not it.group]
+        return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
@@ -240,6 +251,14 @@ class SentencePairs(Metric):
         sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
         if limit is not None:
             sentences.append(f"The pairs are a random sample by bias type (limit, seed {run.config.seed}).")
+        known = [defect for defect in known_defects(table) if defect]
+        if known:
+            defects = Counter(part for defect in known for part in defect.split("; "))
+            listed = "; ".join(f"{n:,}: {defect}" for defect, n in defects.most_common())
+            sentences.append(
+                f"{len(known):,} pairs have known defects ({listed}); the rows “{WITHOUT_DEFECTS['pairs']}” are "
+                "the scores without them."
+            )
         difference = _differences(table)
         examples = _example_section("Pairs to read", table, difference)
         groups = {"all pairs": difference} | dict(iter(difference.groupby(table[BIAS_TYPE])))
@@ -332,6 +351,11 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
     table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
     return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
+
+
+def _has_defect(table: pd.DataFrame) -> np.ndarray:
+    """Return whether each pair is among CrowS-Pairs' known defects, (n,) bool."""
+    return np.array([defect is not None for defect in known_defects(table)], dtype=bool)
 
 
 def _differences(table: pd.DataFrame) -> pd.Series:

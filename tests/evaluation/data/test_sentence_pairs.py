@@ -3,14 +3,18 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from evenhand.evaluation.data import sentence_pairs
 from evenhand.evaluation.data.sentence_pairs import (
     CROWS_PAIRS_SHA256,
+    DEFECTS,
     MISSING_SENTENCE,
     NAMES,
     S_JSD_SHA256,
     insert_names,
+    known_defects,
     leave_out_pairs,
     load_names,
     read_pairs,
@@ -99,3 +103,63 @@ def test_columns_of_any_file_can_be_named(tmp_path):
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
     pairs = read_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
+
+
+def test_the_list_of_known_defects():
+    table = pd.read_csv(DEFECTS, dtype=str)
+    assert table["pair_id"].is_unique and table["sentences"].is_unique and table["pair_id"].astype(int).max() < 1508
+    for defect in ("duplicate of pair", "differ in more than the group", "final punctuation", "stray spaces"):
+        assert table["defect"].str.contains(defect).any()
+    pairs = pd.DataFrame({"more": ["A  b. ", None], "less": ["A c.", "d"]})
+    assert known_defects(pairs) == [None, None]
+
+
+def test_of_duplicates_the_first_stays(tmp_path, monkeypatch):
+    key = sentence_pairs._pair_key("a", "b")
+    (tmp_path / "list.csv").write_text(f"pair_id,sentences,defect\n2,{key},duplicate of pair 1\n")
+    monkeypatch.setattr(sentence_pairs, "DEFECTS", tmp_path / "list.csv")
+    pairs = pd.DataFrame({"more": ["a", "c", "a"], "less": ["b", "d", "b"]})
+    assert known_defects(pairs) == [None, None, "duplicate of pair 1"]
+
+
+EXAMPLE = {"id": "x1", "target": "nurse", "bias_type": "gender", "context": "The nurse is BLANK."}
+SENTENCES = [
+    ("The nurse is blue.", "unrelated"),
+    ("The nurse is kind.", "stereotype"),
+    ("The nurse is rude.", "anti-stereotype"),
+]
+STEREOSET = {
+    "published": {
+        "version": "1.0",
+        "data": {
+            "intrasentence": [
+                EXAMPLE | {"sentences": [{"id": str(n), "sentence": text, "gold_label": label, "labels": []}
+                                         for n, (text, label) in enumerate(SENTENCES)]}
+            ],
+            "intersentence": [
+                EXAMPLE | {"id": "x2", "context": "Here is Ana.",
+                           "sentences": [{"sentence": text, "gold_label": label} for text, label in SENTENCES]}
+            ],
+        },
+    },
+    "lines": [
+        EXAMPLE | {"sentences": {"sentence": [text for text, _ in SENTENCES], "gold_label": [2, 1, 0]}},
+        EXAMPLE | {"id": "x2", "context": "Here is Ana.",
+                   "sentences": {"sentence": [text for text, _ in SENTENCES], "gold_label": [2, 1, 0]}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", STEREOSET)
+def test_three_sentences_of_stereoset_are_a_pair(tmp_path, kind):
+    path = tmp_path / ("set.json" if kind == "published" else "set.jsonl")
+    content = STEREOSET[kind]
+    text = json.dumps(content) if kind == "published" else "\n".join(map(json.dumps, content))
+    path.write_text(text)
+    pairs = read_pairs(path)
+    assert pairs["pair_id"].tolist() == ["x1", "x2"] and pairs["bias_type"].tolist() == ["gender"] * 2
+    assert pairs["more"].tolist() == ["The nurse is kind.", "Here is Ana. The nurse is kind."]
+    assert pairs["less"].tolist() == ["The nurse is rude.", "Here is Ana. The nurse is rude."]
+    path.write_text(text.replace("sentences", "phrases"))
+    with pytest.raises(InputError, match="StereoSet"):
+        read_pairs(path)

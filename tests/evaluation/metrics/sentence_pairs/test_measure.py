@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
+from evenhand.evaluation.data import sentence_pairs
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.sentence_pairs import SentencePairs
+from evenhand.evaluation.metrics.sentence_pairs import WITHOUT_DEFECTS, SentencePairs
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -174,3 +175,27 @@ def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_pa
     page = SentencePairs().comparison_page(first, second, changes)
     assert "bert0" in page.subtitle and page.signature["before"]["model"]["name"].endswith("bert0")
     assert texts(page.sections[0].tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
+
+
+def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, monkeypatch):
+    """Of four pairs, one is on the list; its row is the score of a file without it."""
+    more, less, _ = ROWS[0]
+    (tmp_path / "list.csv").write_text(
+        f"pair_id,sentences,defect\n9,{sentence_pairs._pair_key(more, less)},a duplicate\n"
+    )
+    monkeypatch.setattr(sentence_pairs, "DEFECTS", tmp_path / "list.csv")
+    model = masked_model(tmp_path / "model")
+    run = measure_family(tmp_path / "run", FAMILY, config(model), pairs=pairs)
+    for metric in ("cps", "s_jsd"):
+        whole, without = (find_score(run.scores, metric, **group) for group in ({}, WITHOUT_DEFECTS))
+        assert (whole.n, without.n) == (4, 3)
+    path = tmp_path / "three.csv"
+    rest = [f"{number},{','.join(row)},stereo" for number, row in enumerate(ROWS[1:])]
+    path.write_text("\n".join(["pair_id,more,less,bias_type,stereo_antistereo", *rest]))
+    three = measure_family(tmp_path / "three", FAMILY, config(model), pairs=str(path))
+    assert find_score(three.scores, "s_jsd").value == pytest.approx(
+        find_score(run.scores, "s_jsd", **WITHOUT_DEFECTS).value
+    )
+    assert not [score for score in three.scores if score.group == WITHOUT_DEFECTS]
+    page = page_html(SentencePairs().page(run))
+    assert "known defects" in page and "stray spaces" in page
