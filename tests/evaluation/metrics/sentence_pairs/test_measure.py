@@ -181,7 +181,7 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
     """Of four pairs, one is on the list; its row is the score of a file without it."""
     more, less, _ = ROWS[0]
     (tmp_path / "list.csv").write_text(
-        f"pair_id,sentences,defect\n9,{sentence_pairs._pair_key(more, less)},a duplicate\n"
+        f"pair_id,sentences,defect\n9,{sentence_pairs._pair_key(more, less)},stray spaces\n"
     )
     monkeypatch.setattr(sentence_pairs, "DEFECTS", tmp_path / "list.csv")
     model = masked_model(tmp_path / "model")
