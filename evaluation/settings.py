@@ -215,6 +215,12 @@ class PromptSettings:
         omit_if_null=True,
     )
     file: AnyPath | None = option(None, "table of prompts, each repeated per_cell times", identity=CONTENT)
+    templates: AnyPath | None = option(
+        None, "file of templates with {person}, filled with prompts.people", identity=CONTENT, omit_if_null=True
+    )
+    people: AnyPath | None = option(
+        None, "file of people: one a line, or columns, which are crossed", identity=CONTENT, omit_if_null=True
+    )
     train_file: AnyPath | None = option(None, "table of prompts to train on", identity=CONTENT)
     descriptor_column: str | None = option(None, "column whose values are compared; null: 'descriptor'")
     filters: dict[str, Any] = option(
@@ -240,6 +246,12 @@ class PromptSettings:
     variations: bool = option(False, "apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2")
 
     def __post_init__(self) -> None:
+        if (self.templates is None) != (self.people is None):
+            raise InputError("templates: templates and people belong together; give both prompts.templates and people.")
+        if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
+            raise InputError("templates: with people they are the prompts; omit file, cues, language and personas.")
+        if self.templates and (self.unseen_by or self.descriptor_column):
+            raise InputError("templates: unseen_by and descriptor_column are for other prompts; leave them out.")
         if self.file and self.unseen_by:
             raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
@@ -250,13 +262,23 @@ class PromptSettings:
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
             raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
 
+    @property
+    def source(self) -> str:
+        """The name of the prompts: of their file, their templates or their dataset."""
+        return str(self.file or self.templates or self.dataset)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the prompts are a file, or templates and people."""
+        return bool(self.file or self.templates)
+
     def signature(self, sha256: str) -> dict[str, Any]:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
         filters = self.active_filters()
         varied = {"variations": True} if self.variations else {}
         varied |= {"language": self.language} if self.language else {}
         return {
-            "name": str(self.file or self.dataset),
+            "name": self.source,
             "sha256": sha256,
             "descriptors": self.descriptors,
             "filters": filters,

@@ -218,6 +218,8 @@ class Experiment:
             metrics = self.measure.metrics
             raise InputError(f"measure.metrics: {metrics} must begin with {FAMILY}: the loop reduces it.")
         prompts = self.measure.prompts
+        if prompts.templates and not prompts.split_by:
+            prompts.split_by = "template"  # there are no nouns to split by
         if prompts.file and not (prompts.train_file or prompts.split_by):
             raise InputError(
                 "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "

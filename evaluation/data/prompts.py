@@ -273,9 +273,9 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
         InputError: the taxonomy is unknown, `prompts.file` is set, or filters or `prompts.descriptors` select no
             prompts.
     """
-    if prompts.file is not None:
+    if prompts.is_own:
         raise InputError(
-            f"prompts.file: {prompts.file} can be used by generation_bias and likelihood_bias only; leave it out, or "
+            f"prompts.file: {prompts.source} can be used by generation_bias and likelihood_bias only; leave it out, or "
             "measure the other families, which score the sentences of prompts.dataset, in another run."
         )
     taxonomy = prompts_taxonomy(prompts)

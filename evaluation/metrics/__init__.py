@@ -224,7 +224,7 @@ class Metric(ABC):
 
     def subtitle(self, run: FamilyRun) -> str:
         """Return the names of the model and of the dataset."""
-        return f"{run.model_name} · {run.config.prompts.file or run.config.prompts.dataset}"
+        return f"{run.model_name} · {run.config.prompts.source}"
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the first sections of a page of several runs: a row for each run, with its headline drawn."""

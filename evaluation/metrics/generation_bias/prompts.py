@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.data import response_files
+from evenhand.evaluation.data.crossed_prompts import crossed_prompts
 from evenhand.evaluation.data.holistic_bias import generate_prompts
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
@@ -39,8 +40,8 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
         InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
     """
     settings = config.prompts
-    if settings.file:
-        return _file_prompts(config)
+    if settings.is_own:
+        return _own_prompts(config)
     by = settings.split_by or NOUN
     taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.requests) if settings.cues else []
@@ -69,17 +70,23 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
 
 
-def _file_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return all prompts of the configured file, one split of them, or the prompts of `train_file`."""
+def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
+
+    The loop splits templates and people by template (`recipes.settings.Experiment`).
+    """
     settings = config.prompts
     if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column)
-    prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
+    if settings.templates:
+        prompts = crossed_prompts(settings.templates, settings.people, settings.per_cell)
+    else:
+        prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
         train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
         return train if config.split == "train" else held_out
     if config.split == "train":
-        raise InputError(f"split: {settings.file} has no train split; give prompts.train_file, or prompts.split_by.")
+        raise InputError(f"split: {settings.source} has no train split; give prompts.train_file, or prompts.split_by.")
     return prompts
 
 
@@ -90,10 +97,10 @@ def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.Data
     of a cell are independent draws.
     """
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
-    if repeated and config.prompts.file and model.can_be_asked and not model.samples:
+    if repeated and config.prompts.is_own and model.can_be_asked and not model.samples:
         raise InputError(
             f"decoding: {config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
-            f"{len(prompts)} prompts of {config.prompts.file} are repeated; sample, or write 1 as `repeats` and "
+            f"{len(prompts)} prompts of {config.prompts.source} are repeated; sample, or write 1 as `repeats` and "
             "a persona for each."
         )
 
@@ -128,7 +135,7 @@ def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
     cues = {"cues": list(settings.cues)} if settings.cues else {}
     language = {"language": settings.language} if settings.language else {}
-    return {"name": str(settings.file or settings.dataset)} | language | column | cues
+    return {"name": settings.source} | language | column | cues
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
@@ -146,7 +153,7 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
     """
     settings = config.prompts
     if model.has_prompts:
-        if settings.file:
+        if settings.is_own:
             raise InputError(f"prompts.file: the responses have prompts of their own (no {PROMPT_ID}); leave this out.")
         return {}
     if settings.file:
@@ -155,6 +162,9 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
             if file is not None:
                 read_prompts(file, descriptor_column=settings.descriptor_column)
                 hashes[name] = sha256_of(file)
+    elif settings.templates:
+        crossed_prompts(settings.templates, settings.people)  # raises if they cannot be used
+        hashes = {"dataset": sha256_of(settings.templates), "people": sha256_of(settings.people)}
     else:
         if settings.descriptor_column:
             raise InputError(

@@ -1,0 +1,152 @@
+"""Prompts of your own templates, each filled with each of your own people."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, spoken_article
+from evenhand.evaluation.data.prompt_files import build_prompts
+from evenhand.evaluation.data.prompts import check_row_count
+from evenhand.evaluation.data.table_files import SUFFIXES, decode_text, read_columns
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT
+
+PERSON = "person"
+SLOT = re.compile(r"\{(\w+)\}")
+NAMES = "name"  # the column of names, each of which stands for the group in the other columns
+PEOPLE = "people"  # the axis of a list without a header
+NEUTRAL_NAME = "Alex"  # replaces names before the style of a response is classified
+CROSS = " × "
+
+
+def read_templates(path: Path) -> list[str]:
+    """Return the templates in a text file, one a line, or in the column template or text of a table.
+
+    Raises:
+        InputError: the file cannot be read or has no template, or a template has no slot such as {person}, or occurs
+            twice.
+    """
+    columns = _read(path, "templates", (TEMPLATE, TEXT))
+    name = next((name for name in (TEMPLATE, TEXT, "") if name in columns), None)
+    if name is None:
+        raise InputError(f"prompts.templates: {path} has no column {TEMPLATE}, only {', '.join(columns)}.")
+    templates = [text for text in columns[name] if isinstance(text, str) and text.strip()]
+    for template in templates:
+        if not SLOT.search(template) or templates.count(template) > 1:
+            raise InputError(f"prompts.templates: {path}: {template!r} occurs twice or has no slot; write {{person}}.")
+    if not templates:
+        raise InputError(f"prompts.templates: {path} has no template; write one a line, such as I am a {{person}}.")
+    return templates
+
+
+def read_people(path: Path) -> list[dict[str, str]]:
+    """Return the people in a file: for each the values of its slots, and its descriptor and axis.
+
+    A text file has a person a line. A table has one column, or several:
+
+    - one column: each value is a person, and the column's name the axis;
+    - with the columns person or descriptor, and perhaps axis: a row is a person;
+    - with the column name: a row is a name of a person of the group in the other columns, so that all names of a group
+      are one descriptor; without other columns, each name is one;
+    - other columns are crossed: each value of one with each of the others, in the order of the columns.
+
+    Raises:
+        InputError: the file cannot be read, or has fewer than two different people.
+    """
+    columns = _read(path, "people", (PERSON, DESCRIPTOR, AXIS, NAMES))
+    texts = {name: [str(value or "").strip() for value in values] for name, values in columns.items()}
+    person = next((name for name in (PERSON, DESCRIPTOR, "") if name in texts), None)
+    if person is not None:
+        people = _listed(texts, person)
+    elif NAMES in texts:
+        people = _named(texts)
+    else:
+        people = _crossed(texts)
+    if len({row[DESCRIPTOR] for row in people}) < 2:
+        raise InputError(f"prompts.people: {path} has fewer than two different people; nothing can be compared.")
+    return people
+
+
+def _read(path: Path, content: str, known: Sequence[str]) -> dict[str, list]:
+    """Return the columns of a table, or the lines of a text file as the column ""."""
+    try:
+        is_table = path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".txt"
+        if is_table:
+            return read_columns(path, content, known=known)
+        return {"": [line.strip() for line in decode_text(path)[0].splitlines()]}
+    except (OSError, ValueError) as error:
+        raise InputError(f"prompts.{content}: {error}") from None
+
+
+def _listed(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
+    names = texts[person]
+    axes = texts.get(AXIS, [PEOPLE] * len(names))
+    pairs = dict.fromkeys((name, axis or PEOPLE) for name, axis in zip(names, axes, strict=True) if name)
+    return [{PERSON: name, DESCRIPTOR: name, AXIS: axis} for name, axis in pairs]
+
+
+def _named(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    groups = [name for name in texts if name != NAMES]
+    people = []
+    for row, name in enumerate(texts[NAMES]):
+        values = {group: texts[group][row] for group in groups}
+        group = CROSS.join(values.values()) or name
+        if name:
+            axis = CROSS.join(groups) or NAMES
+            people.append({PERSON: name, **values, DESCRIPTOR: group, AXIS: axis, FORMS: name, NEUTRAL: NEUTRAL_NAME})
+    return people
+
+
+def _crossed(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    values = {name: list(dict.fromkeys(filter(None, column))) for name, column in texts.items()}
+    people = []
+    for combination in product(*values.values()):
+        phrase = " ".join(combination)
+        named = dict(zip(values, combination, strict=True))
+        people.append({PERSON: phrase, **named, DESCRIPTOR: phrase, AXIS: CROSS.join(values)})
+    return people
+
+
+def fill_template(template: str, person: Mapping[str, str]) -> str:
+    """Return a template with its slots filled; "a" and "an" before a slot follow the sound, and a start is a capital.
+
+    >>> fill_template("{person}s are kind. I'm a {person}.", {"person": "old man"})
+    "Old mans are kind. I'm an old man."
+    """
+
+    def article(slot: re.Match[str]) -> str:
+        word = spoken_article(person[slot["slot"]])
+        return f"{word.capitalize() if slot['article'][0] == 'A' else word} {slot['braces']}"
+
+    text = re.sub(r"\b(?P<article>[Aa]n?) (?P<braces>\{(?P<slot>\w+)\})", article, template)
+    text = SLOT.sub(lambda slot: person[slot[1]], text)
+    return text[:1].upper() + text[1:] if template.startswith("{") else text
+
+
+def crossed_prompts(templates: Path, people: Path, per_cell: int = 1) -> pd.DataFrame:
+    """Return each template filled with each person, at least `per_cell` prompts for each template and descriptor.
+
+    The columns are those of a file of prompts; the values of the people's columns are columns, too. The names of a
+    group share its cell, each equally often.
+
+    Raises:
+        InputError: a file cannot be used, or a template has a slot that no column fills.
+    """
+    filled = read_people(people)
+    rows = []
+    texts = read_templates(templates)
+    group_size = pd.Series([row[DESCRIPTOR] for row in filled]).value_counts()
+    for template in texts:
+        unknown = [slot for slot in SLOT.findall(template) if slot not in filled[0]]
+        if unknown:
+            slots = ", ".join(name for name in filled[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
+            raise InputError(f"prompts.templates: {template!r} has the slot {unknown[0]!r}; the people have {slots}.")
+        for person in filled:
+            times = -(-per_cell // int(group_size[person[DESCRIPTOR]]))
+            rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * times
+    check_row_count(len(rows), f"prompts.templates × prompts.people: {len(texts):,} × {len(filled):,} at {per_cell:,}")
+    rows.sort(key=lambda row: (row[TEMPLATE], row[AXIS], row[DESCRIPTOR]))
+    return build_prompts({name: [row[name] for row in rows] for name in rows[0]}, people)
