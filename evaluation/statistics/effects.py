@@ -228,7 +228,7 @@ def _effects(
                 of_units[:, chosen],
                 ratio,
                 design.n_people,
-                table.unit,
+                table,
             )
         )
     return results
@@ -256,7 +256,7 @@ def _estimates(
     variance: np.ndarray,
     ratio_at: Callable[[np.ndarray, Place, np.ndarray], np.ndarray],
     n_people: int,
-    unit: str,
+    table: Table,
 ) -> Effects:
     ratio = partial(ratio_at, average)
     varies = (tested.error > 0) & (variance > TINY)
@@ -276,6 +276,8 @@ def _estimates(
     at_least = np.zeros(effect.shape)
     if np.isfinite(p.threshold).all():
         at_least = np.maximum(np.abs(effect) - p.threshold * np.maximum(error_at_effect, per_z), 0.0)
+    own = variance if table.uses_own_variance else np.zeros(variance.shape)
+    detectable = detectable_size(average, variance, tested.error, own, p.threshold, ratio)
     return Effects(
         mean=average + effect,
         effect=effect,
@@ -287,31 +289,38 @@ def _estimates(
         shrunk=shrunk,
         low=np.where(varies, low, np.nan),
         high=np.where(varies, high, np.nan),
-        detectable=np.where(varies, detectable_size(average, variance, tested.error, p.threshold, ratio), np.nan),
+        detectable=np.where(varies, detectable, np.nan),
         at_most=np.where(varies, np.maximum(-bound_low, bound_high), np.nan),
         at_least=at_least,
         shift_p=p.shift,
         shift_page=p.shift_page,
         overall_p=p.overall,
         overall_page=p.overall_page,
-        unit=unit,
+        unit=table.unit,
     )
 
 
 def detectable_size(
-    average: np.ndarray, variance: np.ndarray, error: np.ndarray, threshold: np.ndarray, ratio: VarianceRatio
+    average: np.ndarray,
+    variance: np.ndarray,
+    error: np.ndarray,
+    own: np.ndarray,
+    threshold: np.ndarray,
+    ratio: VarianceRatio,
 ) -> np.ndarray:
     """Return the size of each effect that is shown with a probability of POWER, (u, c).
 
-    It is that of an effect in the direction in which a share has more room: away from the nearer one of 0 and 1.
+    It is that of an effect in the direction in which a share has more room: away from the nearer one of 0 and 1. The
+    test divides by `error` or, where that grows larger with the effect, by the root of the descriptor's `own` variance.
     """
     if not np.isfinite(threshold).all():
         return np.full(error.shape, np.inf)
     size = error.copy()
     direction = np.where(average > 0.5, -1.0, 1.0)
     for _ in range(STEPS):
-        at_size = np.sqrt(variance * ratio(..., direction * size))
-        size = np.minimum(threshold * error + scipy.special.ndtri(POWER) * at_size, LARGEST)
+        relative = ratio(..., direction * size)
+        tested = np.maximum(error, np.sqrt(own * relative))
+        size = np.minimum(threshold * tested + scipy.special.ndtri(POWER) * np.sqrt(variance * relative), LARGEST)
     return size
 
 

@@ -410,12 +410,19 @@ def permuted_answers(table: Table, design: Design, families: Sequence[Family]) -
 
 
 def answer_factor(table: Table) -> np.ndarray:
-    """Return the variance of each effect on a person over that of one answer, if answers are independent, (D, c)."""
+    """Return the variance of each effect on a person over that of one answer, if answers are independent, (D, c).
+
+    A cell of n_j answers, one of m cells on its template, contributes (1 − 2/m) / n_j + Σ_i 1/n_i / m², since it is a
+    part of the average that it is compared with.
+    """
     count = table.count
-    of_template = sum_by(table.template, count.astype(float))
+    present = (count > 0).astype(float)
     inverse = np.divide(1.0, count, out=np.zeros(count.shape), where=count > 0)
-    factor = np.where(count > 0, inverse - 1 / np.maximum(of_template[table.template], 1), 0.0)
-    n = np.maximum(sum_by(table.person, (count > 0).astype(float)), 1)
+    n_cells = np.maximum(sum_by(table.template, present), 1)
+    of_average = sum_by(table.template, inverse) / n_cells**2
+    m = n_cells[table.template]
+    factor = present * ((1 - 2 / m) * inverse + of_average[table.template])
+    n = np.maximum(sum_by(table.person, present), 1)
     return (sum_by(table.person, factor) / n**2)[:, table.family]
 
 
@@ -500,7 +507,8 @@ def variance_of_groups(groups: np.ndarray) -> np.ndarray:
 def _as_vector(tested: Tested, family: Family, n_people: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the statistics of a family as one vector, and the code of each one's scale.
 
-    People and groups, columns, whole shifts and the overall test have scales of their own.
+    People and groups, columns, whole shifts and the overall test have scales of their own. The last two are lengths,
+    which are not near 0 under the null hypothesis: their codes are the last two.
     """
     parts = []
     codes = []
@@ -530,7 +538,10 @@ def p_values(
     """Return the p-values of all families from `n_draws` joint draws."""
     n_people = groups.shape[1]
     vectors = [_as_vector(tested, family, n_people) for tested, family in zip(observed, families, strict=True)]
-    counters = [_Counter(vector, code) for vector, code in vectors]
+    counters = [
+        _Counter(vector, code, first_length=2 * tested.effect.shape[1])
+        for (vector, code), tested in zip(vectors, observed, strict=True)
+    ]
 
     def drawn(n: int, stream: np.random.Generator) -> Iterator[list[np.ndarray]]:
         for found in draws(n, stream):
@@ -573,33 +584,45 @@ def _joint_level(largest: Sequence[Sequence[float]]) -> tuple[float, Callable[[n
 class _Counter:
     """Counts of draws in which a family's statistics are as large as observed."""
 
-    def __init__(self, vector: np.ndarray, code: np.ndarray) -> None:
+    def __init__(self, vector: np.ndarray, code: np.ndarray, first_length: int) -> None:
         self.vector = vector
         self.code = code
+        self.is_length = code >= first_length
         self.largest: list[float] = []
         self.n = 0
         self.as_large_overall = 0
         self.counts = np.zeros((int(code.max()) + 1, MAX_Z * BINS_PER_Z), dtype=np.int64)
 
     def set_scale(self, pilot: Sequence[np.ndarray]) -> None:
-        """Set the scale of each code: the mean of the largest 5 % of the draws' largest statistics; 1 without draws."""
+        """Set the offset and the scale of each code from the draws of the pilot.
+
+        The offset is 0 for an effect, and the mean for a length. The scale is the mean of the largest 5 % of the draws'
+        largest statistics, less the offset; 1 without draws.
+        """
         n_codes = len(self.counts)
+        self.offset = np.zeros(len(self.vector))
         scale = np.ones(n_codes)
         if pilot:
-            largest = np.zeros((len(pilot), n_codes))
+            total = np.bincount(self.code, np.mean(pilot, axis=0), minlength=n_codes)
+            mean = total / np.maximum(np.bincount(self.code, minlength=n_codes), 1)
+            self.offset = np.where(self.is_length, mean[self.code], 0.0)
+            largest = np.full((len(pilot), n_codes), -np.inf)
             for row, vector in zip(largest, pilot, strict=True):
-                np.maximum.at(row, self.code, vector)
+                np.maximum.at(row, self.code, vector - self.offset)
             tail = np.sort(largest, axis=0)[-1 - len(largest) // 20 :].mean(axis=0)
             scale = np.where(tail > 0, tail, 1.0)
         self.scale = scale[self.code]
-        scaled = self.vector / self.scale
+        scaled = self._scaled(self.vector)
         self.order = np.argsort(-scaled, kind="stable")
-        self.observed = scaled[self.order] * (1 - ROUNDING)
+        self.observed = scaled[self.order] - ROUNDING * np.abs(scaled[self.order])
         self.as_large = np.zeros(len(scaled), dtype=np.int64)
+
+    def _scaled(self, vector: np.ndarray) -> np.ndarray:
+        return (vector - self.offset) / self.scale
 
     def add(self, vector: np.ndarray) -> None:
         """Count the statistics of a draw."""
-        scaled = (vector / self.scale)[self.order]
+        scaled = self._scaled(vector)[self.order]
         successive = np.maximum.accumulate(scaled[::-1])[::-1]
         self.as_large += successive >= self.observed
         self.largest.append(float(successive[0]))
