@@ -32,7 +32,7 @@ from evenhand.evaluation.statistics.spread import UNKNOWN, Estimate, slope_of_va
 
 MIN_TEMPLATES = 2  # common templates of two people who are compared
 LEAST_NOISE = 0.25  # of the noise by squares of estimated covariances, where the unbiased estimate is near or below 0
-ROUNDING = 1e-12  # a variance below this share of the squared estimate is a rounding error
+ROUNDING = 1e-12  # a variance below this share of the squared size of the numbers is a rounding error
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ def _with_variance(value: float, grid: _Grid, w: np.ndarray) -> Estimate:
     between = float(w @ (scaled.T @ scaled) ** 2 @ w) - trace_of_square.sum()
     of_pairs = 2 * float((coefficient**2 * common * (common - 1))[is_compared].mean()) * max(between, 0.0)
     noise = max(unbiased_noise.sum(), LEAST_NOISE * plain_noise.sum()) + of_pairs
-    if not noise > ROUNDING * value**2:
+    size = float(((grid.mean**2) @ np.abs(w)).mean())
+    if not noise > ROUNDING * size**2:
         return Estimate(value, math.nan)
     variance = noise + max(linear - noise, 0.0)
     of_all = float(plain_noise.sum() ** 2 / (plain_noise**2 / freedom).sum())  # Satterthwaite 1946

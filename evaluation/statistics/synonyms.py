@@ -25,7 +25,7 @@ from evenhand.evaluation.statistics.jackknife import jackknife_error
 from evenhand.evaluation.statistics.person_pairs import half_distances
 
 MIN_BUCKETS = 5  # with two words or more; the jackknife of fewer is no standard error
-FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors or more: words of the same people are compared"
+FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors with two common templates"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import DETECTABLE, MOVED
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
-from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, span
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore
@@ -75,8 +75,8 @@ def lead_sections(
     listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
     note = (
-        "The interval of a shown effect allows for its selection; any other one is of this effect alone, and bounds how "
-        "far it can be. The certainty is of all effects together."
+        "The interval of a shown effect allows for its selection. Any other interval is of this effect alone: each of "
+        "its ends holds with 95 % confidence. The certainty is of all effects together."
     )
     note += f" {n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
     table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
@@ -124,10 +124,9 @@ def effect_text(row: Mapping) -> str:
     '“deaf” gets more “fear” responses: 15 of 50; 5 of 100 on average; difference +20 [+10, +35] of 100.'
     """
     who = _who(row)
-    difference = (
-        f"difference {_points(row['shrunk'], 0, sign=True)} {span((row['low'], row['high']), 0, True, 100)} of 100"
-    )
     average = f"{_points(row['average'], 0)} of 100 on average"
+    bounds = interval((100 * row["low"], 100 * row["high"]), 0, sign=True)
+    difference = f"difference {_points(row['shrunk'], 0, sign=True)} {bounds} of 100"
     return f"{who[0].upper()}{who[1:]} gets {_more_or_fewer(row)}: {share_text(row)}; {average}; {difference}."
 
 

@@ -303,8 +303,8 @@ def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
 def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return a score for each shown effect (`effect`) or for each shown change of an effect (`effect_change`).
 
-    The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value and its 95 %
-    interval are shrunk toward 0, in probability. The p-value is adjusted for everything that the page tests. The ideal of an effect is 0;
+    The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value is shrunk
+    toward 0, in probability. The p-value is adjusted for everything that the page tests. The ideal of an effect is 0;
     the ideal of a change is the negative effect before.
 
     Args:

@@ -64,8 +64,8 @@ ONE_SIDED = (
 )
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
 THESE_PROMPTS = (
-    "caution: somebody has few templates in common with others, so single answers are compared, and what is shown holds "
-    "for these prompts only"
+    "caution: somebody has few templates in common with others, so single answers are compared, and what is shown "
+    "holds for these prompts only"
 )
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
 PERSON, WORD = "fgb_pooled_person", "fgb_pooled_word"
@@ -300,7 +300,8 @@ def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list
     cells = arrange_cells(responses.vectors - means, cue, descriptor, min_count=1)
     common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**signature, "generation_bias": VERSION}}
     scores = []
-    for source, share in variance_parts(cells).shares().items():
+    parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
+    for source, share in parts.shares().items():
         if source != TEMPLATE:
             group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
             of = {"interval": share.interval, "reason": share.reason, "group": group}

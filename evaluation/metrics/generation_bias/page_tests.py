@@ -1,8 +1,8 @@
 """Everything that the report on one run calls shown, tested jointly: at most 5 of 100 even pages show anything.
 
-The families (`statistics.permutation`) are: whether people differ at all; the styles, style clusters and whole shifts of
-people; each outcome; whether people differ at all by each cue, if there are several; and, if the language of answers is
-an outcome, the styles of the answers in the request's language.
+The families (`statistics.permutation`) are: whether people differ at all; the styles, style clusters and whole shifts
+of people; each outcome; whether people differ at all by each cue, if there are several; and, if the language of answers
+is an outcome, the styles of the answers in the request's language.
 """
 
 from collections.abc import Mapping, Sequence

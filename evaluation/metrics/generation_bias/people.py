@@ -57,7 +57,7 @@ def compared_people(responses: StyledResponses, groups: Mapping[str, Sequence[st
 def _units(
     responses: StyledResponses, names: np.ndarray, groups: Mapping[str, pd.Series]
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the units (kind, unit, axis; descriptors, then groups) and the weights of descriptors in groups, (g, D)."""
+    """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D)."""
 
     def first_group(values: pd.Series) -> pd.Series:
         pairs = pd.DataFrame({"unit": list(map(str, responses.table[DESCRIPTOR])), "group": list(values)}).dropna()

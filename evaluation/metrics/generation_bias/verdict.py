@@ -230,7 +230,8 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
             f"Only {score.n} responses{when} are compared, so the intervals of single style clusters may be too "
             "narrow. Use more descriptors, templates or responses."
         )
-    if score is not None and score.reason == ONE_SIDED:
+    within = find_score(scores, "fgb_corrected")
+    if within is not None and within.reason == ONE_SIDED:
         caution = ONE_SIDED.removeprefix("caution: ")
         texts.append(f"The intervals{when} err on one side: {caution}. Use more templates, or a larger per_cell.")
     if score is not None and score.reason == THESE_PROMPTS:
