@@ -17,11 +17,7 @@ from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.settings import (
-    ComparisonSettings,
-    ResamplingSettings,
-    measured_model,
-)
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, measured_model
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, is_adapter, local_path
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
@@ -29,7 +25,6 @@ from evenhand.evaluation.store import TRACKERS
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.finished_runs import models_with_code
-from evenhand.recipes.label import EXPONENTS
 from evenhand.recipes.measurement import read_inputs
 from evenhand.recipes.settings import (
     FAMILY,
@@ -50,6 +45,7 @@ log = logging.getLogger("evenhand")
 # Returns the folder of a stage, given its name in the loop, its command and its settings.
 StageFolders = Callable[[str, str, Any], Path]
 OPENING = 4  # tokens of the method `opening`, without a setting
+CANDIDATES = 4  # candidates of the method `style_exchange`, without a setting
 
 
 @dataclass(frozen=True)
@@ -85,8 +81,8 @@ def loop(settings: LoopSettings) -> None:
 def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> Plan:
     """Return the stages of one method, and its points: one for each decoding.
 
-    All methods share the measurement of the base model and the labels. A method that draws from candidates is measured
-    only with decodings that sample.
+    All methods share the measurement of the base model and the labels. `style_exchange` is measured only with decodings
+    that sample.
     """
     module, stages = load_method(method), []
     tracked = {
@@ -140,16 +136,12 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
 
     def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
-        unscored, candidates = replace(measurement.generation_bias, relevance=False), of_methods.resampling.candidates
-        opening = of_methods.opening or (OPENING if module.opens else None)  # another method can be opened, too
-        unscored = replace(unscored, opening=opening)
-        if module.exchanges_style:
-            unscored = replace(unscored, style_exchange=candidates)
-        if module.resamples:
-            exponents = labels / f"{EXPONENTS}.parquet"
-            unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=candidates))
-        # Other families use no system prompt, and no responses that could be opened or resampled.
-        asks_otherwise = model.system_prompt or opening or module.resamples or module.exchanges_style
+        # With a setting, responses of another method are opened, or exchange their style, too.
+        opening = of_methods.opening or (OPENING if module.opens else None)
+        candidates = of_methods.style_exchange or (CANDIDATES if module.exchanges_style else None)
+        unscored = replace(measurement.generation_bias, relevance=False, opening=opening, style_exchange=candidates)
+        # Other families use no system prompt, and no responses that could be opened or exchange their style.
+        asks_otherwise = model.system_prompt or opening or candidates
         metrics = [FAMILY] if asks_otherwise else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
         after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
@@ -169,11 +161,8 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
     points, other = [compare("", before, base)], loop.second_decoding
-    if (
-        other is not None
-        and (module.resamples or module.exchanges_style)
-        and not MeasureConfig(decoding=other).open_model().samples
-    ):
+    has_candidates = module.exchanges_style or of_methods.style_exchange is not None
+    if other is not None and has_candidates and not MeasureConfig(decoding=other).open_model().samples:
         log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
     elif other is not None:
         measurement = replace(base, decoding=other, capabilities=[])
@@ -182,14 +171,14 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
 
 
 def base_measurement(measurement: Measurement) -> Measurement:
-    """Return a loop's measurement without the settings that are a method's: its adapter's strength, its candidates.
+    """Return a loop's measurement without the settings that are a method's: strength, opening and candidates.
 
     A strength is the base model's if that is an adapter itself.
     """
     model = measurement.model
     if model.adapter_strength is not None and not is_adapter(local_path(model.name)):
         model = replace(model, adapter_strength=None)
-    plain = replace(measurement.generation_bias, opening=None, resampling=ResamplingSettings())
+    plain = replace(measurement.generation_bias, opening=None, style_exchange=None)
     return replace(measurement, model=model, generation_bias=plain)
 
 
@@ -251,7 +240,7 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
         if stage.command == "measure":
             config = measure_config(settings, FAMILY)
             measured_model(config).check()
-            if settings.model.name == base.name and settings.generation_bias.resampling.exponents is None:
+            if settings.model.name == base.name:
                 read_inputs(settings)
                 if settings.split == "train":  # the other measurements have the same descriptors
                     measurement_prompts(config)

@@ -249,7 +249,7 @@ class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample"
+        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also opening"
     )
     seed: Seed = option(0, "random seed of every stage")
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)

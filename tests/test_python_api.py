@@ -144,21 +144,6 @@ def test_the_result_has_the_warnings_of_the_report(names):
     assert repr(warned).splitlines()[1] == "WARNING  <b>Few." and "<p>&lt;b&gt;Few.</p>" in warned._repr_html_()
 
 
-def test_a_response_is_drawn_by_the_exponent_of_its_descriptor_or_axis(names):
-    classifier, candidates = names["classifier"], names["frame"]["response"][[0, 1]].tolist()
-    first, second = evenhand.style_vectors(classifier, candidates)
-    exponents = pd.DataFrame([np.sign(second - first), np.sign(first - second)], columns=classifier.labels) * 1000
-    exponents.insert(0, "kind", ["descriptor", "axis"])
-    exponents.insert(1, "unit", ["deaf", "age"])
-
-    def drawn(**person):
-        given = {"exponents": exponents, "style_classifier": classifier, **person}
-        return {evenhand.draw_response(candidates, seed=seed, **given) for seed in range(5)}
-
-    assert drawn(descriptor="deaf", axis="age") == {1}
-    assert drawn(descriptor="old", axis="age") == {0} == drawn(descriptor="tall")
-
-
 def test_every_public_name_is_there_and_on_the_page():
     for name in evenhand.__all__:
         assert getattr(evenhand, name) and f"`{name}" in TEXT
