@@ -233,14 +233,16 @@ class Experiment:
 
 @strict_dataclass
 class Launching:
-    """Settings of where stages run, and of how many run at a time."""
+    """Settings of where stages run."""
 
-    launcher: Literal["processes", "ray"] = option("processes", "processes of this machine, or Ray (evenhand[ray])")
-    jobs: Count = option(1, "stages at a time, a process each; with ray, as many run as fit")
-    ray_address: str | None = option(None, "address of a Ray cluster, 'auto' or host:port; null: start one here")
-    ray_cpus: Count | None = option(None, "CPUs for a stage; null: one")
+    ray: str | None = option(
+        None,
+        "run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the other, here",
+        identity=False,
+    )
+    ray_cpus: Count | None = option(None, "with ray, CPUs for a stage; null: one", identity=False)
     ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
-        None, "GPUs for a stage that loads a model; null: one if a node has any"
+        None, "with ray, GPUs for a stage that loads a model; null: one if a node has any", identity=False
     )
 
 
