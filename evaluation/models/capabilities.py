@@ -15,7 +15,12 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.models.chat_templates import merge_system_message, supports_system_message, template_arguments
+from evenhand.evaluation.models.chat_templates import (
+    guarded_template,
+    merge_system_message,
+    supports_system_message,
+    template_arguments,
+)
 
 if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
     from evenhand.evaluation.models.loading import DialogueModel
@@ -63,9 +68,16 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     is_chat = model.kind == "chat"
     template = {"chat_template_args": template_arguments(model.tokenizer)} if is_chat else {}
     harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
-    if is_chat and not supports_system_message(model.tokenizer):
-        render = harness.apply_chat_template
-        harness.apply_chat_template = lambda chat, *rest, **named: render(merge_system_message(chat), *rest, **named)
+    if is_chat:
+        has_system_message = supports_system_message(model.tokenizer)
+        render_by_harness = harness.apply_chat_template
+
+        def render(chat: list[dict[str, str]], *rest: Any, **named: Any) -> str:
+            merged = chat if has_system_message else merge_system_message(chat)
+            with guarded_template(model.tokenizer, merged):
+                return render_by_harness(merged, *rest, **named)
+
+        harness.apply_chat_template = render
     results = simple_evaluate(
         harness,
         tasks=list(tasks),
