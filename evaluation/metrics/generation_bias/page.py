@@ -95,7 +95,7 @@ PARROTING = {
 }
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
-    "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
+    "noun, with its mentions rewritten. Compare relevance and perplexity with it."
 )
 INTERVALS = (
     "Brackets contain the 95 % interval. If the same prompts were answered again and again, 95 of 100 such intervals "
