@@ -72,9 +72,10 @@ def trainer_config(
         "greater_is_better": False,
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
-        "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
         "run_name": run_name,
     }
+    if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
+        ours["report_to"] = report_to
     return _build("training.trainer", trainer.config_class, ours, settings.trainer)
 
 

@@ -1,4 +1,4 @@
-"""What a stage logs, to a run that notes it; a real offline W&B run; TensorBoard."""
+"""What a stage logs, to a run that notes it; and a real offline W&B run."""
 
 import json
 import sys
@@ -116,12 +116,3 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
                 pass
     assert modes == ["online", "offline", "offline"]
     assert "no route to host" in caplog.text and f"wandb sync {tmp_path / 'offline-run-1'}" in caplog.text
-
-
-def test_tensorboard_reads_back(tmp_path):
-    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with start_tracking("label", LabelSettings(output_dir=tmp_path, report_to="tensorboard")) as tracker:
-        tracker.log_values({"threshold/beta": 0.25})
-    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert events.Scalars("threshold/beta")[0].value == 0.25
