@@ -28,8 +28,11 @@ from evenhand.recipes.measurement import LINK, finish, write_responses
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
 
 
-def compare(settings: CompareSettings) -> None:
+def compare(settings: CompareSettings, *, show: bool = True) -> None:
     """Write the score differences between `before` and `after` for every common family of metrics, and the report.
+
+    Args:
+        show: print the report.
 
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
@@ -40,7 +43,7 @@ def compare(settings: CompareSettings) -> None:
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
-        finish("comparison", run, settings, changes, report)
+        finish("comparison", run, settings, changes, report, show=show)
 
 
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:

@@ -92,20 +92,27 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
         "group": loop.group or loop.output_dir.name,
     }
 
-    def add(name: str, command: str, cls: type, part: Any, needs: Iterable[Path], **of_run: Any) -> Path:
+    def add(
+        name: str,
+        command: str,
+        cls: type,
+        part: Any,
+        needs: Iterable[Path],
+        for_comparisons: bool = False,
+        **of_run: Any,
+    ) -> Path:
         of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
         settings = cls(**{**of_part, **tracked, **of_run})
         settings = replace(settings, output_dir=stage_folder(name, command, settings))
         must_show_bias = name.endswith("before") and not loop.allow_no_bias
-        stages.append(Stage(command, settings, tuple(needs), must_show_bias))
+        stages.append(Stage(command, settings, tuple(needs), must_show_bias, for_comparisons))
         return settings.output_dir
 
     def measure(name: str, part: Measurement, *needs: Path, **of_run: Any) -> Path:
-        return add(name, "measure", MeasureSettings, part, needs, seed=loop.seed, show=False, **of_run)
+        return add(name, "measure", MeasureSettings, part, needs, seed=loop.seed, **of_run)
 
     def measure_before(name: str, part: Measurement) -> Path:
-        compared = replace(part.generation_bias, for_comparisons=True)  # once for all methods and settings of methods
-        return measure(name, replace(part, generation_bias=compared))
+        return measure(name, part, for_comparisons=True)  # once for all methods and settings of methods
 
     trust = {"trust_remote_code": bool(models_with_code(as_settings(loop.measure)))}  # then later stages trust it, too
     base, of_methods = base_measurement(loop.measure), loop.measure.generation_bias
@@ -156,7 +163,6 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
             **folders,
             **trust,
             generation_bias=ComparisonSettings(relevance=measurement.generation_bias.relevance),
-            show=False,
         )
         return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
 
@@ -241,7 +247,7 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
             config = measure_config(settings, FAMILY)
             measured_model(config).check()
             if settings.model.name == base.name:
-                read_inputs(settings)
+                read_inputs(settings, for_comparisons=stage.for_comparisons)
                 if settings.split == "train":  # the other measurements have the same descriptors
                     measurement_prompts(config)
         elif stage.command == "tune":

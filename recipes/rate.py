@@ -47,7 +47,7 @@ def rate(settings: RateSettings) -> None:
         return
     scores, report = summary(settings.output_dir, "output_dir")
     with start_tracking("rate", settings) as tracker:
-        files = write_summary(settings.output_dir, scores, report, settings.show)
+        files = write_summary(settings.output_dir, scores, report, show=True)
         tracker.log_scores(scores)
         tracker.log_report(files)
         tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
@@ -114,7 +114,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
 
 
-def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> dict[Path, Page]:
+def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, *, show: bool) -> dict[Path, Page]:
     """Write the scores and the report into the folder of the pairs; return the report by its path.
 
     Raises:

@@ -23,7 +23,6 @@ from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import display_name, find_score, read_scores
 from evenhand.evaluation.store import RunLocked
-from evenhand.recipes.cli import run_command
 from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import Launching
 
@@ -40,14 +39,16 @@ Outcomes = Iterator[tuple["Stage", InputError | None]]
 class Stage:
     """One run of a command: its settings, and the folders of the stages that must be finished before it.
 
-    `must_show_bias`: the stage measures the base model, which is tuned only if the measurement shows a bias. `number`
-    is its place among all stages, such as "3 of 9".
+    `must_show_bias`: the stage measures the base model, which is tuned only if the measurement shows a bias.
+    `for_comparisons`: it also scores what comparisons with it need. `number` is its place among all stages, such as
+    "3 of 9".
     """
 
     command: str
     settings: Any
     needs: tuple[Path, ...] = ()
     must_show_bias: bool = False
+    for_comparisons: bool = False
     number: str = ""
 
     @property
@@ -60,7 +61,7 @@ class Stage:
             return failed
         log.info("stage %s: %s → %s", self.number, self.command, self.folder)
         try:
-            run_command(self.command, self.settings)
+            self.run_command()
         except InputError as error:
             return error
         if not self.must_show_bias:
@@ -73,6 +74,23 @@ class Stage:
             "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, per_cell), or tune the "
             "model anyway with --allow_no_bias true."
         )
+
+    def run_command(self) -> None:
+        """Run the stage's command. A comparison and the labels are made by one of several processes."""
+        # These imports are slow, and a worker of Ray is set up before.
+        from evenhand.recipes.compare import compare
+        from evenhand.recipes.label import label
+        from evenhand.recipes.measurement import measure_model
+        from evenhand.recipes.tune import tune
+
+        if self.command == "measure":
+            measure_model(self.settings, show=False, for_comparisons=self.for_comparisons)
+        elif self.command == "label":
+            processes.on_rank_zero(lambda: label(self.settings))
+        elif self.command == "tune":
+            tune(self.settings)
+        else:
+            processes.on_rank_zero(lambda: compare(self.settings, show=False))
 
 
 def run_stages(stages: Sequence[Stage], launching: Launching) -> Outcomes:

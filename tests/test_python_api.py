@@ -84,7 +84,6 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
         responses=folder / "logs.csv",
         output_dir=folder / "run",
         report_to="none",
-        show=False,
     )
     measure(settings)
 

@@ -258,8 +258,8 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     of_base, of_loop = (EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS), finished[0] / "prompt" / "compare"
     before, after = tmp_path / "before", finished[0] / "prompt" / "after"
     assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
-    alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
-    assert main(["measure", "--config", str(finished[0] / "before" / "config.yaml"), *alone]) == 0
+    config = str(finished[0] / "before" / "config.yaml")
+    assert main(["measure", "--config", config, "--output_dir", str(before)]) == 0
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))

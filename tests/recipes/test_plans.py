@@ -62,7 +62,7 @@ def test_responses_are_scored_by_the_base_alone(tmp_path):
     scored = {stage.folder.name: stage.settings.generation_bias for stage in stages if stage.command == "measure"}
     relevance = {name: family.relevance for name, family in scored.items()}
     assert relevance == {"before": True, "train": False, "after": False, "untagged": False}
-    assert [name for name, family in scored.items() if family.for_comparisons] == ["before"]
+    assert [stage.folder.name for stage in stages if stage.for_comparisons] == ["before"]
     assert stages[-1].settings.generation_bias.relevance
 
 
@@ -152,8 +152,8 @@ def ran(monkeypatch):
     """The names of the stages that ran, and {name: interval of the base's bias, or the error of the stage}."""
     folders, outcomes = [], {}
 
-    def run_command(command, given):
-        folder = given.output_dir
+    def run_command(stage):
+        folder = stage.folder
         folders.append(folder)
         outcome = outcomes.get(folder.name)
         if isinstance(outcome, Exception):
@@ -164,7 +164,7 @@ def ran(monkeypatch):
         score = BiasScore("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
         write_scores(folder / "scores.json", [score])
 
-    monkeypatch.setattr("evenhand.recipes.stages.run_command", run_command)
+    monkeypatch.setattr(Stage, "run_command", run_command)
     monkeypatch.setattr(module, "check_plans", lambda *_: None)
     return folders, outcomes
 

@@ -60,7 +60,7 @@ def test_votes_are_summarised(runs):
     votes = Votes(folder / "votes.jsonl")
     for i, pair in enumerate(read_table(folder / "pairs.parquet")["prompt_id"]):
         votes.add(Vote("w", pair, "preference", "after" if i < 3 else "before", "after", "now"))
-    rate(settings(runs, summary=True, show=False))
+    rate(settings(runs, summary=True))
     score = find_score(read_scores(folder / "summary" / "scores.json"), "win_rate", question="preference")
     assert (score.value, score.n, score.p_value) == (0.75, 4, 0.625)
     assert len(score.signature["votes"]) == 64

@@ -31,7 +31,7 @@ def runs(tmp_path_factory):
         "sentence_pairs": PairSettings(pairs=str(folder / "pairs.csv")),
     }
     for seed, name in enumerate(("one/run", "two/run")):
-        measure(MeasureSettings(**settings, seed=seed, report_to="none", show=False, output_dir=folder / name))
+        measure(MeasureSettings(**settings, seed=seed, report_to="none", output_dir=folder / name))
     return folder / "one" / "run", folder / "two" / "run"
 
 

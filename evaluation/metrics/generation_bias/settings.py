@@ -78,9 +78,6 @@ class Settings:
     )
     permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
-    for_comparisons: bool | None = option(
-        None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
-    )
     opening: Count | None = option(
         None,
         "tokens at the start of each response that answer another person; null: none, with the method `opening` 4",
