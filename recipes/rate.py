@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
@@ -19,7 +19,7 @@ from evenhand.evaluation.rating.pairs import (
     read_rating_file,
     sample_pairs,
 )
-from evenhand.evaluation.rating.server import VOTES, Rating, Votes, listen, load_token, rating_app, read_votes, serve
+from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
@@ -42,6 +42,7 @@ def rate(settings: RateSettings) -> None:
         InputError: the prompts of the runs differ, all pairs are excluded, or a summary has no votes.
     """
     if not settings.summary:
+        require_extra("rate", "starlette", "uvicorn", field="rate")
         _sample_pairs(settings)
         _serve(settings)
         return
@@ -81,6 +82,8 @@ def _sample_pairs(settings: RateSettings) -> None:
 
 
 def _serve(settings: RateSettings) -> None:
+    from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve  # of the extra `rate`
+
     folder = settings.output_dir
     config, manifest = read_run(folder, "rate", "output_dir")
     pairs = read_table(folder / f"{PAIRS}.parquet")

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.errors import InputError, TuningRejected, require_extra
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.progress import start_logging
@@ -121,8 +120,7 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
             f"ray: each stage already runs on {processes.world_size()} processes; omit ray, or start without "
             "torchrun or accelerate."
         )
-    if find_spec("ray") is None:
-        raise InputError("ray: Ray is not installed; pip install 'evenhand[ray]'.")
+    require_extra("ray", "ray", field="ray")
     options = {}
     _check_address(settings.ray)
     if settings.ray == "local":

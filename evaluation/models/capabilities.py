@@ -6,14 +6,13 @@ Source: Gao et al., "The Language Model Evaluation Harness", github.com/Eleuther
 
 import logging
 from collections.abc import Sequence
-from importlib.util import find_spec
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.models.chat_templates import (
     guarded_template,
@@ -34,8 +33,8 @@ def read_tasks(tasks: Sequence[str]) -> list[Any]:
 
     InputError if lm-evaluation-harness is not installed, or a file cannot be read.
     """
-    if tasks and find_spec("lm_eval") is None:
-        raise InputError("capabilities: lm-evaluation-harness is not installed; run pip install 'evenhand[lm-eval]'.")
+    if tasks:
+        require_extra("lm-eval", "lm_eval", field="capabilities")
     return [read_yaml(Path(it), "capabilities") if it.endswith((".yaml", ".yml")) else it for it in tasks]
 
 

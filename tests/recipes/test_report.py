@@ -6,7 +6,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
-from evenhand.evaluation.rating.server import Vote, Votes
+from evenhand.evaluation.rating import server
+from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.files import side_by_side_page
 from evenhand.evaluation.report.page import Page
 from evenhand.recipes import rate
@@ -38,7 +39,7 @@ def runs(tmp_path_factory):
 @pytest.fixture
 def rated(tmp_path, monkeypatch):
     """The folder of a rating with one vote."""
-    monkeypatch.setattr(rate, "serve", lambda app, listening: None)
+    monkeypatch.setattr(server, "serve", lambda app, listening: None)
     vectors = [(1.0, 0.0, 0.0)] * 2
     sides = {side: write_measured(tmp_path / side, vectors, [side, f"{side}!"]) for side in ("before", "after")}
     folder = tmp_path / "rated"

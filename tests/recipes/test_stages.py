@@ -100,7 +100,7 @@ def test_an_unusable_ray_is_an_input_error(monkeypatch):
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:99999"):
         with pytest.raises(InputError, match=rf"^ray: .*'{re.escape(address)}'"):
             [*run_stages([], Launching(ray=address))]
-    monkeypatch.setattr("evenhand.recipes.stages.find_spec", lambda name: None)
+    monkeypatch.setattr("evenhand.evaluation.errors.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"^ray: .*evenhand\[ray\]"):
         [*run_stages([], Launching(ray="local"))]
 
