@@ -72,7 +72,9 @@ def test_other_fields_reach_trainer_and_adapter(tmp_path):
     config = trainer(tmp_path, trainer={"max_grad_norm": 0.5, "neftune_noise_alpha": 5})
     assert (config.max_grad_norm, config.neftune_noise_alpha) == (0.5, 5.0)
     assert trainer(tmp_path).report_to == []
-    assert trainer(tmp_path, trainer={"report_to": "tensorboard"}).report_to == ["tensorboard"]
+    assert trainer(tmp_path, trainer={"report_to": "wandb"}).report_to == ["wandb"]
+    with pytest.raises(InputError, match=r"^training\.trainer\.report_to: .*'absent'"):
+        trainer(tmp_path, trainer={"report_to": "absent"})
     config = trainer(
         tmp_path, trainer={"optim": "adafactor"}, gradient_accumulation_steps=3, gradient_checkpointing=True
     )
