@@ -28,7 +28,7 @@ log = logging.getLogger("evenhand")
 PROJECT = "evenhand"
 WAIT = 30  # time-out of W&B's server in seconds, after which this run and later runs stay offline
 HEADLINES = 10  # maximum number of scores with a panel
-TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with log_responses
+TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def start_tracking(
 
     Args:
         job: the type of the job, usually the command.
-        config: the settings, with `output_dir`, `report_to`, `log_artifacts` and `log_responses`.
+        config: the settings, with `output_dir`, `report_to` and `upload`.
         group: W&B group; None: the config's group.
         name: name of the run; None: the path of the folder within the group (method and stage).
         settings: the recorded settings; None: the config.
@@ -125,12 +125,14 @@ def start_tracking(
     settings = settings or as_settings(config)
     if report_to == "wandb":
         group = group or getattr(config, "group", None)
-        settings = settings if config.log_responses else _omit(settings, TEXTS)
+        logs_responses = uploads_responses(config)
+        if not logs_responses:
+            settings = _omit(settings, TEXTS)
         run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            keeps_files = config.log_artifacts and not run.disabled
-            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=config.log_responses)
+            keeps_files = config.upload in ("adapters", "all") and not run.disabled
+            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=logs_responses)
             failed = False
         finally:
             run.finish(exit_code=int(failed))
@@ -142,6 +144,11 @@ def start_tracking(
         yield Tracker()
 
 
+def uploads_responses(config: Any) -> bool:
+    """Return whether W&B gets prompts and responses by these settings."""
+    return config.upload in ("responses", "all")
+
+
 def destinations(config: Any) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
     servers = dict.fromkeys(_servers(as_settings(config)))
@@ -149,7 +156,7 @@ def destinations(config: Any) -> str:
     if getattr(config, "report_to", "none") == "wandb":
         mode = _wandb_mode()
         tracker = f"W&B {mode}"
-        if mode == "online" and config.log_responses:
+        if mode == "online" and uploads_responses(config):
             servers["W&B"] = None
     texts = f"go to {' and '.join(servers)}" if servers else "stay on this machine"
     return f"results in {config.output_dir}; {tracker}; prompts and responses {texts}"
@@ -177,7 +184,7 @@ def _without_texts(page: Page) -> Page:
 
     notes = [it for it in page.notes if not it.startswith("System prompt")]
     kept = {"sections": [*map(section, page.sections)], "signature": _omit(page.signature, TEXTS)}
-    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (log_responses is false)."])
+    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (see the setting upload)."])
 
 
 def _wandb_mode() -> str:

@@ -15,7 +15,7 @@ log = logging.getLogger("evenhand")
 
 RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
 # Settings of earlier versions, at the top or of generation_bias.
-DELETED_SETTINGS = {"show", "sweep", "for_comparisons", "resampling"}
+DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
 
 
 def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:

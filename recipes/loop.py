@@ -87,8 +87,7 @@ def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> 
     module, stages = load_method(method), []
     tracked = {
         "report_to": loop.report_to,
-        "log_artifacts": loop.log_artifacts,
-        "log_responses": loop.log_responses,
+        "upload": loop.upload,
         "group": loop.group or loop.output_dir.name,
     }
 

@@ -61,8 +61,11 @@ class Tracked:
     """Settings of the tracker."""
 
     report_to: ReportTo = option("wandb", "tracker; wandb is offline unless you are logged in", identity=False)
-    log_artifacts: bool = option(False, "upload adapters, and with log_responses all files, to W&B", identity=False)
-    log_responses: bool = option(False, "let W&B get prompts and responses, also in reports", identity=False)
+    upload: Literal["scores", "adapters", "responses", "all"] = option(
+        "scores",
+        "what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; 'all' files",
+        identity=False,
+    )
     group: str | None = option(None, "W&B group; null: of a loop or ablation, the name of output_dir", identity=False)
 
 

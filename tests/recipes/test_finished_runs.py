@@ -18,10 +18,12 @@ def test_deleted_settings_of_an_earlier_version_are_left_out():
         },
         "sweep": [],
         "show": False,
+        "log_responses": True,
         "report_to": "tensorboard",
     }
     settings = checked(MeasureSettings, settings_of_run(config), "a run")
     assert settings.generation_bias.permutations == 19
     assert settings.report_to == "none"
+    assert settings.upload == "scores"
     assert config["generation_bias"]["for_comparisons"]  # the config itself is as it was
     assert settings_of_run(as_settings(settings)) == as_settings(settings)
