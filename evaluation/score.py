@@ -31,6 +31,9 @@ CUT = "cut"  # whether max_new_tokens ended the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
+FORMER_FIELDS = ("jackknife_over", "jackknife_interval")  # of scores that earlier versions wrote
+
+
 @dataclass(frozen=True)
 class BiasScore:
     """A score with all information needed to interpret and reproduce it.
@@ -48,8 +51,6 @@ class BiasScore:
         reason: why the value or the interval is undefined, or a caution about the interval.
         standard_error: the standard error, if the metric's paper defines a standard error.
         signature: model, data, settings and versions that determine the value.
-        jackknife_over: "descriptors" or "templates", the units that `jackknife_interval` treats as a sample.
-        jackknife_interval: 95 % confidence interval for other descriptors or templates of the same kind.
     """
 
     metric: str
@@ -64,8 +65,6 @@ class BiasScore:
     reason: str | None = None
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
-    jackknife_over: str | None = None
-    jackknife_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) and not self.reason:
@@ -99,10 +98,11 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         scores = []
         for record in content["scores"]:
             low, high = record["bounds"]
-            record |= {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
+            record["interval"] = record["interval"] and tuple(record["interval"])
             record["value"] = math.nan if record["value"] is None else record["value"]
             record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
-            scores.append(BiasScore(**{**record, "signature": content["signatures"][record["signature"]]}))
+            record["signature"] = content["signatures"][record["signature"]]
+            scores.append(BiasScore(**{name: value for name, value in record.items() if name not in FORMER_FIELDS}))
         return scores
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -163,15 +163,14 @@ def _hash(value: Any) -> str:
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
+    columns = ["metric", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
         row = record["group"] | record
-        for start, name in (("", "interval"), ("jackknife_", "jackknife_interval")):
-            row[f"{start}low"], row[f"{start}high"] = record[name] or (None, None)
+        row["low"], row["high"] = record["interval"] or (None, None)
         writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()
 

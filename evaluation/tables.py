@@ -1,6 +1,6 @@
 """Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.score import PROMPT_ID
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 
@@ -58,3 +59,11 @@ def _readable(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path} cannot be read as Parquet ({error}); delete its folder and run the stage again."
         ) from None
+
+
+def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.DataFrame:
+    """Return the rows of the given prompts, sorted by prompt; the table itself for None, or if it has no prompts."""
+    if prompts is None or PROMPT_ID not in table:
+        return table
+    chosen = table[table[PROMPT_ID].isin(prompts)]
+    return chosen.sort_values(PROMPT_ID, kind="stable", ignore_index=True)

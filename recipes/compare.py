@@ -10,10 +10,10 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
-    has_same_prompts,
     read_styled_responses,
 )
 from evenhand.evaluation.report.files import REPORT, present
@@ -88,9 +88,8 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 
 def _differences(run: Store, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
-        rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
-        if has_same_prompts(*rows):  # the comparison below rejects different prompts
-            run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
+        rows = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
+        run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     return FAMILIES[name].compare(run, before, after, getattr(settings, name, None))
 
 

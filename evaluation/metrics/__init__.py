@@ -74,10 +74,17 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """A finished measurement or comparison by one family: the run's folder and settings."""
+    """A finished measurement or comparison by one family.
+
+    Attributes:
+        folder: the run's folder.
+        config: the run's settings.
+        only: the prompts that another run has too, if this one has more; tables then have only their rows.
+    """
 
     folder: Path
     config: Any = None
+    only: frozenset[str] | None = None
 
     @cached_property
     def scores(self) -> list[BiasScore]:
@@ -95,9 +102,9 @@ class FamilyRun:
 
     def table(self, name: str) -> "pd.DataFrame":
         """Return the table in the file `name`.parquet."""
-        from evenhand.evaluation.tables import read_table
+        from evenhand.evaluation.tables import only_prompts, read_table
 
-        return read_table(self.folder / f"{name}.parquet")
+        return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""

@@ -64,8 +64,8 @@ class Settings:
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     repeated_rows: Literal["warn", "once", "independent"] = option(
         "warn",
-        "rows of a file with the same prompt and response; warn: the verdict is unclear if the model's repetition does "
-        "not explain them; once: count each once; independent: each was asked for",
+        "rows of a file with the same prompt and response (case, punctuation and spaces aside); warn: the report says "
+        "how many; once: count each once; independent: each was asked for",
     )
     outcomes: list[str] = option(
         list,
@@ -76,7 +76,9 @@ class Settings:
     accepted: AnyPath | None = option(
         None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
     )
-    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    permutations: Annotated[int, Field(ge=0)] = option(
+        1999, "permutations of people by which differences are tested; 0: none"
+    )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
     opening: Count | None = option(
         None,
