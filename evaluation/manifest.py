@@ -19,7 +19,7 @@ from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_yam
 CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
 RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-IN_RUNS = ("name", "exponents")  # settings that may name a model or a table in a run's folder
+IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 FORMAT = 4  # version of the format of a run's files
 

@@ -20,10 +20,9 @@ TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
-# exponents.parquet: KIND ("descriptor" or "axis"), UNIT (its name), and the exponent λ of each style.
+# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 KIND, UNIT = "kind", "unit"
-BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
+BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
 CUE = "cue"  # how a model knows the person in a prompt

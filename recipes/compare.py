@@ -28,8 +28,11 @@ from evenhand.recipes.measurement import LINK, finish, write_responses
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
 
 
-def compare(settings: CompareSettings) -> None:
+def compare(settings: CompareSettings, *, show: bool = True) -> None:
     """Write the score differences between `before` and `after` for every common family of metrics, and the report.
+
+    Args:
+        show: print the report.
 
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
@@ -40,7 +43,7 @@ def compare(settings: CompareSettings) -> None:
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
-        finish("comparison", run, settings, changes, report)
+        finish("comparison", run, settings, changes, report, show=show)
 
 
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
@@ -114,7 +117,6 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
     of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
     untrained = {"opening": of.opening, "style_exchange": of.style_exchange}
-    untrained["resample"] = of.resampling.exponents and of.resampling.candidates
     wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
     parts = page.subtitle, tuning_method(model), strength, *wrapped
     *first_sections, samples = page.sections

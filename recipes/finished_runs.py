@@ -14,11 +14,22 @@ from evenhand.recipes.settings import MeasureSettings, TuneSettings
 log = logging.getLogger("evenhand")
 
 RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
+# Settings of earlier versions, at the top or of generation_bias.
+DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
 
 
 def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a run's `config.yaml` without the keys that the run adds to the settings."""
-    return {name: value for name, value in config.items() if name not in RUN_RECORD}
+    """Return the settings in a run's `config.yaml`, without the keys that the run adds, and without deleted settings.
+
+    Runs of earlier versions have settings that no longer exist; they can still be read.
+    """
+    settings = {name: value for name, value in config.items() if name not in RUN_RECORD | DELETED_SETTINGS}
+    if settings.get("report_to") == "tensorboard":
+        settings["report_to"] = "none"
+    family = settings.get("generation_bias")
+    if isinstance(family, Mapping):
+        settings["generation_bias"] = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
+    return settings
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:

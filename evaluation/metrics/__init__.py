@@ -45,6 +45,7 @@ class MeasureConfig:
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
         capabilities: names of tasks of lm-evaluation-harness.
+        for_comparisons: also score what comparisons with this run need, once for all of them.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -55,6 +56,7 @@ class MeasureConfig:
     split: str = "measure"
     responses: Path | None = None
     capabilities: Sequence[str] = ()
+    for_comparisons: bool = False
 
     def open_model(self, tag: str | None = None) -> "Model":
         """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""

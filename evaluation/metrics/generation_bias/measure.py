@@ -188,7 +188,7 @@ def _write_likelihoods(
         run.ensure(FLUENCY, lambda: score(without_person(prompts), responses), on_all_ranks=True)
     if config.settings.relevance:
         run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
-        if config.settings.for_comparisons:
+        if config.for_comparisons:
             even = relevance.even_responses(prompts, responses)
             run.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
             run.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)

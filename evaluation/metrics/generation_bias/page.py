@@ -10,6 +10,7 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_change_section
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_change_section,
@@ -94,7 +95,7 @@ PARROTING = {
 }
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
-    "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
+    "noun, with its mentions rewritten. Compare relevance and perplexity with it."
 )
 INTERVALS = (
     "Brackets contain the 95 % interval: if people were asked prompts like these again and again, 95 of 100 such "
@@ -230,6 +231,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 first_screen=True,
             ),
             Section("What it cost", tables=[kept, quality], first_screen=True),
+            accepted_change_section(*runs),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
             _phrase_section(changes),
@@ -247,7 +249,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
     elsewhere = {"run", "source", "responses", "value"}
-    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith("effect")]
+    sections = ("effect", f"{ACCEPTED_EFFECT}_difference")  # the starts of the metrics in other sections
+    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith(sections)]
     order = {name: n for n, name in enumerate(FIRST_METRICS)}
     return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 import pandas as pd
 
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, relative_limit
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED, THESE_PROMPTS, root
@@ -41,13 +40,6 @@ STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
 LARGE_COSTS = {"perplexity": (0.03, True), "distinct_2": (-0.1, True)}
 LARGE_COSTS |= dict.fromkeys(("parroting", "empty_share"), (0.01, False))
-# These limits are equal to the criteria of a sweep: (limit, is it a minimum).
-KEPT_LIMITS = {
-    "relevance_kept": (0.75, True),
-    "style_drift": (0.10, False),
-    "response_perplexity_rise": (0.10, False),
-    "distinct_responses_kept": (0.90, True),
-}
 
 
 def bias_verdict(score: BiasScore | None) -> str:
@@ -281,13 +273,6 @@ def _rises(runs: Runs) -> list[str]:
     for it in changes_by("capability", "task"):
         if it.difference and it.difference.interval and it.difference.interval[1] < 0:
             texts.append(f"The model does {sanitize(it.label, 160)} worse: {_change_text(it)}.")
-    for metric, (limit, is_minimum) in KEPT_LIMITS.items():
-        score, reference = find_score(runs[2], metric), find_score(runs[2], metric, **EVEN)
-        limit = relative_limit(limit, is_minimum, math.nan if reference is None else reference.value)
-        if score is not None and (score.value < limit if is_minimum else score.value > limit):  # False for NaN
-            of, sign = format_of(metric), "at least" if is_minimum else "at most"
-            value = f"{percent(score.value, 1)} {of.interval_text(score.interval)}"
-            texts.append(f"{_capitalized(of.label)}: {value}; the limit is {sign} {percent(limit)}.")
     return texts
 
 
