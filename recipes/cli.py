@@ -23,12 +23,11 @@ from pydantic import TypeAdapter, ValidationError
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_error
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.manifest import with_resolved_paths
+from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, read_record, with_resolved_paths
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.evaluation.tracking import destinations
-from evenhand.recipes.configs import config_file
-from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
+from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.settings import COMMANDS
 
 log = logging.getLogger("evenhand")
@@ -49,6 +48,7 @@ POSITIONAL = {
     "export": ("tuning",),
     "configs": ("names",),
 }
+TRUST = "trust_remote_code"
 COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
 
 
@@ -142,6 +142,12 @@ def _checked(given: Mapping[str, Any]) -> Any:
     file, command = given.get("config"), given["command"]
     values = read_config(file, command) if file else {}
     flags = {name: value for name, value in given.items() if name not in GENERAL}
+    for name in _trusting(values):
+        if name not in flags:
+            raise InputError(
+                f"{name}: {file} asks to execute code that comes with a model, which only the command line can allow; "
+                f"if you trust that code, give --{name} true."
+            )
     for name, value in flags.items():
         *groups, last = name.split(".")
         target, parent = values, values
@@ -157,16 +163,40 @@ def _checked(given: Mapping[str, Any]) -> Any:
     return checked(COMMANDS[command], values, source)
 
 
+def _trusting(values: Any, group: str = "") -> Iterator[str]:
+    """Yield the dotted names of the settings in a file that would let code of a model be executed."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            name = f"{group}.{key}" if group else str(key)
+            if name.rpartition(".")[2] != TRUST:
+                yield from _trusting(value, name)
+            elif value not in (False, None):
+                yield name
+    elif isinstance(values, list):
+        for value in values:  # the points of a sweep have whole names
+            yield from _trusting(value)
+
+
 def read_config(file: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run."""
-    settings = read_yaml(config_file(file), "--config") or {}
-    if not isinstance(settings, dict):
-        raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
-    if not settings.keys() >= RUN_RECORD:
-        return settings
-    if settings["command"] != command:
-        raise InputError(f"--config: {file} is of a run of `{settings['command']}`, not of `{command}`.")
-    return settings_of_run(with_resolved_paths(settings, file.parent))
+    """Return the settings in a YAML file, in a shipped config, or of the run in a folder."""
+    is_folder = file.is_dir() and str(file) not in shipped()
+    folder = file if is_folder else file.parent
+    if is_folder or file.name == MANIFEST:
+        record = read_record(folder, "--config")
+        if record is None:
+            raise InputError(f"--config: {file} has no run; give a YAML file, or the folder of a run.")
+        settings, of_command = record["settings"], record["command"]
+    else:
+        settings = read_yaml(config_file(file), "--config") or {}
+        if not isinstance(settings, dict):
+            raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+        if not settings.keys() >= OLD_KEYS:
+            return settings
+        of_command = settings["command"]  # the file is the config.yaml of a run of format 4
+        settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
+    if of_command != command:
+        raise InputError(f"--config: {file} is of a run of `{of_command}`, not of `{command}`.")
+    return with_resolved_paths(settings, folder)
 
 
 class _Parser(ArgumentParser):

@@ -13,7 +13,6 @@ from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, RESPONSE, WEIGHT
 from evenhand.evaluation.store import Store, stage
-from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.labels import label_responses, mean_bias_values
 from evenhand.mitigation.target import cross_fitted_spread, fit_target, log_weights
 from evenhand.recipes.finished_runs import read_settings, warn_of_split
@@ -42,7 +41,7 @@ def label(settings: LabelSettings) -> None:
             labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
         b = labelled[BIAS_VALUE].to_numpy()
         labelled = labelled.assign(**{WEIGHT: _target_weights(run, responses)})
-        write_table(run.folder / f"{LABELS}.parquet", labelled)
+        run.write(LABELS, labelled)
         counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])

@@ -10,6 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
+from evenhand.evaluation.store import claim_pages, has_runs
 from evenhand.recipes.measurement import measure_model
 from evenhand.recipes.report import side_by_side
 from evenhand.recipes.settings import MeasureSettings
@@ -40,6 +41,8 @@ def measure_sweep(settings: MeasureSettings) -> None:
     folders = [run.output_dir for run in runs]
     if len(set(folders)) < len(folders):
         raise InputError("sweep: two points have the same values; leave one of them out.")
+    folder = settings.output_dir
+    processes.on_rank_zero(lambda: claim_pages(folder, "measure --sweep", lambda: has_runs(folder)))
     for number, run in enumerate(runs, start=1):
         log.info("run %d of %d: %s", number, len(runs), run.output_dir)
         measure_model(run)

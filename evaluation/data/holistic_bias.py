@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
 
@@ -199,7 +199,8 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     for entry in parts[0]:
         if entry.gender not in (None, *genders):
             raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
-    return Taxonomy(*parts, sha256_of(*paths, *further))
+    hashed = {path.name: path for path in paths} | {f"more/{path.name}": path for path in further}
+    return Taxonomy(*parts, files_sha256(hashed))
 
 
 def _download(version: str) -> Path:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 import transformers
-from peft import LoraConfig, PeftConfig, PeftModel
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model_state_dict
+from safetensors import safe_open
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -87,6 +88,7 @@ def load_network(
     weights, tokenizer = load_network(base, class_for)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
+        _check_all_used(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except Exception as error:
@@ -98,9 +100,26 @@ def load_network(
     return weights, tokenizer
 
 
+def _check_all_used(folder: Path, adapted: PeftModel) -> None:
+    """Raise ValueError if an adapter's file has weights that fit no layer, or lacks some; PEFT only warns."""
+    stored: set[str] = set()
+    for file in folder.glob("adapter_model*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            stored.update(tensors.keys())
+    needed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    if missing := sorted(needed - stored):
+        raise ValueError(f"it lacks {len(missing)} of {len(needed)} weights of its layers, such as {missing[0]}")
+    if unused := sorted(stored - needed - adapted.state_dict().keys()):
+        raise ValueError(f"{len(unused)} of its {len(stored)} weights fit no layer, such as {unused[0]}")
+
+
 def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     """Return the config of the adapter in a folder, with its change of the weights multiplied by `strength`."""
-    config = PeftConfig.from_pretrained(str(folder))
+    try:
+        config = PeftConfig.from_pretrained(str(folder))
+    except Exception as error:  # an unknown type is a KeyError, a missing field a TypeError
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"model: the config of the adapter {folder} cannot be read ({reason}).") from None
     if strength is not None:
         check_strength(config, str(folder))
         config.lora_alpha *= strength

@@ -1,5 +1,6 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7)."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.files import files_sha256, json_sha256, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
@@ -148,4 +149,8 @@ def corpus_inputs(settings: own_settings.CorpusSettings | None) -> dict[str, Any
     if settings is None or not settings.paths:
         return {}
     found = {path: find_corpus_files(path) for path in settings.paths}
-    return {"corpus": [sha256_of(*files) if files else path for path, files in found.items()]}
+    hashes = []
+    for path, files in found.items():
+        names = {os.path.relpath(file, path): Path(file) for file in files or ()}
+        hashes.append(files_sha256(names) if names else path)
+    return {"corpus": hashes}
