@@ -22,6 +22,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
+from evenhand.evaluation.untrusted_text import clean_name
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
 PAPER_EDITION = Path(__file__).resolve().parent / "files" / "holistic_bias_paper"
@@ -70,7 +71,7 @@ def _check_text(text: str, *slots: str) -> str:
     rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
     if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
         raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
-    return text
+    return clean_name(text) if not slots else text
 
 
 def _check_template(text: str) -> str:

@@ -187,7 +187,7 @@ def _outcome_changes(
 ) -> list[BiasScore]:
     """Return the changes of the outcomes of both runs; fluency is under the first run's model."""
     tables, scores = [side.table(VALUES) for side in (before, after) if side.has(VALUES)], []
-    names = [dict.fromkeys(it.rpartition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
+    names = [dict.fromkeys(it.partition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
     for name in [it for it in names[0] if it in names[1]] if len(names) == 2 else ():
         old, new = (stored_values(table, name) for table in tables)
         if name == FLUENCY:

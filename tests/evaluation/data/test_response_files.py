@@ -88,3 +88,13 @@ def test_any_column_can_be_the_descriptor(tmp_path):
     assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
     with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
         read_responses(path, "tone")
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], ["x", "x", "x"], [None, "a", 10**30]])
+def test_a_prompt_id_of_another_tool_is_left_out(tmp_path, ids):
+    rows = [row | {"prompt_id": value} for row, value in zip(LOGS, ids, strict=True)]
+    columns = read_responses(write(tmp_path / "r.jsonl", rows))
+    assert "prompt_id" not in columns and len(columns["text"]) == 3
+    assert read_responses(write(tmp_path / "r.jsonl", rows), None, True)["prompt_id"] == ids  # own prompts have ids
+    written = [row | {"prompt_id": f"{i:016x}"} for i, row in enumerate(LOGS)]
+    assert "prompt_id" in read_responses(write(tmp_path / "r.jsonl", written))
