@@ -32,6 +32,9 @@ CUT = "cut"  # whether max_new_tokens ended the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
+OVERFLOW = "it is larger than the largest number that can be computed with"
+
+
 @dataclass(frozen=True)
 class BiasScore:
     """A score with all information needed to interpret and reproduce it.
@@ -69,6 +72,14 @@ class BiasScore:
     jackknife_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        if math.isinf(self.value):
+            object.__setattr__(self, "reason", self.reason or OVERFLOW)
+            object.__setattr__(self, "value", math.nan)
+        for name in ("interval", "jackknife_interval"):
+            bounds = getattr(self, name)
+            if bounds is not None and not all(map(math.isfinite, bounds)):
+                object.__setattr__(self, "reason", self.reason or OVERFLOW)
+                object.__setattr__(self, name, None)
         if math.isnan(self.value) and not self.reason:
             raise ValueError(f"{self.metric}: an undefined value needs a reason")
 
@@ -101,7 +112,9 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         for record in content["scores"]:
             low, high = record["bounds"]
             record |= {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
-            record["value"] = math.nan if record["value"] is None else record["value"]
+            if record["value"] is None:
+                record["value"] = math.nan
+                record["reason"] = record.get("reason") or OVERFLOW  # earlier versions wrote infinity without a reason
             record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
             scores.append(BiasScore(**{**record, "signature": content["signatures"][record["signature"]]}))
         return scores

@@ -67,6 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     command = next((name for name in arguments if name in COMMANDS), "")
     try:
+        processes.check_launcher()
+    except InputError as error:
+        print(f"evenhand {command}: {format_error(error)}", file=sys.stderr)
+        return 2
+    try:
         status = _run(arguments)
         sys.stdout.flush()
     except InputError as error:
@@ -81,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.debug("evenhand: the output was closed", exc_info=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
         return BROKEN_PIPE
+    except OSError as error:  # a file or folder that the command was given, and that no check has found unusable
+        log.debug("evenhand: %s", error, exc_info=True)
+        name = f"{error.filename!r}: " if error.filename else ""
+        print(f"evenhand {command}: {format_error(OSError(f'{name}{error.strerror or error}'))}", file=sys.stderr)
+        return 2
     finally:
         if called_as_command:
             for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
@@ -120,6 +130,8 @@ def run_command(command: str, settings: Any) -> int:
     """Run a command with its settings; return its exit status, 0 unless the command's function returns another."""
     if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
         raise InputError(f"{command} trains in one process; start it without a launcher.")
+    if sys.flags.optimize > 1 and command != "configs":
+        raise InputError("PYTHONOPTIMIZE: 2 removes docstrings, without which transformers fails; unset it, or give 1.")
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     if command in PARALLEL:
         return function(settings) or 0
@@ -215,7 +227,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         runs = "".join(f"{name.upper()} " for name in POSITIONAL.get(command, ()))
         sub = subparsers.add_parser(
             command,
-            help=cls.__doc__.splitlines()[0],
+            help=(cls.__doc__ or command).splitlines()[0],  # PYTHONOPTIMIZE=2 removes docstrings
             description=cls.__doc__,
             usage=f"evenhand {command} {runs}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
             argument_default=SUPPRESS,

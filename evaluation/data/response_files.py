@@ -21,9 +21,10 @@ from evenhand.evaluation.data.prompt_files import (
 )
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_logs import read_log
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
@@ -107,7 +108,13 @@ def read_responses(path: Path, descriptor_column: str | None = None, has_ids: bo
     )
     for row, value in enumerate(columns[RESPONSE], start=1):
         if value is not None and not isinstance(value, str):
-            raise InputError(f"responses: {path}: column {RESPONSE}, row {row} is {value!r}; write text, or null.")
+            raise InputError(
+                f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text, or null."
+            )
+        if value is not None and len(value) > MAX_RESPONSE_CHARACTERS:
+            raise InputError(
+                f"responses: {path}: row {row} has {len(value):,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most."
+            )
     columns[RESPONSE] = [value or "" for value in columns[RESPONSE]]
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])

@@ -49,6 +49,15 @@ disable_progress_bar()  # a bar for the weights of each small model would hide t
 
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
+MOST = {  # sizes above those of all models
+    "num_hidden_layers": 2_000,
+    "encoder_layers": 2_000,
+    "decoder_layers": 2_000,
+    "hidden_size": 1_000_000,
+    "num_attention_heads": 100_000,
+    "intermediate_size": 10_000_000,
+    "vocab_size": 100_000_000,
+}
 ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
 
 
@@ -107,10 +116,15 @@ def _check_all_used(folder: Path, adapted: PeftModel) -> None:
         with safe_open(file, framework="pt") as tensors:
             stored.update(tensors.keys())
     needed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    if missing := sorted(needed - stored):
-        raise ValueError(f"it lacks {len(missing)} of {len(needed)} weights of its layers, such as {missing[0]}")
-    if unused := sorted(stored - needed - adapted.state_dict().keys()):
-        raise ValueError(f"{len(unused)} of its {len(stored)} weights fit no layer, such as {unused[0]}")
+    missing = sorted(needed - stored)
+    unused = sorted(stored - needed - adapted.state_dict().keys())
+    faults = []
+    if unused:
+        faults.append(f"{len(unused)} of its {len(stored)} weights fit no layer, such as {unused[0]}")
+    if missing:
+        faults.append(f"it lacks {len(missing)} of {len(needed)} weights of its layers, such as {missing[0]}")
+    if faults:
+        raise ValueError("; ".join(faults))
 
 
 def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
@@ -138,12 +152,22 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
+        _check_sizes(config)
     if is_gguf(model.name):
         causal, encoder_decoder = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
         names = getattr(modeling_auto, encoder_decoder if config.is_encoder_decoder else causal)
         config.architectures = [names[config.model_type]] if config.model_type in names else None
         config._name_or_path = model.name
     return config
+
+
+def _check_sizes(config: PreTrainedConfig) -> None:
+    """Raise ValueError for sizes that no model has; a network of 100,000 layers would be built for hours."""
+    for part in {id(it): it for it in (config, config.get_text_config())}.values():
+        for name, most in MOST.items():
+            value = getattr(part, name, None)
+            if value is not None and not (type(value) is int and 1 <= value <= most):
+                raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import files_sha256, joined_sha256, sha256_of
 
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
@@ -297,8 +297,3 @@ def find_label(labels: Sequence[str], label: str | None, classifier: str, field:
     if label in labels:
         return labels.index(label)
     raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {', '.join(map(repr, labels))}.")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the error's class if it has no message."""
-    return str(error).strip().split("\n")[0] or type(error).__name__

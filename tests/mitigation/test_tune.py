@@ -232,6 +232,34 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
         assert (result.path / name).read_bytes() == (undisturbed.path / name).read_bytes()
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors"])
+def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, name, caplog):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+    file = tmp_path / "checkpoints" / "checkpoint-24" / name
+    os.truncate(file, file.stat().st_size // 2)
+    rest = CountSteps()
+    with caplog.at_level(logging.WARNING, logger="evenhand"):
+        result = tuned(tmp_path, callbacks=[rest])
+    assert f"checkpoint-24 is damaged ({name}" in caplog.text
+    assert rest.steps == undisturbed.validation_losses[-1][0] - 16
+    assert weights(result.path) == weights(undisturbed.path)
+
+
+@pytest.mark.parametrize("content", ["{}", "[", '{"global_step": -1, "best_global_step": 8, "log_history": []}'])
+def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, content):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+    for file in (tmp_path / "checkpoints").glob("checkpoint-*/trainer_state.json"):
+        file.write_text(content)
+    result = tuned(tmp_path)
+    assert weights(result.path) == weights(undisturbed.path)
+
+
 def test_finished_tunings_are_kept_and_others_refused(undisturbed):
     before, steps = weights(undisturbed.path), CountSteps()
     again = tuned(undisturbed.path.parent, callbacks=[steps])

@@ -143,7 +143,7 @@ def test_an_adapter_whose_weights_fit_no_layer_is_refused(folder, tmp_path, shar
     named = {key.replace(".h.", ".layers.") if key in renamed else key: value for key, value in weights.items()}
     assert named.keys() != weights.keys()
     save_file(named, adapter / "adapter_model.safetensors")
-    with pytest.raises(InputError, match=r"the adapter .* does not fit .*: it lacks \d+ of \d+ weights"):
+    with pytest.raises(InputError, match=r"does not fit .* weights fit no layer, .* it lacks \d+ of \d+"):
         load_dialogue_model(str(adapter))
 
 
@@ -166,6 +166,14 @@ def test_an_adapter_of_an_unknown_type_is_refused(folder, tmp_path):
     )
     with pytest.raises(InputError, match="the config of the adapter"):
         load_dialogue_model(str(adapter))
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_layer", -1), ("n_layer", 100_000), ("n_layer", "2"), ("n_head", 0)])
+def test_sizes_that_no_model_has_are_refused(folder, name, value):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(InputError, match=r"^model: the config of .* cannot be read"):
+        load_dialogue_model(str(folder))
 
 
 def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
