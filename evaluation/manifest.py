@@ -18,6 +18,8 @@ from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_jso
 
 MANIFEST, PARTS = "run.json", "parts"
 RUNNING, FINISHED = "running", "finished"
+PAGES = ".evenhand"  # marks a folder of pages that is no run: the command that wrote them
+CHECKED = ("junit.xml", "summary.md")  # the files of a check
 FORMAT = 5  # version of the format of a run's files
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
 RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
@@ -138,6 +140,14 @@ def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, 
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder."
             )
     return record
+
+
+def clear_pages(folder: Path, command: str) -> None:
+    """Remove the files of the last check in a folder that is marked as the command's."""
+    mark = folder / PAGES
+    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == command:
+        for name in CHECKED:
+            (folder / name).unlink(missing_ok=True)
 
 
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.

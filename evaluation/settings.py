@@ -22,6 +22,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
 MAX_RESPONSE_CHARACTERS = 1_000_000  # a classifier reads some thousand; a text of 30 MB would take hours
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Concurrency = Annotated[int, Field(ge=1, le=1000)]  # connections at a time
 PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
@@ -93,7 +94,7 @@ class ModelSettings(CheckpointSettings):
     adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
-    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
+    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
     tokenizer: str | None = option(None, "of a served model, for likelihoods; null: by its name", identity=CONTENT)
 
     def __post_init__(self) -> None:
@@ -124,7 +125,7 @@ class JudgeSettings(NamedSettings):
     name: str = option("go_emotions", "labels and instruction: 'go_emotions' or a YAML file", identity=CONTENT)
     server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
     api: Literal["chat", "completions"] = option("chat", "API of the server")
-    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
+    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
     samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
     cache: AnyPath | None = option(None, "SQLite file of judgements; null: in the user's cache folder", identity=False)
 

@@ -37,6 +37,7 @@ from evenhand.evaluation.manifest import (
     FORMAT,
     MANIFEST,
     OLD_CONFIG,
+    PAGES,
     PARTS,
     RUNNING,
     commit,
@@ -55,7 +56,6 @@ from evenhand.evaluation.tracking import Tracker, start_tracking
 log = logging.getLogger("evenhand")
 
 LOCK, SCORES = ".lock", "scores.json"
-PAGES = ".evenhand"  # marks a folder of pages that is no run: the command that wrote them
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row

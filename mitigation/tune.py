@@ -25,7 +25,7 @@ from transformers.trainer_pt_utils import safe_globals
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.files import check_owner, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
@@ -255,6 +255,7 @@ class _StepCallback(TrainerCallback):
         self.advance = advance
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
         self.advance(1)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
@@ -41,7 +42,7 @@ from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
-JUNIT, SUMMARY = "junit.xml", "summary.md"
+JUNIT, SUMMARY = CHECKED
 HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
@@ -76,8 +77,7 @@ def check(settings: CheckSettings) -> int:
             prompts or classifiers.
     """
     claim_pages(settings.output_dir, "check", lambda: _is_of_a_check(settings.output_dir))
-    for name in (JUNIT, SUMMARY):  # an error below must not leave the files of the last check, which CI would post
-        (settings.output_dir / name).unlink(missing_ok=True)
+    clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
     findings = find(settings)
     found = {finding.status for finding in findings}
     status = next(status for status in EXIT_STATUS if status == HOLDS or status in found)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -23,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_error
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, read_record, with_resolved_paths
+from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.evaluation.tracking import destinations
@@ -32,6 +33,7 @@ from evenhand.recipes.settings import COMMANDS
 
 log = logging.getLogger("evenhand")
 
+ERROR = 2  # the exit status of an error in the input
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
@@ -69,15 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         processes.check_launcher()
     except InputError as error:
-        print(f"evenhand {command}: {format_error(error)}", file=sys.stderr)
-        return 2
+        return _fail(command, arguments, format_error(error))
     try:
         status = _run(arguments)
         sys.stdout.flush()
     except InputError as error:
-        if processes.is_rank_zero() or not error.reported_by_rank_zero:
-            rank = "" if processes.is_rank_zero() else processes.rank_label()
-            print(f"{f'evenhand {command}'.rstrip()}{rank}: {format_error(error)}", file=sys.stderr)
+        if processes.is_rank_zero():
+            return _fail(command, arguments, format_error(error))
+        if not error.reported_by_rank_zero:
+            print(f"evenhand {command}{processes.rank_label()}: {format_error(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
@@ -89,13 +91,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a file or folder that the command was given, and that no check has found unusable
         log.debug("evenhand: %s", error, exc_info=True)
         name = f"{error.filename!r}: " if error.filename else ""
-        print(f"evenhand {command}: {format_error(OSError(f'{name}{error.strerror or error}'))}", file=sys.stderr)
-        return 2
+        return _fail(command, arguments, format_error(OSError(f"{name}{error.strerror or error}")))
     finally:
         if called_as_command:
             for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
                 signal.signal(sent, signal.SIG_DFL)
     return status
+
+
+def _fail(command: str, arguments: Sequence[str], message: str) -> int:
+    """Print an error and return the exit status of an error; remove the files of the last `check`, which CI would post.
+
+    A check that was given a setting that cannot be used does not know its settings: the folder is looked for in the
+    arguments.
+    """
+    print(f"{f'evenhand {command}'.rstrip()}: {message}", file=sys.stderr)
+    if command == "check":
+        flag, given = "--output_dir", []
+        for argument, following in pairwise([*arguments, ""]):
+            if argument == flag:
+                given.append(following)
+            elif argument.startswith(f"{flag}="):
+                given.append(argument.removeprefix(f"{flag}="))
+        folder = Path(given[-1]) if given else COMMANDS[command]().output_dir
+        with suppress(OSError, ValueError):
+            clear_pages(folder, command)
+    return ERROR
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ checked, and finished runs are recognized, within a fraction of a second.
 """
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,9 @@ from typing import Any
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import files_sha256, joined_sha256, sha256_of
 
+log = logging.getLogger("evenhand")
+
+COMMIT_DIGITS = 40  # of a commit on the hub; a hash of files has 64
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
 CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run
@@ -122,6 +126,9 @@ def _check_base(folder: Path, base: str | None, revision: str | None) -> None:
     if not isinstance(tuned_on, str) or not tuned_on:
         return  # another program made the adapter
     name, base_revision = adapter_base(folder, base, revision)
+    if (len(tuned_on) == COMMIT_DIGITS) != (hub_repository(name) is not None):
+        log.warning("%s was tuned on %s, which cannot be compared with the files of %s", folder, tuned_on, name)
+        return
     if not is_revision(tuned_on, name, base_revision):
         raise BaseChanged(
             f"model{'.base' if base else ''}: {folder} was tuned on {name} at the revision {tuned_on[:12]}, which has "

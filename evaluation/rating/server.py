@@ -28,7 +28,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.files import atomic_write, check_owner
 from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
@@ -86,6 +86,7 @@ class Votes:
         """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
         record = asdict(vote) | ({"undo": True} if undo else {})
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        check_owner(self.path)
         try:
             with self.path.open("ab") as file:
                 file.truncate(self.size)
@@ -175,7 +176,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
             rating.record(given)
         except ValidationError as error:
             return PlainTextResponse(f"This is not an answer: {error.errors()[0]['msg']}.", 400)
-        except OSError as error:
+        except (OSError, InputError) as error:
             return PlainTextResponse(f"The answer cannot be saved: {error}", 507)
         return JSONResponse(rating.next_question(given.rater))
 

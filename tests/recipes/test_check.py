@@ -104,8 +104,14 @@ def test_an_error_leaves_no_files_of_the_last_check(runs, tmp_path):
     arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path / "check"), "-q"]
     assert main(["check", str(runs["fairer"]), *arguments]) == 0
     assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand", "junit.xml", "summary.md"}
-    assert main(["check", str(tmp_path / "absent"), *arguments]) == 2
-    assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand"}
+    for wrong in (
+        [str(tmp_path / "absent")],
+        [str(runs["fairer"]), "--max_rise", "ten"],
+        [str(runs["fairer"]), "--zzz"],
+    ):
+        assert main(["check", str(runs["fairer"]), *arguments]) == 0
+        assert main(["check", *wrong, *arguments]) == 2
+        assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand"}
 
 
 def test_a_file_of_the_user_is_not_replaced_by_a_check(runs, tmp_path):

@@ -86,7 +86,9 @@ class Settings:
     accepted: AnyPath | None = option(
         None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
     )
-    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    permutations: Annotated[int, Field(ge=0, le=1_000_000)] = option(
+        999, "of the test of no dependence on the descriptor"
+    )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
     for_comparisons: bool | None = option(
         None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
