@@ -273,8 +273,11 @@ def _is_finished(folder: Path, record: Mapping[str, Any], locks: ExitStack, advi
     is_finished, damaged = _state_and_damage(folder, record, advice)  # again: perhaps another process has finished it
     if is_finished and not damaged:
         return True
+    earlier = read_record(folder, "output_dir")
     if damaged:
         log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+    elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
+        log.info("%s: going on in %s", record["command"], folder)
     remove_temporary_files(folder)
     for name in damaged:
         (folder / name).unlink(missing_ok=True)
@@ -296,8 +299,6 @@ def _state_and_damage(folder: Path, record: Mapping[str, Any], advice: Advice) -
         return False, []
     _check_same_run(folder, earlier, record["identity"], advice)
     if earlier["state"] != FINISHED:
-        if earlier["fingerprint"] == record["fingerprint"]:
-            log.info("%s: going on in %s", record["command"], folder)
         return False, []
     damaged = damaged_files(folder, earlier)
     if damaged and earlier["format"] != FORMAT:
