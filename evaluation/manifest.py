@@ -72,8 +72,12 @@ def read_record(folder: Path, field: str) -> dict[str, Any] | None:
         InputError: the record cannot be read, was changed by hand, or is of an unknown format.
     """
     path = folder / MANIFEST
-    is_old = (folder / OLD_CONFIG).exists() and (folder / OLD_IDENTITY).exists()
-    if not path.exists():
+    try:
+        is_old = (folder / OLD_CONFIG).exists() and (folder / OLD_IDENTITY).exists()
+        exists = path.exists()
+    except OSError as error:  # a name that is too long, or a folder that nobody may read
+        raise InputError(f"{field}: {folder} cannot be used: {error.strerror or error}; give another.") from None
+    if not exists:
         return _read_format_4(folder, field) if is_old else None
     record = read_json(path, field, MAX_RECORD_BYTES)
     repair = f"get an intact copy, or delete {folder} and run the command again"
