@@ -87,3 +87,8 @@ def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
     if close:
         return InputError(f"{field}: {format_value(value)} is unknown; did you mean {close[0]!r}?")
     return InputError(f"{field}: {format_value(value)} is unknown. Known: {', '.join(allowed)}.")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the error's class if it has no message."""
+    return str(error).strip().split("\n")[0] or type(error).__name__

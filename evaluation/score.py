@@ -32,6 +32,7 @@ LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
 FORMER_FIELDS = ("jackknife_over", "jackknife_interval")  # of scores that earlier versions wrote
+OVERFLOW = "it is larger than the largest number that can be computed with"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,12 @@ class BiasScore:
     signature: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if math.isinf(self.value):
+            object.__setattr__(self, "reason", self.reason or OVERFLOW)
+            object.__setattr__(self, "value", math.nan)
+        if self.interval is not None and not all(map(math.isfinite, self.interval)):
+            object.__setattr__(self, "reason", self.reason or OVERFLOW)
+            object.__setattr__(self, "interval", None)
         if math.isnan(self.value) and not self.reason:
             raise ValueError(f"{self.metric}: an undefined value needs a reason")
 
@@ -99,7 +106,9 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         for record in content["scores"]:
             low, high = record["bounds"]
             record["interval"] = record["interval"] and tuple(record["interval"])
-            record["value"] = math.nan if record["value"] is None else record["value"]
+            if record["value"] is None:
+                record["value"] = math.nan
+                record["reason"] = record.get("reason") or OVERFLOW  # earlier versions wrote infinity without a reason
             record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
             record["signature"] = content["signatures"][record["signature"]]
             scores.append(BiasScore(**{name: value for name, value in record.items() if name not in FORMER_FIELDS}))

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.score import BiasScore
@@ -26,7 +27,8 @@ from evenhand.evaluation.settings import as_settings
 log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
-WAIT = 30  # time-out of W&B's server in seconds, after which this run and later runs stay offline
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
+WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
 HEADLINES = 10  # maximum number of scores with a panel
 TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
 
@@ -193,7 +195,17 @@ def _wandb_mode() -> str:
     import wandb
 
     # The mode is an argument of `init`, because W&B has already read the environment variables.
-    return os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
+    if mode := os.environ.get("WANDB_MODE"):
+        if mode not in MODES:
+            raise InputError(f"WANDB_MODE: {mode!r} is none of {', '.join(MODES)}; set it again.")
+        return mode
+    try:
+        return "online" if wandb.login(prompt=False, verify=False) else "offline"
+    except (ValueError, wandb.errors.Error) as error:
+        raise InputError(
+            f"report_to: W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give "
+            "--report_to none."
+        ) from None
 
 
 def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
@@ -213,8 +225,11 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: A
     try:
         return wandb.init(mode=mode, **arguments)
     except wandb.errors.Error as error:
-        log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", error)
+        reason = first_line(error)
+        log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", reason)
         os.environ["WANDB_MODE"] = "offline"
+        arguments["id"] = uuid.uuid4().hex  # W&B's process still holds the other id
+        write_text(id_file, arguments["id"])
         return wandb.init(mode="offline", **arguments)
 
 

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
@@ -39,12 +40,14 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.store import claim_pages
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.plan import read_pilot
 from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
+JUNIT, SUMMARY = CHECKED
 HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
@@ -78,15 +81,25 @@ def check(settings: CheckSettings) -> int:
         InputError: no limit is given, a folder has no finished run with generation bias, or the runs have different
             prompts or classifiers.
     """
+    claim_pages(settings.output_dir, "check", lambda: _is_of_a_check(settings.output_dir))
+    clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
     findings = find(settings)
     found = {finding.status for finding in findings}
     status = next(status for status in EXIT_STATUS if status == HOLDS or status in found)
     title = f"{sanitize(str(settings.run))}{f' against {sanitize(str(settings.against))}' if settings.against else ''}"
-    write_text(settings.output_dir / "junit.xml", junit_xml(title, findings))
-    write_text(settings.output_dir / "summary.md", summary_markdown(title, status, findings))
+    write_text(settings.output_dir / JUNIT, junit_xml(title, findings))
+    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings))
     print("\n".join([f"{title}: {status}", *map(str, findings)]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
+
+
+def _is_of_a_check(folder: Path) -> bool:
+    """Return whether a folder without a mark has nothing but the files of a check of an earlier version."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {JUNIT, SUMMARY}:
+        return False
+    summary = folder / SUMMARY
+    return summary.is_file() and summary.read_bytes().startswith(b"## Evenhand: ")
 
 
 def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:

@@ -1,5 +1,6 @@
 """The command `compare`: score differences between two runs over the same rows, with intervals, and their report."""
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +17,20 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
 )
+from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import DESCRIPTOR, find_score
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.measurement import LINK, finish, write_responses
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
+
+log = logging.getLogger("evenhand")
 
 
 def compare(settings: CompareSettings, *, show: bool = True) -> None:
@@ -42,8 +47,19 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
         changes = []
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
+            _check_base(read_settings(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
         finish("comparison", run, settings, changes, report, show=show)
+
+
+def _check_base(model: ModelSettings) -> None:
+    """Raise InputError if the tuned model is an adapter whose base has changed; a base that is away is no reason."""
+    try:
+        model_revision(model.name, model.revision, model.base)
+    except BaseChanged as error:
+        raise InputError(f"after: {error}") from None
+    except InputError:
+        log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
 
 
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:

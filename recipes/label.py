@@ -9,7 +9,6 @@ from evenhand.evaluation.manifest import run_sha256
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import BIAS_VALUE, RESPONSE
 from evenhand.evaluation.store import stage
-from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.labels import label_responses, mean_bias_values
 from evenhand.recipes.finished_runs import read_settings, warn_of_split
 from evenhand.recipes.settings import FAMILY, LabelSettings
@@ -34,7 +33,7 @@ def label(settings: LabelSettings) -> None:
         with rejects_tuning():
             labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
         b = labelled[BIAS_VALUE].to_numpy()
-        write_table(run.folder / f"{LABELS}.parquet", labelled)
+        run.write(LABELS, labelled)
         counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}
         run.facts["threshold"] = {**asdict(threshold), **counts}
         write_json(run.folder / THRESHOLD, run.facts["threshold"])

@@ -14,14 +14,14 @@ from peft import LoraConfig
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
-from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, measured_model
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, is_adapter, local_path
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
-from evenhand.evaluation.store import TRACKERS
+from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.finished_runs import models_with_code
@@ -277,7 +277,10 @@ def run_plans(
     Returns:
         The reason why each such point ended early, by the folder of the point's comparison.
     """
-    processes.on_rank_zero(lambda: check_plans(settings.output_dir, plans))
+    folder = settings.output_dir
+    command = "loop" if isinstance(settings, LoopSettings) else "ablate"
+    processes.on_rank_zero(lambda: check_plans(folder, plans))
+    processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
     stages = {stage.folder: stage for plan in plans for stage in plan.stages}
     numbered = [replace(stage, number=f"{i} of {len(stages)}") for i, stage in enumerate(stages.values(), 1)]
     points = {point.comparison: point for plan in plans for point in plan.points}
@@ -304,7 +307,7 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
         check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
         settings, strength = stage.settings, plan.loop.measure.model.adapter_strength
         base = base_measurement(plan.loop.measure).model
-        if (path / MANIFEST).exists():
+        if run_state(path) == FINISHED:
             continue
         if stage.command == "measure":
             config = measure_config(settings, FAMILY)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.report.files import present
@@ -25,6 +26,22 @@ from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, Measure
 log = logging.getLogger("evenhand")
 
 SCORES, RESPONSES = "scores.json", "responses.html"
+# Settings and inputs, by the beginnings of their names, that change no response.
+SCORING = tuple(
+    f"{start}{FAMILY}.{name}"
+    for start in ("", "inputs.")
+    for name in (
+        "style_classifier",
+        "second_style_classifier",
+        "offensiveness",
+        "style_clusters",
+        "accepted",
+        "outcomes",
+        "permutations",
+        "corpus",
+        "repeated_rows",
+    )
+)
 LINK = Link("all responses", RESPONSES)
 
 
@@ -44,15 +61,25 @@ def measure_model(settings: MeasureSettings, *, show: bool = True, for_compariso
     names = list(dict.fromkeys(settings.metrics))
     configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
     inputs = processes.on_rank_zero(lambda: read_inputs(settings, for_comparisons=for_comparisons))
-    if not (settings.output_dir / MANIFEST).exists():  # a finished run imports no slow library
+    if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[names[0]].open_model().check()
-    with stage("measure", settings, inputs) as run:
+    with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
             scores[name] = FAMILIES[name].measure(of_family, configs[name])
         found = [score for of_family in scores.values() for score in of_family]
         processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+
+
+def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
+    """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
+    own, responses = getattr(settings, FAMILY), folder / "responses.parquet"
+    if own is None or own.style_exchange:  # the classifier chooses among responses
+        return ""
+    if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
+        return ""
+    return f", there with --responses {responses} to score its responses again"
 
 
 def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,7 @@ from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
+from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
@@ -33,6 +34,7 @@ from evenhand.recipes.settings import FAMILY, RateSettings
 log = logging.getLogger("evenhand")
 
 PAIRS, SUMMARY = "pairs", "summary"
+SAMPLED = (*SIDES, "pairs", "questions", "leave_out", "seed")  # settings of the pairs, which a summary cannot change
 
 
 def rate(settings: RateSettings) -> None:
@@ -46,12 +48,27 @@ def rate(settings: RateSettings) -> None:
         _sample_pairs(settings)
         _serve(settings)
         return
+    _check_same_rating(settings)
     scores, report = summary(settings.output_dir, "output_dir")
     with start_tracking("rate", settings) as tracker:
         files = write_summary(settings.output_dir, scores, report, show=True)
         tracker.log_scores(scores)
         tracker.log_report(files)
         tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
+
+
+def _check_same_rating(settings: RateSettings) -> None:
+    """Raise InputError if a summary is asked for with settings that the pairs were not sampled with."""
+    recorded, _ = read_run(settings.output_dir, "rate", "output_dir")
+    defaults = as_settings(RateSettings())
+    for name, value in as_settings(settings).items():
+        if name not in SAMPLED or value in (defaults[name], recorded.get(name)):
+            continue
+        if name not in SIDES or Path(value).resolve() != Path(recorded[name]).resolve():
+            raise InputError(
+                f"{name}: {value!r}, but the pairs in {settings.output_dir} were sampled with {recorded.get(name)!r}; "
+                "leave it out, or give the folder of that rating."
+            )
 
 
 def _sample_pairs(settings: RateSettings) -> None:

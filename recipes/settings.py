@@ -45,7 +45,7 @@ def family_groups(attribute: str, is_optional: bool) -> type:
     listed = []
     for name, family in FAMILIES.items():
         if group := getattr(family, attribute):
-            text = group.__doc__.splitlines()[0].rpartition(": ")[2]
+            text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
             default = option(None if is_optional else group, text, omit_if_null=is_optional)
             listed.append((name, group | None if is_optional else group, default))
     return make_dataclass(f"Family{attribute}", listed, kw_only=True)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import evenhand
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
@@ -48,6 +49,15 @@ def test_the_steps_run_on_the_testbeds_responses(names):
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
     assert (names["folder"] / "clusters.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["refusal", "descriptor", "response", "bucket"])
+def test_a_function_cannot_replace_a_column_or_a_built_in_outcome(names, name):
+    known = {"style_classifier": str(testbed.STYLE_CLASSIFIER), "style_clusters": "testbed"}
+    with pytest.raises(InputError, match=f"^outcomes: '{name}' is the name of something else"):
+        evenhand.measure_responses(names["frame"], outcomes={name: lambda texts: [1.0] * len(texts)}, **known)
+    with pytest.raises(InputError, match="^outcomes: 'short' returns 1 values"):
+        evenhand.measure_responses(names["frame"], outcomes={"short": lambda texts: [1.0]}, **known)
 
 
 def test_a_part_of_the_prompts_of_two_runs_is_compared(names):

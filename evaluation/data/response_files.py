@@ -1,6 +1,7 @@
 """Files of prompts to send to any model, and files of responses from any source, such as an API or logs."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
@@ -14,18 +15,21 @@ from evenhand.evaluation.data.prompt_files import (
     REPEATS,
     build_prompts,
     check_texts,
+    clean_columns,
     name_descriptor,
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_logs import read_log
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
 
@@ -67,8 +71,23 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
             file.write(json.dumps(request, ensure_ascii=False) + "\n")
 
 
-def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str, list]:
+def has_own_prompts(columns: Mapping[str, list], descriptor_column: str | None) -> bool:
+    """Return whether a file of responses has prompts of its own, although it has a column prompt_id of another tool.
+
+    Files of `write_prompts` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
+    """
+    if TEXT not in columns or not {DESCRIPTOR, descriptor_column}.intersection(columns):
+        return False
+    if PROMPT in columns and REPEAT in columns:
+        return False
+    return not all(isinstance(value, str) and WRITTEN_ID.fullmatch(value) for value in columns[PROMPT_ID])
+
+
+def read_responses(path: Path, descriptor_column: str | None = None, has_ids: bool = False) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
+
+    With `has_ids`, a column prompt_id is kept in any case; otherwise it is left out if the prompts are in the file, and
+    it is of another tool (`has_own_prompts`).
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
@@ -80,6 +99,8 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     if not path.exists():
         raise InputError(f"responses: {path} does not exist.")
     columns = read_log(path, descriptor_column) or read_rows(path, "responses", descriptor_column)
+    if PROMPT_ID in columns and not has_ids and has_own_prompts(columns, descriptor_column):
+        del columns[PROMPT_ID]
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)
     require_columns(
@@ -87,12 +108,19 @@ def read_responses(path: Path, descriptor_column: str | None = None) -> dict[str
     )
     for row, value in enumerate(columns[RESPONSE], start=1):
         if value is not None and not isinstance(value, str):
-            raise InputError(f"responses: {path}: column {RESPONSE}, row {row} is {value!r}; write text, or null.")
+            raise InputError(
+                f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text, or null."
+            )
+        if value is not None and len(value) > MAX_RESPONSE_CHARACTERS:
+            raise InputError(
+                f"responses: {path}: row {row} has {len(value):,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most."
+            )
     columns[RESPONSE] = [value or "" for value in columns[RESPONSE]]
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns.pop(REPEATS, None)
+        columns = clean_columns(columns, path)
         check_texts(columns, path)
     return columns
 

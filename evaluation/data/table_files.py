@@ -14,6 +14,7 @@ import pyarrow.parquet
 
 from evenhand.evaluation.errors import InputError
 
+MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 
 
@@ -37,6 +38,8 @@ def read_columns(
             raise ValueError(f"{path.suffix!r} is none of {', '.join(SUFFIXES)}")
         if path.suffix == ".jsonl":
             return columns_of(read_json_lines(path))
+        if path.suffix == ".parquet":
+            check_row_limit(path)
         if path.suffix == ".parquet" or text is not None:
             table = pyarrow.parquet.read_table(path) if path.suffix == ".parquet" else _read_typed_csv(path, text)
             _check_header(table.column_names)
@@ -52,6 +55,14 @@ def read_columns(
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(f"{path} cannot be read as {content} ({reason}); give a table in UTF-8.") from None
+
+
+def check_row_limit(path: Path) -> None:
+    """Raise ValueError if a Parquet file has too many rows, by its metadata: a few bytes can hold millions of rows."""
+    with pyarrow.parquet.ParquetFile(path) as file:
+        n = file.metadata.num_rows
+    if n > MAX_ROWS:
+        raise ValueError(f"it has {n:,} rows, more than {MAX_ROWS:,}")
 
 
 def _check_header(names: Iterable[Any]) -> None:

@@ -67,7 +67,8 @@ class MeasureConfig:
         if self.responses is not None:
             column = self.prompts.descriptor_column
             once = getattr(self.settings, "repeated_rows", "") == "once"
-            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag, once=once)
+            has_ids = self.prompts.file is not None
+            return RecordedModel(self.model, self.decoding, self.responses, column, tag=tag, once=once, has_ids=has_ids)
         kind = LoadedModel if self.model.server is None else ServedModel
         return kind(self.model, self.decoding, tag=tag, seed=self.seed)
 

@@ -1,6 +1,5 @@
 """A model whose weights are here: loaded when it is first needed."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
@@ -20,7 +18,7 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
 SERVED_FIELDS = ("server", "api", "concurrency", "tokenizer")  # of the settings, for served models only
-MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
+MODEL_FACTS = "model"  # the file of facts for the signature that are known only once the model is loaded
 
 
 class LoadedModel(Model):
@@ -92,11 +90,11 @@ class LoadedModel(Model):
         """Return the precision that "auto" resolved to and the prompt format, which are kept in the run's folder."""
         from evenhand.evaluation.models.contexts import prompt_format
 
-        path = run.folder / MODEL_FACTS
-        if not path.exists():
+        def facts() -> dict[str, Any]:
             dtype = str(self.load().model.dtype).removeprefix("torch.")
-            write_json(path, {"dtype": dtype, "format": prompt_format(self.load())})
-        return json.loads(path.read_text(encoding="utf-8"))
+            return {"dtype": dtype, "format": prompt_format(self.load())}
+
+        return run.keep_facts(MODEL_FACTS, facts)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         facts = processes.on_rank_zero(lambda: self._facts(run))

@@ -41,10 +41,14 @@ class RecordedModel(Model):
         *,
         tag: str | None = None,
         once: bool = False,
+        has_ids: bool = False,
     ) -> None:
-        """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response."""
+        """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response.
+
+        With `has_ids`, a column prompt_id is of the configured prompts in any case (`response_files.has_own_prompts`).
+        """
         super().__init__(settings, decoding, tag=tag)
-        self.path, self.descriptor_column, self.once = path, descriptor_column, once
+        self.path, self.descriptor_column, self.once, self.has_ids = path, descriptor_column, once, has_ids
 
     @property
     def note(self) -> str:
@@ -61,7 +65,9 @@ class RecordedModel(Model):
     def columns(self) -> dict[str, list]:
         """The columns of the file, which is parsed again only if it has changed."""
         stat = self.path.stat() if self.path.exists() else None
-        return _read(self.path, self.descriptor_column, self.once, stat and (stat.st_mtime_ns, stat.st_size))
+        return _read(
+            self.path, self.descriptor_column, self.once, self.has_ids, stat and (stat.st_mtime_ns, stat.st_size)
+        )
 
     @property
     def has_prompts(self) -> bool:
@@ -116,6 +122,8 @@ class RecordedModel(Model):
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, descriptor: str | None, once: bool, version: tuple[int, int] | None) -> dict[str, list]:
-    columns = read_responses(path, descriptor)
+def _read(
+    path: Path, descriptor: str | None, once: bool, has_ids: bool, version: tuple[int, int] | None
+) -> dict[str, list]:
+    columns = read_responses(path, descriptor, has_ids)
     return drop_repeated_rows(columns) if once and PROMPT_ID not in columns else columns

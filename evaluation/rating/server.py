@@ -31,6 +31,7 @@ from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
+MAX_ANSWER_BYTES = 10_000  # of a request to the server
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ["127.0.0.1", "localhost"]
 HEADERS = {
@@ -96,12 +97,17 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
     """Return the web app of a rating, with its page under /token/, for a server that listens on `host`."""
 
     async def answer(request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_ANSWER_BYTES:
+                return PlainTextResponse("This is not an answer: it is too long.", 413)
         try:
-            given = Answer.model_validate_json(await request.body())
+            given = Answer.model_validate_json(bytes(body))
             rating.record(given)
         except ValidationError as error:
             return PlainTextResponse(f"This is not an answer: {error.errors()[0]['msg']}.", 400)
-        except OSError as error:
+        except (OSError, InputError) as error:
             return PlainTextResponse(f"The answer cannot be saved: {error}", 507)
         return JSONResponse(rating.next_question(given.rater))
 

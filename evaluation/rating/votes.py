@@ -10,6 +10,7 @@ import pandas as pd
 import pydantic.dataclasses
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import check_owner
 
 VOTES = "votes.jsonl"
 KEY = "rater", "prompt_id", "question"  # a rater has one vote on a question about a pair
@@ -55,6 +56,7 @@ class Votes:
         """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
         record = asdict(vote) | ({"undo": True} if undo else {})
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        check_owner(self.path)
         try:
             with self.path.open("ab") as file:
                 file.truncate(self.size)

@@ -106,3 +106,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError
     assert json.loads(path.read_text()) == {"kept": True}
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "expected"),
+    [(math.inf, (1.0, 2.0), (None, (1.0, 2.0))), (3.0, (1.0, math.inf), (3.0, None)), (-math.inf, None, (None, None))],
+)
+def test_a_number_that_is_too_large_is_undefined_with_a_reason(tmp_path, value, interval, expected):
+    write_scores(tmp_path / "scores.json", [replace(DEFINED, value=value, interval=interval)])
+    (score,) = read_scores(tmp_path / "scores.json")
+    assert (None if math.isnan(score.value) else score.value, score.interval) == expected
+    assert "larger than the largest number" in score.reason
+
+
+def test_infinity_without_a_reason_as_earlier_versions_wrote_it_is_read(tmp_path):
+    write_scores(tmp_path / "scores.json", [DEFINED])
+    content = json.loads((tmp_path / "scores.json").read_text())
+    content["scores"][0]["value"] = None
+    write_json(tmp_path / "scores.json", content)
+    (score,) = read_scores(tmp_path / "scores.json")
+    assert math.isnan(score.value) and score.reason

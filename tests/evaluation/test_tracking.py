@@ -3,6 +3,7 @@
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import matplotlib
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tracking import Tracker, destinations, start_tracking
@@ -98,10 +100,11 @@ def test_the_first_line_of_a_run_says_where_things_go(settings, mode, expected, 
 
 
 def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):
-    modes = []
+    modes, ids = [], []
 
     def init(**fields):
         modes.append(fields["mode"])
+        ids.append(fields["id"])
         if modes[-1] != "offline":
             raise wandb.errors.CommError("no route to host")
         folder = str(tmp_path / "offline-run-1" / "files")
@@ -115,4 +118,15 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
             with start_tracking("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")):
                 pass
     assert modes == ["online", "offline", "offline"]
+    assert len(set(ids)) == 3  # W&B's process still holds the id of the run that it could not start
     assert "no route to host" in caplog.text and f"wandb sync {tmp_path / 'offline-run-1'}" in caplog.text
+
+
+def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "sideways")
+    with pytest.raises(InputError, match="WANDB_MODE"):
+        destinations(MeasureSettings(output_dir=tmp_path))
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setattr(wandb, "login", Mock(side_effect=ValueError("API key must have 40+ characters, has 3.")))
+    with pytest.raises(InputError, match="the key in WANDB_API_KEY"):
+        destinations(MeasureSettings(output_dir=tmp_path))

@@ -1,5 +1,6 @@
 """An ablation on the testbed, small: what is shared runs once, a kill or a move repeats nothing, points are right."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +64,20 @@ def finished(tmp_path_factory, commands, small_talk):
     (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS))
     running = commands.start(*arguments(base / "ablate.yaml", base / "first", "--report_to", "none"))
     # In the middle of a point, with another one finished.
-    wait_until(lambda: list(base.glob("first/stages/compare-*/run.json")) or running.status() is not None)
+    wait_until(lambda: finished_in(base / "first", "compare-*") or running.status() is not None)
     assert running.status() is None, running.stderr
     running.kill()
     (base / "deeper").mkdir()
     folder = (base / "first").rename(base / "deeper" / "run")
-    done_before = {path: path.stat().st_mtime_ns for path in folder.glob("stages/*/run.json")}
+    done_before = {path: path.stat().st_mtime_ns for path in finished_in(folder)}
     done = commands.run(*arguments(base / "ablate.yaml", folder))
     return Ablation(folder, done.stdout, done.stderr, done_before)
+
+
+def finished_in(folder: Path, stage: str = "*") -> list[Path]:
+    """The records of the finished stages of an ablation."""
+    records = folder.glob(f"stages/{stage}/run.json")
+    return [path for path in records if json.loads(path.read_text())["state"] == "finished"]
 
 
 def stages(folder: Path) -> list[str]:

@@ -99,6 +99,30 @@ def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
     assert "holds: effects on descriptors: 0 of 6 are shown to have grown" in capsys.readouterr().out
 
 
+def test_an_error_leaves_no_files_of_the_last_check(runs, tmp_path):
+    """The shipped workflow posts them."""
+    arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path / "check"), "-q"]
+    assert main(["check", str(runs["fairer"]), *arguments]) == 0
+    assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand", "junit.xml", "summary.md"}
+    for wrong in (
+        [str(tmp_path / "absent")],
+        [str(runs["fairer"]), "--max_rise", "ten"],
+        [str(runs["fairer"]), "--zzz"],
+    ):
+        assert main(["check", str(runs["fairer"]), *arguments]) == 0
+        assert main(["check", *wrong, *arguments]) == 2
+        assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand"}
+
+
+def test_a_file_of_the_user_is_not_replaced_by_a_check(runs, tmp_path):
+    (tmp_path / "summary.md").write_text("precious")
+    arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(runs["fairer"]), *arguments]) == 2
+    assert (tmp_path / "summary.md").read_text() == "precious"
+    (tmp_path / "summary.md").write_text("## Evenhand: holds\n")  # of an earlier version
+    assert main(["check", str(runs["fairer"]), *arguments]) == 0
+
+
 def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys):
     itself = ["--against", f"{runs['baseline']}/."]
     for arguments in ([], ["--max_rise", "10"], [str(runs["worse"]), "--max_pooled_fgb", "1"], itself):

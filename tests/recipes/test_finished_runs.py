@@ -7,9 +7,6 @@ from evenhand.recipes.settings import MeasureSettings
 
 def test_deleted_settings_of_an_earlier_version_are_left_out():
     config = {
-        "format": 1,
-        "command": "measure",
-        "inputs": {"generation_bias": {"model": "a hash"}},
         "model": {"name": "a-model"},
         "generation_bias": {
             "permutations": 19,

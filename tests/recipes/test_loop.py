@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import run_state
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     EVEN_LIKELIHOODS,
     LIKELIHOODS,
@@ -124,8 +125,8 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     for stage in STAGES:
         manifest = json.loads((finished[0] / stage / "run.json").read_text())
         assert manifest["seconds"]["total"] > 0
-        text = (finished[0] / stage / "config.yaml").read_text()
-        assert str(finished[0].parent) not in text.replace(f"output_dir: {finished[0] / stage}", "")
+        text = json.dumps({name: value for name, value in manifest["settings"].items() if name != "output_dir"})
+        assert str(finished[0].parent) not in text
     measured = finished[0] / TAGGED / "after"
     scores = read_scores(measured / "scores.json")
     signature = find_score(scores, "fgb_pooled_corrected").signature
@@ -154,7 +155,7 @@ def test_the_adapter_changed_the_model_and_training_was_measured(finished):
 
 def test_rows_written_for_other_trainers_are_the_rows_of_the_tuning(finished, commands, tmp_path):
     tuned = finished[0] / TAGGED / "tune"
-    commands.run("tune", "--config", str(tuned / "config.yaml"), "--write_rows", str(tmp_path / "rows"))
+    commands.run("tune", "--config", str(tuned), "--write_rows", str(tmp_path / "rows"))
     recorded = json.loads((tuned / "checkpoints" / "inputs.json").read_text())["rows"]
     assert recorded in (tmp_path / "rows" / "README.md").read_text()
     assert "trainable_token_indices=[" in (tmp_path / "rows" / "train.py").read_text()
@@ -177,7 +178,7 @@ def test_killed_and_moved_in_the_middle_of_stages_of_each_kind_it_ends_the_same(
         wait_until(lambda: list((folder / stage).glob(middle)) or running.status() is not None)  # noqa: B023
         assert running.status() is None, f"the loop ended before the middle of {stage}: {running.stderr}"
         running.kill()
-        assert not (folder / stage / "run.json").exists()
+        assert run_state(folder / stage) == "running"
         folder = folder.rename(tmp_path / f"killed_in_{stage.replace('/', '_')}")
     done = commands.run(*arguments(Path("loop.yaml"), folder.name, *method), cwd=tmp_path)
     assert done.stderr.count("is finished; nothing to do") == STAGES.index(stage)
@@ -258,8 +259,7 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     of_base, of_loop = (EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS), finished[0] / "prompt" / "compare"
     before, after = tmp_path / "before", finished[0] / "prompt" / "after"
     assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
-    config = str(finished[0] / "before" / "config.yaml")
-    assert main(["measure", "--config", config, "--output_dir", str(before)]) == 0
+    assert main(["measure", "--config", str(finished[0] / "before"), "--output_dir", str(before)]) == 0
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))

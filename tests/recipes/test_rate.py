@@ -66,3 +66,12 @@ def test_votes_are_summarised(runs):
     assert len(score.signature["votes"]) == 64
     assert "75\u00a0%" in (folder / "summary" / "report.html").read_text()
     rate(settings(runs, pairs=4))  # the manifest of the pairs does not record summaries
+
+
+def test_a_summary_is_of_the_runs_that_are_given(runs, tmp_path):
+    rate(settings(runs, pairs=4))
+    Votes(runs["output_dir"] / "votes.jsonl").add(Vote("w", "p0", "preference", "after", "after", "now"))
+    rate(settings(runs, summary=True, show=False))
+    for changed in ({"before": tmp_path / "other"}, {"pairs": 3}, {"seed": 1}):
+        with pytest.raises(InputError, match=f"^{next(iter(changed))}: "):
+            rate(settings(runs, summary=True, show=False, **changed))

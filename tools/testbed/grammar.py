@@ -200,7 +200,8 @@ def truth(
 
     p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
     fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected is
-    the spread of descriptors without the interaction of descriptor and template (`_spreads`). pgb and scgb, by cluster, and fgb by axis and by style are defined likewise.
+    the spread of descriptors without the interaction of descriptor and template (`_spreads`). pgb and scgb, by cluster,
+    and fgb by axis and by style are defined likewise.
 
     Args:
         cells: columns template, descriptor and, for scores by axis, axis; repeated rows count once.
@@ -288,7 +289,7 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
 
 
 def _pooled_spread(grid: np.ndarray) -> np.ndarray:
-    """Return the pooled value of each column, (c,), from expected style vectors (T, D, c); NaN where there is no cell."""
+    """Return the pooled value of each column, (c,), from expected style vectors (T, D, c), NaN without a cell."""
     products = []
     for one in range(grid.shape[1] - 1):
         difference = grid[:, one + 1 :] - grid[:, [one]]

@@ -45,6 +45,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     has_same_prompts,
     read_styled_responses,
 )
+from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -168,6 +169,7 @@ def _likelihood_changes(
 ) -> list[BiasScore]:
     """Return relevance and perplexity of both runs' responses under the first run's model, and their changes."""
     model, measured = measured_model(before.config), signature["before"].get("model", {})
+    of = before.config.model
     prompts, (old_responses, new_responses) = rows[0].table, (side.table[RESPONSE].tolist() for side in rows)
 
     def table(name: str, compute: Callable[..., pd.DataFrame], responses: list[str]) -> pd.DataFrame:
@@ -186,7 +188,7 @@ def _likelihood_changes(
         reason = model.without_weights
         if not measured:
             reason = "the first run does not record which model was measured"
-        elif not reason and model.inputs()["model"] != measured["revision"]:
+        elif not reason and not is_revision(measured["revision"], of.name, of.revision, of.base):
             reason = f"the revision of {model.name} is no longer the measured one"
         if reason:
             return relevance.undefined_changes(reason, signature)
@@ -199,8 +201,10 @@ def _likelihood_changes(
             table(f"{relevance.TEMPLATE_LIKELIHOODS}{side}", relevance.likelihoods_within_template, responses)
             for side, responses in (("", old_responses), ("_after", new_responses))
         ]
-    except InputError as error:
-        return relevance.undefined_changes(f"{model.name} cannot be loaded: {error}", signature)
+    except InputError as error:  # perhaps a disk or a server that is away
+        reason = f"{model.name} cannot be loaded: {error}"
+        run.failures["relevance"] = reason
+        return relevance.undefined_changes(reason, signature)
     return [
         *relevance.likelihood_changes(prompts, old, new, signature),
         *relevance.even_reference(prompts, old, even, signature),
@@ -213,7 +217,7 @@ def _outcome_changes(
 ) -> list[BiasScore]:
     """Return the changes of the outcomes of both runs; fluency is under the first run's model."""
     tables, scores = [side.table(VALUES) for side in (before, after) if side.has(VALUES)], []
-    names = [dict.fromkeys(it.rpartition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
+    names = [dict.fromkeys(it.partition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
     for name in [it for it in names[0] if it in names[1]] if len(names) == 2 else ():
         old, new = (stored_values(table, name) for table in tables)
         if name == FLUENCY:

@@ -76,7 +76,7 @@ class Settings:
     accepted: AnyPath | None = option(
         None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
     )
-    permutations: Annotated[int, Field(ge=0)] = option(
+    permutations: Annotated[int, Field(ge=0, le=1_000_000)] = option(
         1999, "permutations of people by which differences are tested; 0: none"
     )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")

@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import chat_templates
@@ -133,6 +134,48 @@ def test_an_adapter_is_merged_into_its_base(folder, tmp_path, base):
 def test_a_pickle_is_refused_by_name(folder):
     (folder / "model.safetensors").rename(folder / "weights.pkl")
     with pytest.raises(InputError, match=r"weights\.pkl may be a pickle.*save_pretrained"):
+        load_dialogue_model(str(folder))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_an_adapter_whose_weights_fit_no_layer_is_refused(folder, tmp_path, share):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    weights = load_file(adapter / "adapter_model.safetensors")
+    renamed = sorted(weights)[: int(share * len(weights))]
+    named = {key.replace(".h.", ".layers.") if key in renamed else key: value for key, value in weights.items()}
+    assert named.keys() != weights.keys()
+    save_file(named, adapter / "adapter_model.safetensors")
+    with pytest.raises(InputError, match=r"does not fit .* weights fit no layer, .* it lacks \d+ of \d+"):
+        load_dialogue_model(str(adapter))
+
+
+def test_an_adapter_with_weights_too_many_is_refused(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    weights = load_file(adapter / "adapter_model.safetensors")
+    save_file(
+        weights | {"base_model.model.other.lora_A.weight": torch.ones(2, 2)}, adapter / "adapter_model.safetensors"
+    )
+    with pytest.raises(InputError, match=r"1 of its \d+ weights fit no layer, such as base_model.model.other"):
+        load_dialogue_model(str(adapter))
+
+
+def test_an_adapter_of_an_unknown_type_is_refused(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    (adapter / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "EVIL", "base_model_name_or_path": str(folder)})
+    )
+    with pytest.raises(InputError, match="the config of the adapter"):
+        load_dialogue_model(str(adapter))
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_layer", -1), ("n_layer", 100_000), ("n_layer", "2"), ("n_head", 0)])
+def test_sizes_that_no_model_has_are_refused(folder, name, value):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(InputError, match=r"^model: the config of .* cannot be read"):
         load_dialogue_model(str(folder))
 
 

@@ -156,3 +156,16 @@ def test_a_vote_that_cannot_be_synced_is_removed(path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         votes.add(vote(prompt_id="p2"))
     assert path.read_bytes() == content and votes.of("anna") == [vote()]
+
+
+def test_a_long_body_is_refused_before_it_is_read(client):
+    sent = []
+
+    def parts():
+        for number in range(1000):
+            sent.append(number)
+            yield b"x" * 1000
+
+    response = client.post(f"/{TOKEN}/answer", content=parts())
+    assert response.status_code == 413
+    assert answer(client).status_code == 200

@@ -40,7 +40,8 @@ def test_truth_of_two_descriptors_in_two_templates_by_hand(monkeypatch):
     # δ is (1, −1) on template 1 and 0 on template 2, which does not share the difference.
     assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(0)
     rows |= {("two", "a"): (0.75, 0.25), ("two", "b"): (0.25, 0.75)}  # ½ ⟨(1, −1), (½, −½)⟩
-    assert find_score(grammar.truth(cells(["one", "two"], ["a", "b"])), "fgb_pooled_corrected").value == pytest.approx(0.5)
+    shared = grammar.truth(cells(["one", "two"], ["a", "b"]))
+    assert find_score(shared, "fgb_pooled_corrected").value == pytest.approx(0.5)
     assert find_score(scores, "fgb", axis="ability").value == pytest.approx(0.25)
 
 
