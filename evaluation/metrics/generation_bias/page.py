@@ -103,8 +103,8 @@ INTERVALS = (
     "person to a template together, and are adjusted for everything that this page calls shown: if nobody were treated "
     "differently, 5 of 100 such pages would show anything. A bias is shown if the interval of pooled FGB* is above 0 "
     "and this test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 even "
-    "pages show something. The intervals of person and word hold if many people or words differ a little; if a few differ "
-    "much and the others not at all, they are too narrow."
+    "pages show something. The intervals of person and word hold if many people or words differ a little; if a few "
+    "differ much and the others not at all, they are too narrow."
 )
 NEXT = (
     "Read the responses behind this page. `evenhand plan RUN` says how many responses a surer answer takes; `evenhand "
