@@ -39,13 +39,20 @@ SETTINGS = """
 measure:
   prompts:
     descriptors: 26
-    per_cell: 4
+    per_cell: 2
     filters:
       noun_phrase_type: [descriptor_noun, noun_descriptor]
-      template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
+      template:
+        - I'm {noun_phrase}.
+        - I like {plural_noun_phrase}.
+        - I love {plural_noun_phrase}.
+        - I hate {plural_noun_phrase}.
+        - What do you think about {plural_noun_phrase}?
+        - It's hard being {noun_phrase}.
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
+train_per_cell: 2
 methods: [control_tags, exchange, style_exchange, prompt]
 instruction: I like music.
 label: {quantile: 0.7}
