@@ -18,6 +18,7 @@ from evenhand.evaluation.models.styles import load_style_classifier, style_vecto
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import descriptor_spread
 from evenhand.recipes import testbed
 from tools.testbed import grammar
@@ -70,10 +71,12 @@ def main() -> None:
         responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
         arranged = arrange_cells(responses, to_codes(rows[TEMPLATE]), to_codes(rows[DESCRIPTOR]))
         for name, (weights, pooled, _) in forms.items():
-            spread = descriptor_spread(arranged, weights, pooled=pooled)
+            if pooled:
+                results[n][name].append(pooled_spread(arranged, weights))
+                continue
+            spread = descriptor_spread(arranged, weights)
             results[n][name].append(spread.corrected)
-            if name == "FGB*":
-                results[n]["FGB"].append(spread.plain)
+            results[n]["FGB"].append(spread.plain)
 
     cells = f"{DESCRIPTORS} × {len(grammar.plan().base)} cells"
     print(f"{cells}, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")

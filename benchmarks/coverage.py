@@ -3,10 +3,12 @@
 $ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
 $ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of pooled FGB*, 10 minutes
 
-Descriptors and templates are fixed, and responses are sampled in each simulation; the target is 93 to 97 %. `below` is
-the share of intervals that end below the truth, `< 0` the share of intervals that end below 0, although a spread is not
-negative. One-hot vectors simulate a classifier that is always certain. Smooth vectors are Dirichlet around the same
-means. Narrow vectors are smooth, with nearly all of the probability on three styles, as for a dialogue model.
+Descriptors and templates are fixed, and responses are sampled in each simulation; the target is 93 to 97 %. The true
+value of pooled FGB* is the same statistic of the true cell means; its interval also allows for an interaction, so that
+it is wider than necessary here. `below` is the share of intervals that end below the truth, `< 0` the share of intervals
+that end below 0, although a spread is not negative. One-hot vectors simulate a classifier that is always certain. Smooth
+vectors are Dirichlet around the same means. Narrow vectors are smooth, with nearly all of the probability on three
+styles, as for a dialogue model.
 
 With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base biases from weak to strong, and true
 reductions from 0 to 100 %. An unbounded interval, which is reported as undefined, contains every truth.
@@ -20,9 +22,11 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.metric import pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 STYLES = 20
@@ -33,6 +37,8 @@ BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's
 VECTORS = ("one-hot", "smooth", "narrow")
 BASES = {"weak": 0.22, "middling": 0.32, "strong": 0.75}  # shares as in BIASES, for `--reduction`
 REDUCTIONS = (0.0, 0.5, 0.8, 0.93, 1.0)
+FIRST = np.repeat([1.0, 0.0], STYLES)
+WEIGHTS = (FIRST, np.eye(2 * STYLES)[0], 1 - 2 * FIRST)  # of the columns of two runs, for each of the pooled forms
 FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 
 
@@ -85,17 +91,24 @@ def draw(p: np.ndarray, cell: np.ndarray, one_hot: bool, rng: np.random.Generato
 
 
 def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
-    """Return the true value of each of FORMS, from the mean style vectors of two runs."""
+    """Return the true value of each of FORMS, from the mean style vectors of two runs, (descriptors, templates, c).
 
-    of_p, of_half = (run.mean(axis=1).var(axis=0, ddof=1) for run in (p, half))
-    return [p.var(axis=0, ddof=1).sum(axis=-1).mean(), of_p.sum(), of_p[0], (of_half - of_p).sum()]
+    The pooled forms are the same statistic of the true cell means, with one template FGB*.
+    """
+    within = p.var(axis=0, ddof=1).sum(axis=-1).mean()
+    if p.shape[1] == 1:
+        one, other = (run.var(axis=0, ddof=1)[0] for run in (p, half))
+        return [within, one.sum(), one[0], (other - one).sum()]
+    descriptor, template = np.indices(p.shape[:2]).reshape(2, -1)
+    both = np.concatenate([p, half], axis=2).reshape(-1, 2 * STYLES)
+    pooled = [pooled_spread(arrange_cells(both, template, descriptor, 1), weights).value for weights in WEIGHTS]
+    return [within, *pooled]
 
 
 def estimates(cells: Cells) -> list[Estimate]:
     """Return the estimate of each of FORMS, from cells with the columns of two runs side by side."""
-    first, one = np.repeat([1.0, 0.0], STYLES), np.eye(2 * STYLES)[0]
-    ways = ((first, False), (first, True), (one, True), (1 - 2 * first, True))
-    return [descriptor_spread(cells, weights, pooled=pooled).corrected for weights, pooled in ways]
+    pooled = [pooled_estimate(cells, weights).estimate for weights in WEIGHTS]
+    return [descriptor_spread(cells, WEIGHTS[0]).corrected, *pooled]
 
 
 def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,40 +1,37 @@
 """Simulations of the effects in a report: false effects, missed effects, and the coverage of intervals.
 
 $ python -m benchmarks.effects --simulations 40  # the table of docs/benchmarks/accuracy.md; 5 minutes of one core
-$ python -m benchmarks.effects --unbalanced      # the same by max-T without scales
 $ python -m benchmarks.effects --change          # changes between two runs
 $ python -m benchmarks.effects --parts           # coverage of the parts of person and word
 
 Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabilities that differ by descriptor as planned
-(`PLANS`); the vectors are one-hot, or smooth for the axis. "Covered" is the share of 95 % intervals that contain the
-true effect, for all effects and for the shown ones; otherwise the truth is above or below the interval. True effects
-below half a percentage point count as none, from 2 points as real. "Even" is the share of simulations in which no true
-effect of a descriptor is above `even_within`, "uneven" that in which the largest one is above its lower bound. Changes:
-the second run has the same probabilities, or half of every effect.
+(`PLANS`); the vectors are one-hot, or smooth for the axis. Effects are tested in one family, so that the numbers are
+those of each test before the correction over families. "Covered" is the share of intervals that contain the true
+effect, for all effects and for the shown ones; otherwise the truth is above or below the interval. True effects below
+half a percentage point count as none, from 2 points as real. "Even" is the share of simulations in which no true effect
+is above `even_within`, "uneven" that in which the largest one is above its lower bound. Changes: the second run has the
+same probabilities, or half of every effect.
 """
 
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.effects import even_within
+from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, even_within
 from evenhand.evaluation.score import DESCRIPTOR
-from evenhand.evaluation.statistics import effects as statistics
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.effect_changes import effect_changes
-from evenhand.evaluation.statistics.effects import descriptor_effects
+from evenhand.evaluation.statistics.effects import family_changes, family_effects
+from evenhand.evaluation.statistics.permutation import Design, Family
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS, STYLES, PERMUTATIONS = 60, 28, 99
 NEGLIGIBLE, REAL, LEVEL = 0.005, 0.02, 0.05
 GROUPS = [np.kron(np.eye(DESCRIPTORS // size), np.full(size, 1 / size)) for size in (10, 3)]  # axes, buckets
 UNITS = np.concatenate([np.eye(DESCRIPTORS), *GROUPS])
-GROUPED = UNITS[DESCRIPTORS:], np.zeros((STYLES, 0))  # no clusters of styles
 
 
 def add(p: np.ndarray, descriptor: int, style: int, size: float) -> None:
@@ -98,21 +95,25 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     counts = rng.integers(2, 9, size) if per_cell == "2 to 8" else np.full(size, per_cell)
     places = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
     is_smooth = plant is axis
-    cells = arrange_cells(np.hstack([responses(side, counts, is_smooth, rng) for side in sides]), *places, 1)
+    families = [Family("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
+    design = Design(*places, UNITS[DESCRIPTORS:])
     truth = (0.75 if is_smooth else 1.0) * (sides[-1] - (0 if len(sides) == 1 else sides[0])).mean(axis=0)
     truth = UNITS @ (truth - truth.mean(axis=0))
     if len(sides) == 1:
-        found = descriptor_effects(cells, *GROUPED, PERMUTATIONS, rng)
+        found = family_effects(design, families, PERMUTATIONS, rng)[0]
     else:
-        halves = [cells.select_columns(half) for half in np.split(np.arange(2 * STYLES), 2)]
-        runs = [descriptor_effects(half, *GROUPED, 0, rng) for half in halves]
-        found = effect_changes(cells, *runs, *GROUPED, PERMUTATIONS, rng)
+        runs = [family_effects(design, [family], 0, rng)[0] for family in families]
+        found = family_changes(design, *families, *runs, PERMUTATIONS, rng)
     columns = np.stack([truth, found.low, found.high]).reshape(3, -1).T
     table = pd.DataFrame(columns, columns=["truth", "low", "high"])
     kind = np.repeat([DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
-    table = table.assign(kind=kind, unit="any", outcome="style", n=cells.n, seed=seed)
+    table = table.assign(kind=kind, unit="any", outcome="style", n=counts.sum(), seed=seed)
+    shown = found.p_family.ravel() <= LEVEL
     return table.assign(
-        shown=found.p_family.ravel() <= LEVEL, at_most=found.at_most.ravel(), at_least=found.at_least.ravel()
+        shown=shown,
+        certainty=np.where(shown, SHOWN, ""),
+        at_most=found.at_most.ravel(),
+        at_least=found.at_least.ravel(),
     )
 
 
@@ -124,7 +125,7 @@ def rates(table: pd.DataFrame) -> dict[str, float]:
     covered = ~above & ~below
     numbers = {"a false one shown": false, "covered": covered}
     numbers |= {f"{kind} found": shown[(size >= REAL) & (table["kind"] == kind)] for kind in table["kind"].unique()}
-    largest = size[table["kind"] == DESCRIPTOR].groupby(table["seed"]).max()
+    largest = size.groupby(table["seed"]).max()
     bounds = pd.DataFrame([even_within(one).interval for _, one in table.groupby("seed")], columns=["low", "high"])
     numbers |= {"even": bounds["high"] >= largest.to_numpy(), "uneven": bounds["low"] <= largest.to_numpy()}
     numbers |= {"shown covered": covered[shown], "above": above[shown], "below": below[shown]}
@@ -158,14 +159,11 @@ def main() -> None:
         __doc__,
         simulations=(100, "per design"),
         change=(False, "changes between two runs instead"),
-        unbalanced=(False, "effects by max-T without scales"),
         parts=(False, "parts of person and word instead"),
         plans=(list(PLANS), "designs"),
     )
     if options.parts:
         return print(parts(options.simulations).round(1).to_string())
-    if options.unbalanced:
-        patch.object(statistics, "balancing_scale", lambda *_: np.float32(1)).start()
     for change in ("nothing", "every effect halved") if options.change else ("no effect", None):
         rows = {}
         for name in options.plans:

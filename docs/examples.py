@@ -10,12 +10,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.evaluation.files import read_yaml, write_text
-from evenhand.evaluation.manifest import CONFIG, read_run
+from evenhand.evaluation.files import write_text
+from evenhand.evaluation.manifest import read_record, read_run
 from evenhand.evaluation.report import html
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measurement
-from evenhand.recipes.finished_runs import read_settings, settings_of_run
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import CompareSettings
 
 MAX_BYTES = 150_000  # of the responses on the page of responses
@@ -24,11 +24,11 @@ MAX_BYTES = 150_000  # of the responses on the page of responses
 def write_example(run: Path, folder: Path) -> None:
     """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
     html.MAX_BYTES = MAX_BYTES
-    if read_yaml(run / CONFIG, "run")["command"] == "measure":
+    if read_record(run, "run")["command"] == "measure":
         settings, responses = replace(read_settings(run, "run")[0], output_dir=run), [run]
         (page,) = measurement.report(settings, write=False, show=False).values()
     else:
-        values = settings_of_run(read_run(run, "compare", "run")[0]) | {"output_dir": run}
+        values = read_run(run, "compare", "run")[0] | {"output_dir": run}
         settings = checked(CompareSettings, values, str(run))
         responses = [settings.before, settings.after]
         (page,) = compare.report(settings, write=False, show=False).values()

@@ -5,7 +5,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PureWindowsPath
@@ -16,6 +17,8 @@ import yaml
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # the ending of temporary names
+TEMPORARY = re.compile(r"\..+\.\d+\.part")  # `temporary_path`; a user's file `.x.part` has no process number
+MAX_TEXT_BYTES = 20_000_000  # of a file of settings or texts that somebody wrote by hand
 SOURCES = "sources"  # subfolder of a folder of results, for the texts without a result
 
 
@@ -42,20 +45,55 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         raise
 
 
+# The folders in which this process works, and for each a function that raises an error if the folder is no longer this
+# process's, for example because somebody deleted it (`store.run_lock`).
+_owned_folders: dict[Path, Callable[[], None]] = {}
+
+
+@contextmanager
+def writes_checked(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` before each write into `folder` within the block."""
+    folder = folder.resolve()
+    outer = _owned_folders.get(folder)
+    _owned_folders[folder] = check
+    try:
+        yield
+    finally:
+        del _owned_folders[folder]
+        if outer is not None:
+            _owned_folders[folder] = outer
+
+
+def check_owner(path: Path) -> None:
+    """Raise InputError if `path` is in a folder that this process works in, and the folder is no longer its own."""
+    if _owned_folders:
+        resolved = path.parent.resolve()
+        for folder in (resolved, *resolved.parents):
+            if folder in _owned_folders:
+                _owned_folders[folder]()
+
+
+def temporary_path(path: Path) -> Path:
+    """Return the path that this process writes first, in the folder of `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename the file to `path` if the block ends without an error.
 
     Raises:
-        InputError: the folder cannot be created or written.
+        InputError: the folder cannot be created or written, or it belongs to a run of another process by now.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    check_owner(path)
+    temporary = temporary_path(path)
     try:
         with explain_full_disk(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())  # after a power cut, a renamed file must have its content
+            check_owner(path)
             temporary.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
@@ -67,6 +105,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def remove_temporary_files(folder: Path) -> None:
     """Remove temporary files and folders that killed processes left in `folder` and in its subfolders."""
     for left in folder.rglob(f".*{UNFINISHED}"):
+        if not TEMPORARY.fullmatch(left.name):
+            continue
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
         else:
@@ -97,13 +137,14 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
 def check_links_inside(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
     """Raise InputError if `folder`, or a symbolic link inside `folder`, leads out of `within`, by default `folder`.
 
-    Subfolders with a name in `leave_out` are not searched. The message names the setting `field`.
+    Subfolders with a name in `leave_out` may be no such links either, but are not searched. The message names the
+    setting `field`.
     """
     within, found = within or folder, [folder]
     for place, folders, files in os.walk(folder):
+        found += [path for name in (*folders, *files) if (path := Path(place, name)).is_symlink()]
         if Path(place) == folder:
             folders[:] = [name for name in folders if name not in leave_out]
-        found += [path for name in (*folders, *files) if (path := Path(place, name)).is_symlink()]
     for path in found:
         if not is_inside(within, path):
             raise InputError(
@@ -146,42 +187,93 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def read_text(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> str:
+    """Return the text of a regular file in UTF-8. `field` is the name of the setting, for error messages.
+
+    Raises:
+        InputError: the file cannot be read, is no regular file, has more than `limit` bytes, or is not UTF-8.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device may never end
+            raise InputError(f"{field}: {path} is no file; give one.")
+        if status.st_size > limit:
+            raise InputError(f"{field}: {path} has {status.st_size:,} bytes, more than {limit:,}; give a shorter file.")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
+    except ValueError as error:  # not UTF-8, or a path with a null character
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{field}: {path} cannot be read: {error}.") from None
+
+
+def read_json(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        InputError: the file cannot be read, or is not JSON.
+    """
+    text = read_text(path, field, limit)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{field}: {path} is not JSON: {error}.") from None
+
+
 def read_yaml(path: Path, field: str) -> Any:
     """Return the content of a YAML file. `field` is the name of the setting, for error messages.
 
     Raises:
-        InputError: the file cannot be read, is not YAML or has a key twice.
+        InputError: the file cannot be read, is not YAML, has a key twice, or has an alias.
     """
+    text = read_text(path, field)
     try:
-        return load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # not UTF-8, a number of 5000 digits, deep nesting
+        return load_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of 5000 digits, deep nesting
         raise InputError(f"{field}: {path} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML text; `1e-3` is a number, as in YAML 1.2.
+    """Return the value of a YAML text, with the plain values of YAML 1.2 (core schema), and without aliases.
 
-    >>> load_yaml("[1e-3, 1.0e-3, text]")
-    [0.001, 0.001, 'text']
+    In YAML 1.1, `1:30` is the number 90, `010` is 8, and `no` is false; here they are texts.
+
+    >>> load_yaml("[1e-3, 1.0e-3, text, 1:30, 010, no, true]")
+    [0.001, 0.001, 'text', '1:30', '010', 'no', True]
 
     Raises:
-        yaml.YAMLError: the text is not YAML, or a mapping has a key twice.
+        yaml.YAMLError: the text is not YAML, a mapping has a key twice, or there is an alias.
     """
     return yaml.load(text, Loader=_Loader)
 
 
 class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):  # a few aliases of aliases stand for a billion values
+            event = self.peek_event()
+            line = event.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line}: the alias *{event.anchor} is not allowed; write the value out")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: the key {twice!r} stands twice")
+        found: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in found:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} stands twice")
+                found.add((key.tag, key.value))
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d[\d.]*[eE][-+]?\d+$"), list("-+0123456789")
+_PLAIN_VALUES = (
+    ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", [*"tTfF"]),
+    ("int", r"[-+]?(?:0|[1-9]\d*)", [*"-+0123456789"]),
+    ("float", r"[-+]?(?:\.\d+|(?:0|[1-9]\d*)(?:\.\d*)?)(?:[eE][-+]?\d+)?", [*"-+.0123456789"]),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", [*"-+."]),
 )
 
 
@@ -195,9 +287,35 @@ class _NoAliases(yaml.SafeDumper):
         return True
 
 
-def sha256_of(*paths: Path) -> str:
-    """Return the SHA-256 of the concatenated contents of files, which this process reads once."""
-    return _sha256(tuple(paths), tuple(_version(path) for path in paths))
+# The writer also keeps the rules of YAML 1.1, so that it quotes texts that other readers would misread.
+for _tag, _pattern, _first in _PLAIN_VALUES:
+    for _class in (_Loader, _NoAliases):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), _first)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of the content of a file, which this process reads once."""
+    return _sha256(path, _version(path))
+
+
+def files_sha256(files: Mapping[str, Path]) -> str:
+    """Return the SHA-256 of several files: of the name, the length and the content of each, sorted by name.
+
+    `files` has the paths of the files by their names. A file with another name, or content that moved from one file to
+    another, gives another hash.
+    """
+    listed = [[name, files[name].stat().st_size, sha256_of(files[name])] for name in sorted(files)]
+    return json_sha256(listed)
+
+
+def joined_sha256(paths: Sequence[Path]) -> str:
+    """Return the SHA-256 of the joined contents of files, as runs of format 4 recorded it."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def _version(path: Path) -> tuple[int, ...]:
@@ -206,13 +324,8 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 @cache
-def _sha256(paths: tuple[Path, ...], versions: tuple[tuple[int, ...], ...]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+def _sha256(path: Path, version: tuple[int, ...]) -> str:
+    return joined_sha256([path])
 
 
 def json_sha256(value: Any) -> str:

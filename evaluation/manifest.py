@@ -1,8 +1,8 @@
-"""What a run folder records of itself: config, identity and manifest. Imports nothing slow.
+"""What a run folder records of itself, in one file, `run.json`. Imports nothing slow.
 
-A stage writes `config.yaml`, its settings, and `identity.json`, what went into it, when it starts, and the manifest
-`run.json` when it ends, so a run without a manifest is unfinished. In a config, the paths of other runs are relative to
-its folder, so that a folder of runs can be moved.
+A stage writes `run.json` when it starts, with the state "running", and again when it ends, with the state "finished",
+the duration of each step and the hashes of its results. In the recorded settings, the paths of other runs are relative
+to the folder, so that a folder of runs can be moved. Runs of format 4 have three files in its place (`_read_format_4`).
 """
 
 import json
@@ -14,18 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
 
-CONFIG, IDENTITY, MANIFEST, PARTS = "config.yaml", "identity.json", "run.json", "parts"
+MANIFEST, PARTS = "run.json", "parts"
+RUNNING, FINISHED = "running", "finished"
+PAGES = ".evenhand"  # marks a folder of pages that is no run: the command that wrote them
+CHECKED = ("junit.xml", "summary.md")  # the files of a check
+FORMAT = 5  # version of the format of a run's files
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
 RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-IN_RUNS = ("name", "exponents")  # settings that may name a model or a table in a run's folder
+IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
-FORMAT = 4  # version of the format of a run's files
+MAX_RECORD_BYTES = 200_000_000  # of a run.json, which lists every result file
+OLD_FORMAT, OLD_CONFIG, OLD_IDENTITY = 4, "config.yaml", "identity.json"
+OLD_KEYS = {"format", "command", "inputs"}  # what a run of format 4 added to the settings in its config.yaml
 
 
 def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and the manifest of a finished run of `command`.
+    """Return the settings and the record of a finished run of `command`.
 
     Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting that
     contains the folder, for error messages.
@@ -33,74 +39,164 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
     Raises:
         InputError: the folder has no finished run of this command, or the run is damaged or has another format.
     """
-    settings = read_config(folder, field) if (folder / MANIFEST).exists() else {}
-    manifest = read_manifest(folder, field)
-    if manifest is None:
+    record = read_record(folder, field)
+    if record is None or record["state"] != FINISHED:
         raise InputError(f"{field}: {folder} has no finished run; run `evenhand {command}` into it first.")
-    if settings.get("command") != command:
-        raise InputError(f"{field}: {folder} is a run of `{settings.get('command')}`, not of `{command}`.")
-    is_changed = json_sha256(settings) != manifest["config"]
-    if damaged := [CONFIG] if is_changed else damaged_files(folder, manifest["files"]):
+    if record["command"] != command:
+        raise InputError(f"{field}: {folder} is a run of `{record['command']}`, not of `{command}`.")
+    if damaged := damaged_files(folder, record):
         raise InputError(
-            f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the manifest's); undo the "
+            f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the recorded one); undo the "
             f"change, or run `evenhand {command}` into that folder again to recompute it."
         )
-    return with_resolved_paths(settings, folder), manifest
+    return with_resolved_paths(record["settings"], folder), record
 
 
-def run_sha256(manifest: Mapping[str, Any]) -> str:
+def run_sha256(record: Mapping[str, Any]) -> str:
     """Return the fingerprint of a finished run, for a run that reads it: of what went into the run, and its tables."""
-    return json_sha256([manifest["fingerprint"], manifest["files"]])
+    return json_sha256([record["fingerprint"], record["files"]])
 
 
-def read_config(folder: Path, field: str) -> dict[str, Any]:
-    """Return the settings in the config of a run folder."""
-    settings = read_yaml(folder / CONFIG, field)
-    if not isinstance(settings, Mapping):
-        raise InputError(f"{field}: {folder / CONFIG} has no settings of a run; repair it, or delete the folder.")
-    if settings.get("format") != FORMAT:
-        raise InputError(
-            f"{field}: {folder} is a run of another version of Evenhand (its format is {settings.get('format')}, not "
-            f"{FORMAT}); run `evenhand {settings.get('command')}` again, into another folder."
-        )
-    return dict(settings)
+def run_state(folder: Path, field: str = "output_dir") -> str | None:
+    """Return the state of the run in a folder, RUNNING or FINISHED; None without a run."""
+    record = read_record(folder, field)
+    return None if record is None else record["state"]
 
 
-def read_manifest(folder: Path, field: str) -> dict[str, Any] | None:
-    """Return the manifest of a run folder, or None if the manifest is absent or damaged."""
+def read_record(folder: Path, field: str) -> dict[str, Any] | None:
+    """Return the record of the run in a folder, finished or not; None without one.
+
+    The record has at least format, state, command, fingerprint, identity, settings, inputs and files.
+
+    Raises:
+        InputError: the record cannot be read, was changed by hand, or is of an unknown format.
+    """
+    path = folder / MANIFEST
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files = dict(manifest["files"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None
+        is_old = (folder / OLD_CONFIG).exists() and (folder / OLD_IDENTITY).exists()
+        exists = path.exists()
+    except OSError as error:  # a name that is too long, or a folder that nobody may read
+        raise InputError(f"{field}: {folder} cannot be used: {error.strerror or error}; give another.") from None
+    if not exists:
+        return _read_format_4(folder, field) if is_old else None
+    record = read_json(path, field, MAX_RECORD_BYTES)
+    repair = f"get an intact copy, or delete {folder} and run the command again"
+    if not isinstance(record, dict):
+        raise InputError(f"{field}: {path} is no record of a run; {repair}.")
+    if is_old and "state" not in record:
+        return _read_format_4(folder, field)
+    if record.get("format") != FORMAT:
+        raise InputError(
+            f"{field}: {folder} is a run of another version of Evenhand (its format is {record.get('format')}, not "
+            f"{FORMAT}); run `evenhand {record.get('command')}` again, into another folder."
+        )
+    if record.pop("sha256", None) != json_sha256(record):
+        raise InputError(f"{field}: {path} was changed or is damaged (its SHA-256 is not right); undo that, {repair}.")
+    return _checked_names(record, path, field)
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write the record of a run, with its own SHA-256, by which a change by hand is noticed."""
+    plain = json.loads(json.dumps(record, default=str))
+    write_json(folder / MANIFEST, {**plain, "sha256": json_sha256(plain)})
+
+
+def _read_format_4(folder: Path, field: str) -> dict[str, Any]:
+    """Return the record of a run of format 4: config.yaml, identity.json and, of a finished run, run.json."""
+    settings = read_yaml(folder / OLD_CONFIG, field)
+    if not isinstance(settings, dict) or settings.get("format") != OLD_FORMAT:
+        found = settings.get("format") if isinstance(settings, dict) else None
+        raise InputError(
+            f"{field}: {folder} is a run of another version of Evenhand (its format is {found}, not {FORMAT}); "
+            "measure again, into another folder."
+        )
+    path = folder / MANIFEST
+    record = read_json(path, field, MAX_RECORD_BYTES) if path.exists() else {}
+    identity = read_json(folder / OLD_IDENTITY, field)
+    if not isinstance(record, dict) or not isinstance(identity, dict):
+        raise InputError(f"{field}: {folder} has no readable record of its run; delete the folder and measure again.")
+    if record and record.get("config") != json_sha256(settings):
+        raise InputError(f"{field}: {folder / OLD_CONFIG} was changed after the run; undo the change.")
+    record = {
+        "files": {},
+        "fingerprint": json_sha256(identity),
+        **record,
+        "state": FINISHED if record else RUNNING,
+        "command": settings.get("command"),
+        "identity": identity,
+        "inputs": settings.get("inputs") or {},
+        "settings": {name: value for name, value in settings.items() if name not in OLD_KEYS},
+        "format": OLD_FORMAT,
+    }
+    return _checked_names(record, path, field)
+
+
+def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, Any]:
+    """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
+    files = record.get("files")
+    kinds = {"settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
+    if not isinstance(files, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
+        raise InputError(f"{field}: {path} is no record of a run; delete its folder and run the command again.")
     for name in files:  # the run may come from another person, and a stage deletes damaged files
-        if not is_file_name_inside(folder, name):
+        if not is_file_name_inside(path.parent, name):
             raise InputError(
-                f"{field}: {folder / MANIFEST} lists the file {format_value(name)}, which is not the name of a file "
+                f"{field}: {path} lists the file {format_value(name)}, which is not the name of a file "
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder."
             )
-    return manifest
+    return record
+
+
+def clear_pages(folder: Path, command: str) -> None:
+    """Remove the files of the last check in a folder that is marked as the command's."""
+    mark = folder / PAGES
+    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == command:
+        for name in CHECKED:
+            (folder / name).unlink(missing_ok=True)
 
 
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = (IDENTITY, "parts", "checkpoints", "wandb", "tensorboard", "summary")
+NOT_RESULTS = (MANIFEST, OLD_IDENTITY, PARTS, "checkpoints", "wandb", "tensorboard", "summary")
 
 
-def hash_results(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each result file in a run folder, by path relative to the folder, sorted by path."""
+def result_files(folder: Path) -> dict[str, Path]:
+    """Return the result files in a run folder, by path relative to the folder, sorted by path."""
     found = (path for path in sorted(folder.rglob("*")) if path.suffix in RESULTS and path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in found}
     return {
-        name: sha256_of(path)
+        name: path
         for name, path in names.items()
         if name.partition("/")[0] not in NOT_RESULTS and is_file_name_inside(folder, name)
     }
 
 
-def damaged_files(folder: Path, hashes: Mapping[str, str]) -> list[str]:
-    """Return the names of the files that are missing, or whose SHA-256 differs from the hash in `hashes`."""
-    return [name for name, sha in hashes.items() if not (folder / name).is_file() or sha256_of(folder / name) != sha]
+def recorded_results(folder: Path) -> dict[str, Any]:
+    """Return the entries of a record on the result files: the SHA-256 of each, and its size and time of change."""
+    files = result_files(folder)
+    return {
+        "files": {name: sha256_of(path) for name, path in files.items()},
+        "versions": {name: _size_and_time(path) for name, path in files.items()},
+    }
+
+
+def damaged_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
+    """Return the names of the recorded files that are missing or have changed.
+
+    A file with the recorded size and time of change is not read; any other file is compared by its SHA-256.
+    """
+    versions = record.get("versions") or {}
+    damaged = []
+    for name, sha256 in record["files"].items():
+        path = folder / name
+        is_as_recorded = path.is_file() and (versions.get(name) == _size_and_time(path) or sha256_of(path) == sha256)
+        if not is_as_recorded:
+            damaged.append(name)
+    return damaged
+
+
+def _size_and_time(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
@@ -112,10 +208,14 @@ def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
         return {key: with_relative_paths(value, folder, _inner(name, str(key))) for key, value in settings.items()}
     if not isinstance(settings, str):
         return settings
-    if name not in RUN_FOLDERS and not (name in IN_RUNS and (Path(settings).parent / CONFIG).exists()):
+    if name not in RUN_FOLDERS and not (name in IN_RUNS and _is_in_run(Path(settings))):
         return settings
     path = os.path.relpath(Path(settings).resolve(), folder)
     return path if path.startswith(".") else f"./{path}"
+
+
+def _is_in_run(path: Path) -> bool:
+    return any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
 
 
 def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:

@@ -4,20 +4,38 @@ Each rank computes a shard of the rows; rank 0 computes everything else. Without
 and the world size is 1. Inside `on_rank_zero` the world size is 1, too.
 """
 
+import logging
 import os
+import threading
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, first_line
 
 Result = TypeVar("Result")
 
 # How long a rank waits for another running rank, for example while rank 0 computes scores. If a rank ends, its
 # connection closes, and the launcher ends the other ranks at once.
 MAX_WAIT = timedelta(hours=12)
+SECONDS_TO_CONNECT = 300  # all ranks start within this time, or there are none: the variables are left over
+SECONDS_TO_NOTE = 5  # then a rank says for whom it waits
+VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
+log = logging.getLogger("evenhand")
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+def check_launcher() -> None:
+    """Raise InputError if the environment variables of a launcher do not fit together."""
+    if "LOCAL_RANK" not in os.environ:
+        return
+    values = {name: os.environ.get(name, "1" if name == "WORLD_SIZE" else "0") for name in VARIABLES}
+    is_valid = all(text.isascii() and text.isdigit() for text in values.values())
+    if not is_valid or not int(values["RANK"]) < int(values["WORLD_SIZE"]):
+        listed = ", ".join(f"{name} {text!r}" for name, text in values.items())
+        raise InputError(f"the launcher's environment variables ({listed}) do not fit together; unset them.")
 
 
 def launched_world_size() -> int:
@@ -99,12 +117,9 @@ def shut_down() -> None:
 def _exchange(communicate: Callable[[Any], None]) -> None:
     """Connect this process to the other ranks, if it is not connected yet; call `communicate(torch.distributed)`."""
     import torch
-    from accelerate import PartialState
 
     if not torch.distributed.is_initialized():
-        gpus = torch.cuda.is_available()
-        backend = {"backend": "cpu:gloo,cuda:nccl"} if gpus else {}
-        PartialState(cpu=not gpus, timeout=MAX_WAIT, **backend)
+        _connect()
     try:
         communicate(torch.distributed)
     except RuntimeError as error:  # the base class of torch's errors
@@ -112,3 +127,40 @@ def _exchange(communicate: Callable[[Any], None]) -> None:
             f"another of the {world_size()} processes ended; its own message, or the launcher's, has the reason. "
             "The same command goes on from here."
         ) from error
+
+
+def _connect() -> None:
+    """Connect this process to the other ranks, in a thread, so that signals still end the process.
+
+    Raises:
+        InputError: the other ranks do not connect in time, or the connection fails.
+    """
+    import torch
+    from accelerate import PartialState
+
+    errors: list[Exception] = []
+    gpus = torch.cuda.is_available()
+    backend = {"backend": "cpu:gloo,cuda:nccl"} if gpus else {}
+
+    def connect() -> None:
+        try:
+            PartialState(cpu=not gpus, timeout=MAX_WAIT, **backend)
+        except Exception as error:  # of torch, of accelerate or of the network
+            errors.append(error)
+
+    others = f"the other {launched_world_size() - 1} of WORLD_SIZE {launched_world_size()} processes"
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(SECONDS_TO_NOTE)
+    if thread.is_alive():
+        log.warning("waiting for %s; without a launcher, unset %s", others, ", ".join(VARIABLES))
+    end = time.monotonic() + SECONDS_TO_CONNECT
+    while thread.is_alive() and time.monotonic() < end:
+        thread.join(1)
+    if thread.is_alive() or errors:
+        reason = f" ({first_line(errors[0])})" if errors else f" in {SECONDS_TO_CONNECT} seconds"
+        raise InputError(
+            f"{others} did not connect{reason}; start all of them by a launcher, or unset {', '.join(VARIABLES)}."
+        )
+    if gpus:
+        torch.cuda.set_device(PartialState().device)  # the current device is a property of the thread

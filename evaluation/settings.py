@@ -20,14 +20,16 @@ OMIT_IF_NULL, IDENTITY, CONTENT = "omit_if_null", "identity", "content"
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
+MAX_RESPONSE_CHARACTERS = 1_000_000  # a classifier reads some thousand; a text of 30 MB would take hours
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Concurrency = Annotated[int, Field(ge=1, le=1000)]  # connections at a time
 PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
-ReportTo = Literal["wandb", "tensorboard", "none"]
+ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -102,7 +104,7 @@ class ModelSettings(CheckpointSettings):
     adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
     api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
-    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
+    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
     request: dict[str, Any] | None = option(
         None,
         "merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a parameter",
@@ -154,7 +156,7 @@ class JudgeSettings(NamedSettings):
     name: str = option("go_emotions", "labels and instruction: 'go_emotions' or a YAML file", identity=CONTENT)
     server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
     api: Literal["chat", "completions"] = option("chat", "API of the server")
-    concurrency: Count = option(16, "concurrent requests to the server", identity=False)
+    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
     samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
     cache: AnyPath | None = option(None, "SQLite file of judgements; null: in the user's cache folder", identity=False)
 
@@ -331,10 +333,45 @@ def checked(cls: type, values: Any, source: str) -> Any:
         InputError: a key is unknown; a value has the wrong type or is out of range. The one-line message begins with
             `source` and has the dotted name of each wrong setting.
     """
+    if faults := list(_unusable("", values)):
+        raise InputError(f"{source}: {'; '.join(faults)}")
     try:
-        return TypeAdapter(cls).validate_python(values)
+        settings = TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
         raise InputError(f"{source}: {'; '.join(map(_describe, error.errors()))}") from None
+    if faults := list(_booleans_for_numbers("", values, settings)):
+        raise InputError(f"{source}: {'; '.join(faults)}")
+    return settings
+
+
+def _items(values: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys and values of a mapping, or the numbers and items of a list; nothing of other values."""
+    if isinstance(values, Mapping):
+        yield from ((str(key), value) for key, value in values.items())
+    elif isinstance(values, list | tuple):
+        yield from ((str(number), value) for number, value in enumerate(values))
+
+
+def _unusable(name: str, value: Any) -> Iterator[str]:
+    """Yield a fault for each text that no file name can have, and for each integer that no library can read."""
+    if isinstance(value, str) and "\0" in value:
+        yield f"{name}: {format_value(value)} has a null character; leave it out."
+    elif isinstance(value, int) and abs(value) >= 2**63:
+        yield f"{name}: the integer has {len(format(abs(value), 'x'))} hexadecimal digits; give a smaller one."
+    for key, item in _items(value):
+        yield from _unusable(f"{name}.{key}" if name else key, item)
+
+
+def _booleans_for_numbers(name: str, given: Any, settings: Any) -> Iterator[str]:
+    """Yield a fault for each boolean that became a number; pydantic takes true for 1."""
+    if isinstance(given, bool) and not isinstance(settings, bool) and isinstance(settings, int | float):
+        yield f"{name}: {given} cannot be used: it is not a number."
+    for key, item in _items(given):
+        if isinstance(given, Mapping):
+            of_key = settings.get(key) if isinstance(settings, Mapping) else getattr(settings, key, None)
+        else:
+            of_key = settings[int(key)] if isinstance(settings, list | tuple) and int(key) < len(settings) else None
+        yield from _booleans_for_numbers(f"{name}.{key}" if name else key, item, of_key)
 
 
 def _describe(error: Mapping[str, Any]) -> str:

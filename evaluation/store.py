@@ -1,4 +1,7 @@
-"""Run folders: a stage computes tables in a folder, once; a killed stage goes on, and a finished one costs nothing."""
+"""Run folders: a stage computes tables in a folder, once; a killed stage goes on, and a finished one costs nothing.
+
+Every table, and every saved batch of rows, has the fingerprint of the run that computed it. A run reads only its own.
+"""
 
 import json
 import logging
@@ -19,41 +22,44 @@ from filelock import FileLock, Timeout
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import (
-    UNFINISHED,
+    TEMPORARY,
     check_links_inside,
-    dump_yaml,
     explain_full_disk,
     json_sha256,
+    read_json,
     remove_temporary_files,
     write_json,
     write_text,
+    writes_checked,
 )
 from evenhand.evaluation.manifest import (
-    CONFIG,
+    FINISHED,
     FORMAT,
-    IDENTITY,
     MANIFEST,
+    OLD_CONFIG,
+    PAGES,
     PARTS,
+    RUNNING,
     commit,
     damaged_files,
-    hash_results,
     package_versions,
-    read_config,
-    read_manifest,
+    read_record,
+    recorded_results,
     with_relative_paths,
+    write_record,
 )
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.settings import as_settings, identity_of
-from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tables import read_table, table_run, write_table
 from evenhand.evaluation.tracking import Tracker, start_tracking
 
 log = logging.getLogger("evenhand")
 
 LOCK, SCORES = ".lock", "scores.json"
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
-NO_RESULTS = (CONFIG, IDENTITY, LOCK, *TRACKERS)  # with nothing else, a folder takes any settings
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row
+RUN = "run"  # key of the fingerprint in a JSON file of facts
 SECONDS_BETWEEN_WRITES = 5.0  # the maximum work lost if the process is killed
 
 
@@ -67,8 +73,9 @@ class Store:
         tracker: the tracker of the stage.
         inputs: fingerprints of the files and models that the stage reads.
         family: name of the current family of metrics; each family has a separate folder for parts.
-        seconds: duration of each step, for the manifest.
-        facts: further entries of the manifest.
+        seconds: duration of each step, for the record.
+        facts: further entries of the record.
+        failures: what could not be computed for a reason that may pass, by name; the same command then tries again.
     """
 
     folder: Path
@@ -78,6 +85,7 @@ class Store:
     family: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -87,8 +95,24 @@ class Store:
         self.seconds[name.replace("_", " ")] = round(time.monotonic() - start, 2)
 
     def has(self, name: str) -> bool:
-        """Return whether the table `name`.parquet is on disk; the result is the same on every rank."""
-        return processes.on_rank_zero((self.folder / f"{name}.parquet").exists)
+        """Return whether this run's table `name`.parquet is on disk and whole; the result is the same on every rank.
+
+        Raises:
+            InputError: the file was not written by a run, so that it is not overwritten.
+        """
+        return processes.on_rank_zero(lambda: self._has(self.folder / f"{name}.parquet"))
+
+    def _has(self, path: Path) -> bool:
+        if not path.exists():
+            return False
+        try:
+            run = table_run(path)
+        except InputError:
+            log.warning("%s is damaged; computed again", path)
+            return False
+        if not run:
+            raise InputError(f"output_dir: {path} is no table of this run; move it, or give another --output_dir.")
+        return run == self.fingerprint  # an earlier run of other settings may have stopped after its first table
 
     def read(self, name: str) -> pd.DataFrame:
         """Return the table `name`.parquet."""
@@ -96,7 +120,19 @@ class Store:
 
     def write(self, name: str, rows: pd.DataFrame) -> None:
         """Write the table `name`.parquet on rank 0 while the other ranks wait."""
-        processes.on_rank_zero(lambda: write_table(self.folder / f"{name}.parquet", rows))
+        path = self.folder / f"{name}.parquet"
+        processes.on_rank_zero(lambda: write_table(path, rows, self.fingerprint))
+
+    def keep_facts(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the facts in the file `name`.json; compute and write them first unless this run has written them."""
+        path = self.folder / f"{name}.json"
+        if path.exists():
+            kept = read_json(path, "output_dir")
+            if isinstance(kept, dict) and kept.pop(RUN, None) == self.fingerprint:
+                return kept
+        facts = compute()
+        write_json(path, {RUN: self.fingerprint, **facts})
+        return facts
 
     def ensure(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> None:
         """Compute and write the table `name`.parquet unless the table is on disk.
@@ -140,129 +176,210 @@ class Store:
             InputError: `compute` did not yield every row, or a file cannot be read or written.
         """
         folder, n = self.folder / PARTS / self.family / name, len(inputs[0])
-        missing = processes.on_rank_zero(lambda: _missing_rows(folder, n, columns))
+        missing = processes.on_rank_zero(lambda: _missing_rows(folder, n, columns, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
         if len(mine):
             done = (n - len(missing)) * (processes.world_size() == 1)
             chosen = (it[mine] if isinstance(it, np.ndarray) else [it[row] for row in mine] for it in inputs)
             with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
-                _save_batches(folder, mine, columns, compute(*chosen), advance)
+                _save_batches(folder, mine, columns, compute(*chosen), advance, self._write_part)
         processes.barrier()
         return _read_rows(folder, n, columns)
 
+    def _write_part(self, path: Path, rows: pd.DataFrame) -> None:
+        if not processes.is_rank_zero():  # rank 0 has the lock, which it checks before each write
+            record = read_record(self.folder, "output_dir")
+            if record is None or record["fingerprint"] != self.fingerprint:
+                raise InputError(f"output_dir: {self.folder} was deleted, or another run works in it; give another.")
+        write_table(path, rows, self.fingerprint)
+
+
+Advice = Callable[[Sequence[str], Path], str]
+
+
+def no_advice(changed: Sequence[str], folder: Path) -> str:
+    """Return what else can be done where a folder has a run with other settings; here nothing."""
+    return ""
+
 
 @contextmanager
-def stage(command: str, config: Any, inputs: Mapping[str, Any] | None = None) -> Iterator[Store | None]:
+def stage(
+    command: str, config: Any, inputs: Mapping[str, Any] | None = None, advice: Advice = no_advice
+) -> Iterator[Store | None]:
     """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
 
-    Only rank 0 locks the folder and writes the config and the manifest.
+    Only rank 0 locks the folder and writes the record.
 
     Args:
         command: the command of the stage.
         config: the settings of the stage; `output_dir` is the run folder.
         inputs: fingerprints, by name, of all files and models that affect the results of the stage.
+        advice: returns a part of the error about a run with other settings, given the names of what changed.
 
     Raises:
-        InputError: the folder has a run with other settings or inputs, or cannot be written.
+        InputError: the folder has a run with other settings or inputs, has files and is no run, or cannot be written.
     """
     folder, inputs = config.output_dir, dict(inputs or {})
-    identity = {"command": command, **identity_of(config), **identity_of({"inputs": inputs})}
+    identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
+    start, started = time.monotonic(), datetime.now(UTC)
+    record = {
+        "format": FORMAT,
+        "state": RUNNING,
+        "command": command,
+        "fingerprint": json_sha256(identity),
+        "started": started.isoformat(timespec="seconds"),
+        "processes": processes.launched_world_size(),
+        "packages": package_versions(),
+        "commit": commit(),
+        "settings": with_relative_paths(as_settings(config), folder.resolve()),
+        "identity": identity,
+        "inputs": inputs,
+        "files": {},
+    }
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, identity, locks)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
-        start, started = time.monotonic(), datetime.now(UTC)
-        settings = with_relative_paths(as_settings(config), folder.resolve())
-        settings = {"format": FORMAT, "command": command, **settings, "inputs": inputs}
         tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
         with explain_full_disk(folder):
-            processes.on_rank_zero(lambda: write_text(folder / CONFIG, dump_yaml(settings)))
             with tracking as tracker:
-                run = Store(folder, json_sha256(identity), tracker, inputs)
+                run = Store(folder, record["fingerprint"], tracker, inputs)
                 yield run
 
-            def manifest() -> dict[str, Any]:
-                return {
-                    "format": FORMAT,
-                    "command": command,
-                    "fingerprint": run.fingerprint,
-                    "config": json_sha256(read_config(folder, "output_dir")),
-                    "started": started.isoformat(timespec="seconds"),
-                    "seconds": {**run.seconds, "total": round(time.monotonic() - start, 2)},
-                    "processes": processes.launched_world_size(),
-                    "packages": package_versions(),
-                    "commit": commit(),
-                    "inputs": inputs,
-                    "files": hash_results(folder),
-                    **run.facts,
-                }
+            def finish() -> None:
+                record["state"] = FINISHED
+                record["seconds"] = {**run.seconds, "total": round(time.monotonic() - start, 2)}
+                record.update(recorded_results(folder))
+                record.update(run.facts)
+                if run.failures:
+                    record["failures"] = run.failures
+                    listed = "; ".join(f"{name}: {reason}" for name, reason in run.failures.items())
+                    log.warning("%s: not computed: %s. The same command tries again.", command, listed)
+                write_record(folder, record)
 
-            processes.on_rank_zero(lambda: write_json(folder / MANIFEST, manifest()))
+            processes.on_rank_zero(finish)
 
 
-def _is_finished(folder: Path, identity: Mapping[str, Any], locks: ExitStack) -> bool:
-    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the identity.
+def _is_finished(folder: Path, record: Mapping[str, Any], locks: ExitStack, advice: Advice) -> bool:
+    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the record.
 
-    If files of a finished run are damaged, they and the manifest are deleted, so that the stage recomputes them.
+    If files of a finished run are damaged, they are deleted, so that the stage computes them again.
     """
-    had_manifest = (folder / MANIFEST).exists()
-    if not had_manifest:  # a finished run needs no lock, because it is only read
-        locks.enter_context(run_lock(folder))
-    if _has_results(folder):
-        _check_same_run(folder, identity)
-        if (folder / MANIFEST).exists():  # perhaps written by another process before the lock
-            manifest = read_manifest(folder, "output_dir")
-            damaged = [MANIFEST] if manifest is None else damaged_files(folder, manifest["files"])
-            if not damaged:
-                return True
-            if had_manifest:
-                locks.enter_context(run_lock(folder))
-            log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
-            for name in (*damaged, MANIFEST):
-                (folder / name).unlink(missing_ok=True)
-        log.info("%s: going on in %s", identity["command"], folder)
+    is_finished, damaged = _state_and_damage(folder, record, advice)
+    if is_finished and not damaged:  # a finished run needs no lock, because it is only read
+        return True
+    locks.enter_context(run_lock(folder))
+    is_finished, damaged = _state_and_damage(folder, record, advice)  # again: perhaps another process has finished it
+    if is_finished and not damaged:
+        return True
+    earlier = read_record(folder, "output_dir")
+    if damaged:
+        log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+    elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
+        log.info("%s: going on in %s", record["command"], folder)
     remove_temporary_files(folder)
-    write_json(folder / IDENTITY, identity)  # before the config, which marks a run that can go on
+    for name in damaged:
+        (folder / name).unlink(missing_ok=True)
+    write_record(folder, record)
     return False
 
 
-def _has_results(folder: Path) -> bool:
+def _state_and_damage(folder: Path, record: Mapping[str, Any], advice: Advice) -> tuple[bool, list[str]]:
+    """Return whether a folder has the finished run of a record, and the names of its damaged files.
+
+    A run is not finished if something failed for a reason that may pass.
+
+    Raises:
+        InputError: the folder has a run of another identity, or it has files and is no run.
+    """
+    earlier = read_record(folder, "output_dir")
+    if earlier is None:
+        check_no_files(folder)
+        return False, []
+    _check_same_run(folder, earlier, record["identity"], advice)
+    if earlier["state"] != FINISHED:
+        return False, []
+    damaged = damaged_files(folder, earlier)
+    if damaged and earlier["format"] != FORMAT:
+        raise InputError(
+            f"output_dir: {folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
+            f"{folder} and give the command again."
+        )
+    return not earlier.get("failures"), damaged
+
+
+def check_no_files(folder: Path, but_folders: bool = False) -> None:
+    """Raise InputError if a folder has files, since it is no run: files of the user are not replaced or deleted.
+
+    With `but_folders`, it may have folders.
+    """
     try:
-        return (folder / CONFIG).exists() and any(path.name not in NO_RESULTS for path in folder.iterdir())
+        found = sorted(folder.iterdir()) if folder.exists() else []
+        names = [path.name for path in found if not (but_folders and path.is_dir())]
     except OSError as error:
         raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
-
-
-def _check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Check that a folder has no run of another identity; if it measured nothing yet, delete its tables instead."""
-    read_config(folder, "output_dir")  # of this format
-    try:
-        earlier = dict(json.loads((folder / IDENTITY).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"output_dir: {folder / IDENTITY} cannot be read ({error}); delete the folder.") from None
-    changed = [name for name in {**earlier, **identity} if earlier.get(name, "") != identity.get(name, "")]
-    if not changed:
-        return
-    if (folder / MANIFEST).exists() or (folder / SCORES).exists() or _files_in_subfolders(folder):
-        lines = [f"{name} was {earlier.get(name)!r}, now {identity.get(name)!r}" for name in changed]
-        if len(lines) > MAX_DIFFERENCES_SHOWN:
-            lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
-        responses = folder / "responses.parquet"
-        again = f", there with --responses {responses} to score its responses again" if responses.exists() else ""
+    if others := [name for name in names if name != LOCK and not TEMPORARY.fullmatch(name)]:
         raise InputError(
-            f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
-            f"Give another --output_dir{again}, or delete the folder."
+            f"output_dir: {folder} is not empty and no run of Evenhand (it has {others[0]}); give another folder, so "
+            "that no file of yours is replaced."
         )
-    for path in folder.iterdir():
-        if path.suffix in (".parquet", ".json"):
-            path.unlink(missing_ok=True)
 
 
-def _files_in_subfolders(folder: Path) -> list[Path]:
-    """Return the files of work that takes long, such as batches of responses or checkpoints."""
-    subfolders = (path for path in folder.iterdir() if path.is_dir() and path.name not in NO_RESULTS)
-    return [path for it in subfolders for path in it.rglob("*") if path.is_file() and path.suffix != UNFINISHED]
+def _check_same_run(folder: Path, earlier: Mapping[str, Any], identity: Mapping[str, Any], advice: Advice) -> None:
+    """Check that a folder has no run of another identity, unless that run has measured nothing yet."""
+    old = earlier["identity"]
+    changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]
+    is_unfinished = earlier["state"] != FINISHED
+    if is_unfinished and earlier["format"] != FORMAT:
+        raise InputError(
+            f"output_dir: {folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
+            "which run they are; delete the folder, or give another."
+        )
+    if not changed or (is_unfinished and not _has_rows(folder)):
+        return
+    lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
+    if len(lines) > MAX_DIFFERENCES_SHOWN:
+        lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
+    raise InputError(
+        f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
+        f"Give another --output_dir{advice(changed, folder)}, or delete the folder."
+    )
+
+
+def _has_rows(folder: Path) -> bool:
+    """Return whether an unfinished run has work that takes long: scores, batches of responses, checkpoints."""
+    subfolders = [path for path in folder.iterdir() if path.is_dir() and path.name not in TRACKERS]
+    files = (path for subfolder in subfolders for path in subfolder.rglob("*") if path.is_file())
+    return (folder / SCORES).exists() or any(not TEMPORARY.fullmatch(path.name) for path in files)
+
+
+def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lambda: False) -> None:
+    """Mark a folder that is no run as the folder of a command's pages, which the command may replace.
+
+    Subfolders do not matter, since nothing in them is replaced. `is_earlier` returns whether the files in a folder
+    without a mark are pages of an earlier version.
+
+    Raises:
+        InputError: the folder has files of the user, or pages of another command.
+    """
+    mark = folder / PAGES
+    check_links_inside(folder, "output_dir", leave_out=TRACKERS)
+    if mark.is_file():
+        written_by = mark.read_text(encoding="utf-8", errors="replace").strip()
+        if written_by != command:
+            raise InputError(f"output_dir: {folder} has pages of `{written_by[:40]}`; give another folder.")
+        return
+    if read_record(folder, "output_dir") is not None:
+        raise InputError(f"output_dir: {folder} has a run; give another folder to `{command}`.")
+    if not is_earlier():
+        check_no_files(folder, but_folders=True)
+    write_text(mark, f"{command}\n")
+
+
+def has_runs(folder: Path) -> bool:
+    """Return whether subfolders of a folder have runs, as those of a loop have."""
+    return folder.is_dir() and any(any(folder.rglob(name)) for name in (MANIFEST, OLD_CONFIG))
 
 
 class RunLocked(InputError):
@@ -292,20 +409,49 @@ def run_lock(folder: Path) -> Iterator[None]:
     try:
         with explain_full_disk(folder):
             (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
-        yield
+        held = _file_number(folder / LOCK)
+
+        def check() -> None:
+            if _file_number(folder / LOCK) != held:
+                raise InputError(
+                    f"output_dir: {folder} was deleted while this command worked in it, and perhaps another one works "
+                    "in it now; nothing more was written. Give another --output_dir, or the command again."
+                )
+
+        with writes_checked(folder, check):
+            yield
     finally:
         lock.release()
 
 
-def _missing_rows(folder: Path, n: int, columns: Sequence[str]) -> np.ndarray:
-    """Return the numbers of the rows that are not on disk, ascending; delete damaged files."""
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """Return the numbers of the device and of the file; another file at the same path has other numbers."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _missing_rows(folder: Path, n: int, columns: Sequence[str], run: str) -> np.ndarray:
+    """Return the numbers of the rows that are not on disk, ascending; delete damaged files.
+
+    Raises:
+        InputError: a file has rows of another run, or does not say of which.
+    """
     is_missing = np.ones(n, dtype=bool)
     for file in sorted(folder.glob("*.parquet")):
         try:
-            is_missing[read_table(file)[[ROW, *columns]][ROW].to_numpy()] = False
+            owner = table_run(file)
+            rows = read_table(file)[[ROW, *columns]][ROW].to_numpy()
+            if owner == run:
+                is_missing[rows] = False
         except (InputError, KeyError, IndexError):
             log.warning("%s is damaged; its rows are computed again", file)
             file.unlink()
+            continue
+        if owner != run:
+            raise InputError(f"output_dir: {file} has rows of another run; delete its run's folder, or give another.")
     return np.flatnonzero(is_missing)
 
 
@@ -315,6 +461,7 @@ def _save_batches(
     columns: Sequence[str],
     batches: Iterable[tuple[Sequence[Any], ...]],
     advance: Callable[[int], object],
+    write_part: Callable[[Path, pd.DataFrame], None],
 ) -> None:
     """Write batches of rows every few seconds."""
     # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
@@ -324,7 +471,7 @@ def _save_batches(
     def write() -> None:
         if waiting:
             rows = pd.concat(waiting, ignore_index=True)
-            write_table(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+            write_part(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
             waiting.clear()
 
     try:

@@ -1,6 +1,6 @@
 """Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,13 +11,20 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.score import PROMPT_ID
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
+RUN = b"evenhand.run"  # key of a file's metadata: the fingerprint of the run that wrote the table
 
 
-def write_table(path: Path, rows: pd.DataFrame) -> None:
-    """Write a table to a Parquet file, in chunks of rows, which need less memory than a copy of the table."""
+def write_table(path: Path, rows: pd.DataFrame, run: str = "") -> None:
+    """Write a table to a Parquet file, in chunks of rows, which need less memory than a copy of the table.
+
+    `run` is the fingerprint of the run that the rows belong to (`table_run`).
+    """
     schema = pa.Schema.from_pandas(rows, preserve_index=False)
+    if run:
+        schema = schema.with_metadata({**(schema.metadata or {}), RUN: run.encode()})
     with atomic_write(path) as temporary, pq.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
         for start in range(0, max(len(rows), 1), ROWS_PER_CHUNK):
             chunk = rows.iloc[start : start + ROWS_PER_CHUNK]
@@ -35,6 +42,18 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     with _readable(path):
         names = None if columns is None else [name for name in pq.read_schema(path).names if name in columns]
         return pd.read_parquet(path, columns=names, page_checksum_verification=True)
+
+
+def table_run(path: Path) -> str:
+    """Return the fingerprint of the run that wrote a table; "" if the file does not say so.
+
+    Raises:
+        InputError: the file is absent, not Parquet, or damaged; all pages are read.
+    """
+    with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for _ in file.iter_batches(batch_size=ROWS_PER_CHUNK):
+            pass
+        return (file.schema_arrow.metadata or {}).get(RUN, b"").decode("ascii", "replace")
 
 
 def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -56,5 +75,14 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({error}); delete its folder and run the stage again."
+            f"{path} cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
+            "which computes it again."
         ) from None
+
+
+def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.DataFrame:
+    """Return the rows of the given prompts, sorted by prompt; the table itself for None, or if it has no prompts."""
+    if prompts is None or PROMPT_ID not in table:
+        return table
+    chosen = table[table[PROMPT_ID].isin(prompts)]
+    return chosen.sort_values(PROMPT_ID, kind="stable", ignore_index=True)

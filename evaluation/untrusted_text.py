@@ -24,6 +24,22 @@ def escape_hidden(text: str) -> str:
     )
 
 
+def clean_name(text: str) -> str:
+    """Return a name in Unicode's form NFC, without outer or repeated white space and without invisible characters.
+
+    Two spellings that look alike, such as "deaf" and "deaf ", are then one name.
+
+    >>> clean_name(" hard-of\u200b-hearing\u00a0 "), clean_name("cafe\u0301") == "caf\u00e9"
+    ('hard-of-hearing', True)
+    """
+    visible = "".join(
+        character
+        for character in unicodedata.normalize("NFC", text)
+        if unicodedata.category(character) != "Cf" or character in _JOINERS
+    )
+    return " ".join(visible.split())
+
+
 def spreadsheet_cell(value: object) -> object:
     """Return a value for a CSV file such that spreadsheets do not read a text as a formula.
 

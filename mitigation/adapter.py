@@ -22,7 +22,7 @@ from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.files import write_json
+from evenhand.evaluation.files import check_owner, temporary_path, write_json
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
@@ -76,12 +76,13 @@ def _forward_merged(
 @contextmanager
 def atomic_write_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder next to `path` that replaces `path` if the block ends without an error."""
-    folder = path.with_name(f".{path.name}.part")
-    shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
+    check_owner(path)
+    folder = temporary_path(path)
     folder.mkdir()
     try:
         yield folder
         _make_readable(folder)
+        check_owner(path)
         shutil.rmtree(path, ignore_errors=True)
         folder.replace(path)
     finally:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.manifest import FINISHED, read_run, run_state
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
@@ -16,7 +16,7 @@ from evenhand.evaluation.tables import read_table
 CURVES = "curves.json"
 Curve = Sequence[tuple[int, float]]  # (step, value) pairs
 FEW_POINTS = 15  # a longer curve has no dots
-LABELS, MANIFEST = "labels.parquet", "run.json"
+LABELS = "labels.parquet"
 
 
 def training_section(folder: Path) -> Section:
@@ -86,7 +86,7 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
 
     The folders of the labelling and of the tuning run are by default read from the folder of the adapter.
     """
-    if tuning is None and tuning_metadata(model) and (Path(model).parent / MANIFEST).exists():
+    if tuning is None and tuning_metadata(model) and run_state(Path(model).parent, "tuning") == FINISHED:
         tuning = Path(model).parent
     if labels is None and tuning is not None:
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])

@@ -15,14 +15,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from peft import LoraConfig, prepare_model_for_kbit_training
 from pydantic_core import to_json
+from safetensors import safe_open
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState, TrainingArguments
+from transformers.trainer_pt_utils import safe_globals
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.files import check_owner, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
@@ -101,7 +104,7 @@ def tune(
         seed: the seed of the adapter's initial weights and of the order of rows.
         neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_rise` at
             most; by default, the prompts and responses of the validation rows.
-        report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
+        report_to: "wandb" (the active run) or "none"; `settings.trainer` may name another tracker of transformers.
         card: additional rows for the model card, such as α and β.
 
     Raises:
@@ -117,11 +120,6 @@ def tune(
     recorded = {**asdict(settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    if report_to == "tensorboard" and processes.is_rank_zero():
-        from torch.utils.tensorboard import SummaryWriter
-        from transformers.integrations import TensorBoardCallback
-
-        callbacks = [*callbacks, TensorBoardCallback(SummaryWriter(str(output_dir / "tensorboard")))]
     state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)
 
     tags = base.control_tag, method.inference_tag
@@ -252,6 +250,7 @@ class _StepCallback(TrainerCallback):
         self.advance = advance
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
         self.advance(1)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:
@@ -272,15 +271,36 @@ def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
 
 
 def last_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the last checkpoint, None if none exists. Deletes checkpoints whose writing was interrupted."""
-    complete = []
+    """Return the last whole checkpoint, None if none exists; deletes checkpoints that are incomplete or damaged."""
+    whole = []
     for folder in checkpoints.glob("checkpoint-*"):
-        try:
-            json.loads((folder / STATE).read_text(encoding="utf-8"))  # the last file of a checkpoint
-            complete.append(folder)
-        except (OSError, ValueError):
+        if fault := _fault_of(folder):
+            log.warning("tuning: the checkpoint %s is damaged (%s), and deleted", folder, fault)
             shutil.rmtree(folder)
-    return max(complete, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+        else:
+            whole.append(folder)
+    return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+
+
+def _fault_of(checkpoint: Path) -> str:
+    """Return why a checkpoint cannot be resumed from, "" if it can: every file that resuming reads is read."""
+    file = checkpoint / STATE  # the last file that is written
+    try:
+        state = TrainerState.load_from_json(str(file))
+        steps = [step for step, _ in curve(state, "eval_loss")]
+        if not 0 <= state.global_step <= state.max_steps or state.best_global_step not in steps:
+            return f"{file.name}: its steps do not fit together"
+        for file in sorted(checkpoint.iterdir()):
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="pt") as tensors:
+                    for name in tensors.keys():  # noqa: SIM118 (no mapping)
+                        tensors.get_tensor(name)
+            elif file.suffix in (".pt", ".pth"):
+                with safe_globals():  # as the trainer reads it: no code is executed
+                    torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged files lead to errors of all kinds
+        return f"{file.name}: {first_line(error)}"
+    return ""
 
 
 def curve(state: TrainerState, name: str) -> Curve:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -21,18 +22,18 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.errors import InputError, format_error, require_extra
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.manifest import with_resolved_paths
+from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, as_settings, checked
 from evenhand.evaluation.tracking import destinations
-from evenhand.recipes.configs import config_file
-from evenhand.recipes.finished_runs import RUN_RECORD, settings_of_run
+from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.settings import COMMANDS
 
 log = logging.getLogger("evenhand")
 
+ERROR = 2  # the exit status of an error in the input
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
@@ -49,6 +50,7 @@ POSITIONAL = {
     "export": ("tuning",),
     "configs": ("names",),
 }
+TRUST = "trust_remote_code"
 COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
 
 
@@ -67,12 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     command = next((name for name in arguments if name in COMMANDS), "")
     try:
+        processes.check_launcher()
+    except InputError as error:
+        return _fail(command, arguments, format_error(error))
+    try:
         status = _run(arguments)
         sys.stdout.flush()
     except InputError as error:
-        if processes.is_rank_zero() or not error.reported_by_rank_zero:
-            rank = "" if processes.is_rank_zero() else processes.rank_label()
-            print(f"{f'evenhand {command}'.rstrip()}{rank}: {format_error(error)}", file=sys.stderr)
+        if processes.is_rank_zero():
+            return _fail(command, arguments, format_error(error))
+        if not error.reported_by_rank_zero:
+            print(f"evenhand {command}{processes.rank_label()}: {format_error(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
@@ -81,11 +88,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.debug("evenhand: the output was closed", exc_info=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again at exit
         return BROKEN_PIPE
+    except OSError as error:  # a file or folder that the command was given, and that no check has found unusable
+        log.debug("evenhand: %s", error, exc_info=True)
+        name = f"{error.filename!r}: " if error.filename else ""
+        return _fail(command, arguments, format_error(OSError(f"{name}{error.strerror or error}")))
     finally:
         if called_as_command:
             for sent in (signal.SIGINT, signal.SIGTERM):  # a signal as the interpreter ends prints no traceback
                 signal.signal(sent, signal.SIG_DFL)
     return status
+
+
+def _fail(command: str, arguments: Sequence[str], message: str) -> int:
+    """Print an error and return the exit status of an error; remove the files of the last `check`, which CI would post.
+
+    A check that was given a setting that cannot be used does not know its settings: the folder is looked for in the
+    arguments.
+    """
+    print(f"{f'evenhand {command}'.rstrip()}: {message}", file=sys.stderr)
+    if command == "check":
+        flag, given = "--output_dir", []
+        for argument, following in pairwise([*arguments, ""]):
+            if argument == flag:
+                given.append(following)
+            elif argument.startswith(f"{flag}="):
+                given.append(argument.removeprefix(f"{flag}="))
+        folder = Path(given[-1]) if given else COMMANDS[command]().output_dir
+        with suppress(OSError, ValueError):
+            clear_pages(folder, command)
+    return ERROR
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -120,6 +151,8 @@ def run_command(command: str, settings: Any) -> int:
     """Run a command with its settings; return its exit status, 0 unless the command's function returns another."""
     if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
         raise InputError(f"{command} trains in one process; start it without a launcher.")
+    if sys.flags.optimize > 1 and command != "configs":
+        raise InputError("PYTHONOPTIMIZE: 2 removes docstrings, without which transformers fails; unset it, or give 1.")
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     if command in PARALLEL:
         return function(settings) or 0
@@ -142,6 +175,12 @@ def _checked(given: Mapping[str, Any]) -> Any:
     file, command = given.get("config"), given["command"]
     values = read_config(file, command) if file else {}
     flags = {name: value for name, value in given.items() if name not in GENERAL}
+    for name in _trusting(values):
+        if name not in flags:
+            raise InputError(
+                f"{name}: {file} asks to execute code that comes with a model, which only the command line can allow; "
+                f"if you trust that code, give --{name} true."
+            )
     for name, value in flags.items():
         *groups, last = name.split(".")
         target, parent = values, values
@@ -157,16 +196,40 @@ def _checked(given: Mapping[str, Any]) -> Any:
     return checked(COMMANDS[command], values, source)
 
 
+def _trusting(values: Any, group: str = "") -> Iterator[str]:
+    """Yield the dotted names of the settings in a file that would let code of a model be executed."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            name = f"{group}.{key}" if group else str(key)
+            if name.rpartition(".")[2] != TRUST:
+                yield from _trusting(value, name)
+            elif value not in (False, None):
+                yield name
+    elif isinstance(values, list):
+        for value in values:  # the points of a sweep have whole names
+            yield from _trusting(value)
+
+
 def read_config(file: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config or in the `config.yaml` of a run."""
-    settings = read_yaml(config_file(file), "--config") or {}
-    if not isinstance(settings, dict):
-        raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
-    if not settings.keys() >= RUN_RECORD:
-        return settings
-    if settings["command"] != command:
-        raise InputError(f"--config: {file} is of a run of `{settings['command']}`, not of `{command}`.")
-    return settings_of_run(with_resolved_paths(settings, file.parent))
+    """Return the settings in a YAML file, in a shipped config, or of the run in a folder."""
+    is_folder = file.is_dir() and str(file) not in shipped()
+    folder = file if is_folder else file.parent
+    if is_folder or file.name == MANIFEST:
+        record = read_record(folder, "--config")
+        if record is None:
+            raise InputError(f"--config: {file} has no run; give a YAML file, or the folder of a run.")
+        settings, of_command = record["settings"], record["command"]
+    else:
+        settings = read_yaml(config_file(file), "--config") or {}
+        if not isinstance(settings, dict):
+            raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+        if not settings.keys() >= OLD_KEYS:
+            return settings
+        of_command = settings["command"]  # the file is the config.yaml of a run of format 4
+        settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
+    if of_command != command:
+        raise InputError(f"--config: {file} is of a run of `{of_command}`, not of `{command}`.")
+    return with_resolved_paths(settings, folder)
 
 
 class _Parser(ArgumentParser):
@@ -185,7 +248,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         runs = "".join(f"{name.upper()} " for name in POSITIONAL.get(command, ()))
         sub = subparsers.add_parser(
             command,
-            help=cls.__doc__.splitlines()[0],
+            help=(cls.__doc__ or command).splitlines()[0],  # PYTHONOPTIMIZE=2 removes docstrings
             description=cls.__doc__,
             usage=f"evenhand {command} {runs}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
             argument_default=SUPPRESS,
@@ -199,6 +262,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         if command in arguments or COMPLETION in arguments:
             _add_settings(sub, cls, positional=POSITIONAL.get(command, ()))
     if COMPLETION in arguments:
+        require_extra("completion", "shtab", field=COMPLETION)
         import shtab
 
         shtab.add_argument_to(parser, COMPLETION, help="print the script that completes commands in a shell")

@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
-from evenhand.evaluation.manifest import MANIFEST, read_run, run_sha256
+from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -133,7 +133,7 @@ def tagged_template(template: str, tag: str) -> str:
 def _comparison(settings: ExportSettings) -> Path | None:
     """Return the folder of the comparison for the card: `settings.comparison`, or the loop's for this tuning."""
     folder = settings.comparison or settings.tuning.parent / COMPARISON
-    if settings.comparison is None and not (folder / MANIFEST).exists():
+    if settings.comparison is None and run_state(folder, "comparison") != FINISHED:
         return None
     tuning = read_run(folder, "compare", "comparison")[0]["tuning"]
     if tuning is not None and Path(tuning).resolve() == settings.tuning.resolve():

@@ -7,24 +7,32 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
-from evenhand.recipes.settings import MeasureSettings, TuneSettings
+from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 
-RUN_RECORD = {"format", "command", "inputs"}  # what a run adds to the settings in its config.yaml
+# Settings of earlier versions, at the top or of generation_bias.
+DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
 
 
-def settings_of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a run's `config.yaml` without the keys that the run adds to the settings."""
-    return {name: value for name, value in config.items() if name not in RUN_RECORD}
+def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded settings of a run without deleted settings, which runs of earlier versions have."""
+    settings = {name: value for name, value in recorded.items() if name not in DELETED_SETTINGS}
+    if settings.get("report_to") == "tensorboard":
+        settings["report_to"] = "none"
+    family = settings.get("generation_bias")
+    if isinstance(family, Mapping):
+        settings["generation_bias"] = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
+    return settings
 
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
     """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
-    config, manifest = read_run(folder, "measure", field_name)
-    settings = checked(MeasureSettings, settings_of_run(config), str(folder))
+    values, manifest = read_run(folder, "measure", field_name)
+    settings = checked(MeasureSettings, settings_of_run(values), str(folder))
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
         raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")
@@ -48,6 +56,18 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
         )
 
 
+def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], field_name: str) -> None:
+    """Raise InputError if the files of the model that a run measured have changed since."""
+    model, recorded = measured.model, record["inputs"].get(FAMILY, {}).get("model")
+    if measured.responses or model.server or not recorded:  # no model was loaded
+        return
+    if not is_revision(recorded, model.name, model.revision, model.base):
+        raise InputError(
+            f"{field_name}: the files of {model.name} have changed since it was measured (revision {recorded[:12]}); "
+            "give the model as it was, or measure and label again."
+        )
+
+
 def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
@@ -55,6 +75,7 @@ def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     measured, measured_manifest = read_settings(folder, "labels")
     if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
         raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
+    check_model_unchanged(measured, measured_manifest, "labels")
     return folder, measured, run_sha256(label_manifest)
 
 

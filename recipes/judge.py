@@ -17,12 +17,11 @@ from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
-from evenhand.evaluation.tables import write_table
 from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 
-JUDGED = "judged.parquet"
+JUDGED = "judged"
 JUDGE, OTHER = "judge", "other classifier"
 
 
@@ -63,7 +62,7 @@ def judge(settings: AgreementSettings) -> None:
             signature[name] = classifier_signature(classifier, inputs[name])
         scores = _scores(vectors, truth, styles, settings.seed, signature)
         table = prediction_table(texts, truth, vectors[JUDGE], list(styles), ",")
-        write_table(settings.output_dir / JUDGED, table)
+        run.write(JUDGED, table)
         write_scores(settings.output_dir / SCORES, scores)
         run.facts |= {"texts": len(texts), "left_out": n_blank}
         print_scores([score for score in scores if "label" not in score.group])

@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
+from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -130,7 +131,13 @@ def measure_responses(
     settings["outcomes"] = list(outcomes)
     if isinstance(outcomes, Mapping):
         texts = frame[RESPONSE].fillna("").tolist()
-        frame = frame.assign(**{name: list(function(texts)) for name, function in outcomes.items()})
+        for name, function in outcomes.items():
+            if name in (*OUTCOME_NAMES, *USED_COLUMNS):
+                raise InputError(f"outcomes: {name!r} is the name of something else; give the function another name.")
+            values = list(function(texts))
+            if len(values) != len(texts):
+                raise InputError(f"outcomes: {name!r} returns {len(values)} values for {len(texts)} responses.")
+            frame = frame.assign(**{name: values})
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")
         try:
@@ -144,12 +151,11 @@ def measure_responses(
             "seed": seed,
             FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(style_clusters)},
             "output_dir": str(output),
-            "show": False,
             "report_to": "none",
         }
         try:
             checked_settings = checked(MeasureSettings, values, "measure_responses")
-            measure(checked_settings)
+            measure(checked_settings, show=False)
         except InputError as error:
             raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
         run = FamilyRun(output, measure_config(checked_settings, FAMILY))

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.manifest import CONFIG, MANIFEST, read_run
+from evenhand.evaluation.manifest import FINISHED, MANIFEST, read_record, read_run
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.settings import checked
+from evenhand.evaluation.store import claim_pages
 from evenhand.recipes import compare, measurement, rate
-from evenhand.recipes.finished_runs import read_settings, settings_of_run
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, measure_config
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import SWEEP, read_sweep
@@ -31,6 +31,7 @@ def report(settings: ReportSettings) -> None:
     if not settings.runs:
         raise InputError("runs: give the folders of finished runs, `evenhand report RUN …`.")
     if len(settings.runs) > 1:
+        claim_pages(settings.output_dir, "report")
         present(settings.output_dir, {"": side_by_side(settings.runs, settings.output_dir)}, write=True, show=True)
         return
     (folder,) = settings.runs
@@ -50,8 +51,8 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
     if command == "measure":
         measurement.report(_measured(folder), write=True, show=show)
     elif command == "compare":
-        config = read_run(folder, "compare", "runs")[0] | {"output_dir": folder}
-        compare.report(checked(CompareSettings, settings_of_run(config), str(folder)), write=True, show=show)
+        values = read_run(folder, "compare", "runs")[0] | {"output_dir": folder}
+        compare.report(checked(CompareSettings, values, str(folder)), write=True, show=show)
     elif command == "rate":
         rate.write_summary(folder, *rate.summary(folder, "runs"), show)
     return command in ("measure", "compare", "rate")
@@ -59,8 +60,8 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
 
 def _command(folder: Path) -> str | None:
     """Return the command of the finished run in a folder; None without such a run."""
-    config = read_yaml(folder / CONFIG, "runs") if (folder / MANIFEST).exists() else None
-    return config.get("command") if isinstance(config, Mapping) else None
+    record = read_record(folder, "runs")
+    return record["command"] if record is not None and record["state"] == FINISHED else None
 
 
 def _measured(folder: Path) -> MeasureSettings:

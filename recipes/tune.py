@@ -128,6 +128,7 @@ def _rows(settings: TuneSettings, responses: StyledResponses, render: ContextRen
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
     table = responses.table.assign(**{CUT: responses.table.get(CUT, False)})
+    table = table.drop(columns=LABEL, errors="ignore")  # a column of the user's prompts
     labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
     share_cut = float(labelled[CUT].mean())
     if share_cut:

@@ -13,7 +13,6 @@ PACKAGES = ("evaluation", "mitigation", "recipes")
 FORBIDDEN = {"evaluation": {"mitigation", "recipes"}, "mitigation": {"recipes"}}
 FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in PACKAGES}
 EVERY = [file for files in FILES.values() for file in files]
-MOST_LINES = 400
 HEAVY = {"torch", "transformers", "datasets", "peft", "trl", "matplotlib", "wandb"}
 
 
@@ -85,11 +84,6 @@ def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
                 assert node.module.split(".")[0] not in PACKAGES, f"{file}:{node.lineno}: from evenhand.{node.module}"
             elif isinstance(node, ast.Import):
                 assert not {alias.name.split(".")[0] for alias in node.names} & {*PACKAGES}, f"{file}:{node.lineno}"
-
-
-def test_no_file_is_long():
-    lengths = {str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in EVERY}
-    assert not {file: lines for file, lines in lengths.items() if lines > MOST_LINES}
 
 
 @pytest.mark.parametrize(

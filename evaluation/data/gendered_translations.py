@@ -8,7 +8,6 @@ et al. 2022, github.com/amazon-science/machine-translation-gender-eval), or from
 
 import ast
 import csv
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from pydantic import TypeAdapter
 
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 
 SENTENCE_ID, ENGLISH, LANG = "sentence_id", "english", "lang"
@@ -228,8 +227,10 @@ def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Pat
 def references_sha256(path: Path | None) -> str:
     """Return the SHA-256 of a file of references, or of all files in a folder of references."""
     path = _check_path(path)
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    return hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
+    if path.is_file():
+        return sha256_of(path)
+    files = (file for file in path.rglob("*") if file.is_file())
+    return files_sha256({file.relative_to(path).as_posix(): file for file in files})
 
 
 def _check_path(path: Path | None) -> Path:

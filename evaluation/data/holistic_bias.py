@@ -19,9 +19,10 @@ from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
+from evenhand.evaluation.untrusted_text import clean_name
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
 PAPER_EDITION = Path(__file__).resolve().parent / "files" / "holistic_bias_paper"
@@ -70,7 +71,7 @@ def _check_text(text: str, *slots: str) -> str:
     rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
     if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
         raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
-    return text
+    return clean_name(text) if not slots else text
 
 
 def _check_template(text: str) -> str:
@@ -199,7 +200,8 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     for entry in parts[0]:
         if entry.gender not in (None, *genders):
             raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
-    return Taxonomy(*parts, sha256_of(*paths, *further))
+    hashed = {path.name: path for path in paths} | {f"more/{path.name}": path for path in further}
+    return Taxonomy(*parts, files_sha256(hashed))
 
 
 def _download(version: str) -> Path:

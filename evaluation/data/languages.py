@@ -20,7 +20,7 @@ from evenhand.evaluation.data.holistic_bias import NO_AXIS, NO_PREFERENCE, NONE,
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import read_yaml, sha256_of
+from evenhand.evaluation.files import files_sha256, read_yaml
 from evenhand.evaluation.settings import checked, strict_dataclass
 
 FOLDER = Path(__file__).resolve().parent / "files" / "languages"
@@ -103,8 +103,9 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
         found.setdefault((axis, _name(forms)), (axis, bucket, forms))
     if not found:
         raise InputError(f"prompts.dataset: {path} has no descriptor with a singular and a plural; correct it.")
+    sha256 = files_sha256({"pack.yaml": folder / "pack.yaml", "descriptors": path})
     templates = *map(Template, pack.predicates), *(Template(it, must_be_noun=True) for it in pack.templates)
-    return LanguageTaxonomy(pack, tuple(found.values()), templates, sha256_of(folder / "pack.yaml", path))
+    return LanguageTaxonomy(pack, tuple(found.values()), templates, sha256)
 
 
 def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms]]:

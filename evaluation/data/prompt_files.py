@@ -1,15 +1,18 @@
 """Readers of files of prompts and of files of personas."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
+from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import (
     NO_VARIATION,
     REQUIRED_COLUMNS,
@@ -20,10 +23,27 @@ from evenhand.evaluation.data.prompts import (
 )
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.score import (
+    AXIS,
+    CUE,
+    CUT,
+    DESCRIPTOR,
+    OPENING,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    UNSEEN,
+)
+from evenhand.evaluation.untrusted_text import clean_name
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
+# Columns that runs add to their prompts and responses, with meanings of their own: no file may have them.
+RUN_COLUMNS = (UNSEEN, CUE, CUT, OPENING)
+BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
+NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
 
 
@@ -66,6 +86,7 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
     """
     columns = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
+    columns = clean_columns(columns, path)
     check_texts(columns, path)
     n = len(columns[TEXT])
     times = columns.pop(REPEATS, [per_cell] * n)
@@ -85,12 +106,39 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
     """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique."""
     if not len(columns[TEXT]):
         raise InputError(f"{path} has no rows; write one for each prompt.")
-    for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA):
+    if (FORMS in columns) != (NEUTRAL in columns):
+        raise InputError(f"{path}: of the columns {FORMS} and {NEUTRAL}, give both or none.")
+    for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA, FORMS, NEUTRAL):
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text.")
     if repeated := [it for it, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]:
         raise InputError(f"{path}: prompt_id {repeated[0]!r} occurs twice; change one.")
+
+
+def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
+    """Return the columns of a file with clean names of descriptors, axes, templates and buckets, and with personas.
+
+    Raises:
+        InputError: a column has the name of a column that runs add, or a descriptor has several buckets.
+    """
+    if taken := [name for name in RUN_COLUMNS if name in columns]:
+        raise InputError(f"{path}: the column {taken[0]} would get a meaning that it has in runs only; rename it.")
+    cleaned = dict(columns)
+    for name in NAMES:
+        if name in columns:
+            cleaned[name] = [clean_name(value) if isinstance(value, str) else value for value in columns[name]]
+    if PERSONA in columns:
+        cleaned[PERSONA] = ["" if value is None else value for value in columns[PERSONA]]
+    if BUCKET in cleaned and AXIS in cleaned and DESCRIPTOR in cleaned:
+        buckets: dict[tuple[Any, Any], Any] = {}
+        for axis, descriptor, bucket in zip(cleaned[AXIS], cleaned[DESCRIPTOR], cleaned[BUCKET], strict=True):
+            if buckets.setdefault((axis, descriptor), bucket) != bucket:
+                raise InputError(
+                    f"{path}: the column {BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
+                    "the axis that a descriptor belongs to. Give each descriptor one, or rename the column."
+                )
+    return cleaned
 
 
 def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
@@ -100,13 +148,18 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     rows = pd.Series(list(zip(*keys, personas, strict=True)))
     occurrences = rows.groupby(rows).cumcount()
     ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
+    arrays = {name: _array(values) for name, values in columns.items()}
+    # Parquet has no type for values that are all {}.
+    table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
+    return with_id_columns(table.to_pandas(), ids, personas)
+
+
+def _array(values: list) -> pa.Array:
+    """Return values as an array; values that have no common type, or are too large for it, become their JSON."""
     try:
-        arrays = {name: pa.array(values) for name, values in columns.items()}
-        # Parquet has no type for values that are all {}.
-        table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
-        return with_id_columns(table.to_pandas(), ids, personas)
-    except pa.ArrowException as error:
-        raise InputError(f"{path}: a column has values of several types ({error}); write one type.") from None
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return pa.array([None if value is None else json.dumps(value, default=str) for value in values])
 
 
 def read_rows(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:

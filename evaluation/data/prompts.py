@@ -29,6 +29,7 @@ from evenhand.evaluation.data.holistic_bias import (
 )
 from evenhand.evaluation.data.languages import load_language
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
+from evenhand.evaluation.data.table_files import MAX_ROWS
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.settings import PromptSettings
@@ -43,7 +44,6 @@ VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed",
 NO_VARIATION = "0" * len(VARIATIONS)
 VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
 MAX_VALUES = 5000  # of which an error suggests the closest one
-MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 
 
 def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Files of prompts to send to any model, and files of responses from any source, such as an API or logs."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
@@ -23,6 +24,7 @@ from evenhand.evaluation.data.prompt_files import (
     REPEATS,
     build_prompts,
     check_texts,
+    clean_columns,
     name_descriptor,
     read_rows,
 )
@@ -43,10 +45,12 @@ from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
 from evenhand.evaluation.models.request_parameters import FILTER
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
 
@@ -88,15 +92,30 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
             file.write(json.dumps(request, ensure_ascii=False) + "\n")
 
 
+def has_own_prompts(columns: Mapping[str, list], descriptor_column: str | None) -> bool:
+    """Return whether a file of responses has prompts of its own, although it has a column prompt_id of another tool.
+
+    Files of `write_prompts` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
+    """
+    if TEXT not in columns or not {DESCRIPTOR, descriptor_column}.intersection(columns):
+        return False
+    if PROMPT in columns and REPEAT in columns:
+        return False
+    return not all(isinstance(value, str) and WRITTEN_ID.fullmatch(value) for value in columns[PROMPT_ID])
+
+
 def read_responses(
     path: Path,
     descriptor_column: str | None = None,
     named: Mapping[str, str] | None = None,
     reasoning: Sequence[str] | None = None,
+    has_ids: bool = False,
 ) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
-    Reasoning is no part of a response; the column reasoned is true where there was some.
+    With `has_ids`, a column prompt_id is kept in any case; otherwise it is left out if the prompts are in the file, and
+    it is of another tool (`has_own_prompts`). Reasoning is no part of a response; the column reasoned is true where
+    there was some.
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
@@ -114,6 +133,8 @@ def read_responses(
     if not path.exists():
         raise InputError(f"responses: {path} does not exist.")
     columns = _read_columns(path, descriptor_column, named or {})
+    if PROMPT_ID in columns and not has_ids and has_own_prompts(columns, descriptor_column):
+        del columns[PROMPT_ID]
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
         columns = name_descriptor(columns, path, descriptor_column)
     required = [RESPONSE] if PROMPT_ID in columns else [RESPONSE, TEXT, DESCRIPTOR]
@@ -127,6 +148,7 @@ def read_responses(
         n = len(columns[RESPONSE])
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns.pop(REPEATS, None)
+        columns = clean_columns(columns, path)
         check_texts(columns, path)
     return columns
 
@@ -219,6 +241,11 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
             raise InputError(
                 f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
             )
+        if len(answer.text or "") > MAX_RESPONSE_CHARACTERS:
+            raise InputError(
+                f"responses: {path}: row {row} has {len(answer.text):,} characters; give {MAX_RESPONSE_CHARACTERS:,} "
+                "at most."
+            )
         is_cut = answer.is_cut or stop in LENGTH_STOPS
         text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
         if text and is_failure(text):
@@ -243,27 +270,21 @@ def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
     return {name: list(compress(values, kept)) for name, values in columns.items()}
 
 
-def unexplained_repeats(table: pd.DataFrame) -> float:
-    """Return the share of rows with the prompt and response of another row, if the model would not repeat itself.
+def is_repeated(table: pd.DataFrame) -> pd.Series:
+    """Return whether each row has the prompt and the response of an earlier row, (n,) bool.
 
-    A model may give the same response to different prompts. If a response is a share f of the responses to all other
-    prompts, and a row's prompt has n rows, one of its n − 1 other rows has the response with the probability
-    1 − (1 − f)ⁿ⁻¹ if responses are independent. The result, in [−1, 1], is the mean of "has a twin" less this
-    probability: near 0 for independent rows, and near 1 if every row has a copy of a response that is given only once.
+    Case, punctuation and spaces do not count. An empty response repeats nothing.
 
     Args:
-        table: a row for each response, with the columns of the prompts and `response`; empty responses are left out.
+        table: a row for each response, with the columns of the prompts and `response`.
 
-    >>> unexplained_repeats(pd.DataFrame({"text": ["a", "a", "b", "b"], "response": ["x", "x", "y", "z"]}))
-    0.5
+    >>> is_repeated(pd.DataFrame({"text": ["a", "a", "b"], "response": ["Yes!", "yes", "yes"]})).tolist()
+    [False, True, False]
     """
-    table = table[table[RESPONSE].str.strip() != ""]
     prompt = table.groupby([name for name in PROMPT_KEY if name in table], dropna=False).ngroup()
-    response = table[RESPONSE]
-    of_prompt, of_response = (values.groupby(values).transform("size") for values in (prompt, response))
-    of_both = response.groupby([prompt, response]).transform("size")
-    elsewhere = (of_response - of_both) / (len(table) - of_prompt).clip(lower=1)
-    return float(((of_both > 1) - (1 - (1 - elsewhere) ** (of_prompt - 1))).mean())
+    words = table[RESPONSE].str.casefold().str.replace(r"[\W_]+", " ", regex=True).str.strip()
+    pairs = pd.DataFrame({"prompt": prompt.to_numpy(), "response": words.to_numpy()})
+    return pairs.duplicated() & (pairs["response"] != "")
 
 
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFrame:

@@ -13,7 +13,6 @@ A reader yields rows with the columns of a file of responses (`response_files.re
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from evenhand.evaluation.data.chats import (
     value_at,
 )
 from evenhand.evaluation.data.table_files import columns_of, decode_text
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError, format_value, require_extra
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
@@ -195,11 +194,7 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
     A sample whose metadata have no descriptor has its id as prompt_id. The second epoch of the id "a" is "a#2", as the
     second row of a prompts file with `repeats`.
     """
-    if find_spec("inspect_ai") is None:
-        raise InputError(
-            f"responses: {path}: inspect_ai, which reads its logs, is not installed; run pip install "
-            "'evenhand[inspect]', or give a table or a JSON file of texts and responses."
-        )
+    require_extra("inspect", "inspect_ai", field=f"responses: {path}")
     from inspect_ai.log import read_eval_log
 
     try:

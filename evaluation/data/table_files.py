@@ -21,6 +21,7 @@ from evenhand.evaluation.errors import InputError, format_value
 
 log = logging.getLogger("evenhand")
 
+MAX_ROWS = 4_000_000  # maximum of one measurement; 6.4 million prompts take 11.5 GB of memory
 DELIMITED = (".csv", ".tsv", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
 JSON_SUFFIXES = (*JSON_LINES, ".json")
@@ -72,6 +73,7 @@ def read_columns(
         if is_json(path):
             columns = columns_of(read_json_rows(path))
         elif path.suffix.lower() == ".parquet":
+            check_row_limit(path)
             table = pyarrow.parquet.read_table(path)
             _check_header(table.column_names)
             columns = table.to_pydict()
@@ -241,6 +243,14 @@ def _infer_types(columns: Mapping[str, list], text: Iterable[str]) -> dict[str, 
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
     )
     return read.to_pydict()
+
+
+def check_row_limit(path: Path) -> None:
+    """Raise ValueError if a Parquet file has too many rows, by its metadata: a few bytes can hold millions of rows."""
+    with pyarrow.parquet.ParquetFile(path) as file:
+        n = file.metadata.num_rows
+    if n > MAX_ROWS:
+        raise ValueError(f"it has {n:,} rows, more than {MAX_ROWS:,}")
 
 
 def _check_header(names: Iterable[Any]) -> None:

@@ -46,6 +46,7 @@ class MeasureConfig:
         responses: a file of responses to score; if it is given, no model is loaded.
         response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
+        for_comparisons: also score what comparisons with this run need, once for all of them.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -57,6 +58,7 @@ class MeasureConfig:
     responses: Path | None = None
     response_columns: Mapping[str, str] = field(default_factory=dict)
     capabilities: Sequence[str] = ()
+    for_comparisons: bool = False
 
     def open_model(self, tag: str | None = None) -> "Model":
         """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""
@@ -73,6 +75,7 @@ class MeasureConfig:
                 self.response_columns,
                 tag=tag,
                 once=getattr(self.settings, "repeated_rows", "") == "once",
+                has_ids=self.prompts.file is not None,
             )
         kind = LoadedModel if self.model.server is None else ServedModel
         return kind(self.model, self.decoding, tag=tag, seed=self.seed)
@@ -80,10 +83,17 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """A finished measurement or comparison by one family: the run's folder and settings."""
+    """A finished measurement or comparison by one family.
+
+    Attributes:
+        folder: the run's folder.
+        config: the run's settings.
+        only: the prompts that another run has too, if this one has more; tables then have only their rows.
+    """
 
     folder: Path
     config: Any = None
+    only: frozenset[str] | None = None
 
     @cached_property
     def scores(self) -> list[BiasScore]:
@@ -101,9 +111,9 @@ class FamilyRun:
 
     def table(self, name: str) -> "pd.DataFrame":
         """Return the table in the file `name`.parquet."""
-        from evenhand.evaluation.tables import read_table
+        from evenhand.evaluation.tables import only_prompts, read_table
 
-        return read_table(self.folder / f"{name}.parquet")
+        return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""

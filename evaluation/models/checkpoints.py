@@ -10,14 +10,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import transformers
-from peft import LoraConfig, PeftConfig, PeftModel
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
 from transformers import (
     AutoConfig,
@@ -32,7 +31,7 @@ from transformers.utils import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.revisions import (
@@ -62,6 +61,15 @@ EMBEDDINGS = re.compile(
 )
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
+MOST = {  # sizes above those of all models
+    "num_hidden_layers": 2_000,
+    "encoder_layers": 2_000,
+    "decoder_layers": 2_000,
+    "hidden_size": 1_000_000,
+    "num_attention_heads": 100_000,
+    "intermediate_size": 10_000_000,
+    "vocab_size": 100_000_000,
+}
 ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
 
 
@@ -104,6 +112,7 @@ def load_network(
         weights.resize_token_embeddings(size, mean_resizing=False)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
+        _check_all_used(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except Exception as error:
@@ -131,9 +140,31 @@ def adapter_vocabulary(folder: Path) -> int | None:
     return sizes.pop() if sizes else None
 
 
+def _check_all_used(folder: Path, adapted: PeftModel) -> None:
+    """Raise ValueError if an adapter's file has weights that fit no layer, or lacks some; PEFT only warns."""
+    stored: set[str] = set()
+    for file in folder.glob("adapter_model*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            stored.update(tensors.keys())
+    needed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    missing = sorted(needed - stored)
+    unused = sorted(stored - needed - adapted.state_dict().keys())
+    faults = []
+    if unused:
+        faults.append(f"{len(unused)} of its {len(stored)} weights fit no layer, such as {unused[0]}")
+    if missing:
+        faults.append(f"it lacks {len(missing)} of {len(needed)} weights of its layers, such as {missing[0]}")
+    if faults:
+        raise ValueError("; ".join(faults))
+
+
 def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     """Return the config of the adapter in a folder, with its change of the weights multiplied by `strength`."""
-    config = PeftConfig.from_pretrained(str(folder))
+    try:
+        config = PeftConfig.from_pretrained(str(folder))
+    except Exception as error:  # an unknown type is a KeyError, a missing field a TypeError
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"model: the config of the adapter {folder} cannot be read ({reason}).") from None
     if strength is not None:
         check_strength(config, str(folder))
         config.lora_alpha *= strength
@@ -152,12 +183,22 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
+        _check_sizes(config)
     if is_gguf(model.name):
         causal, encoder_decoder = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
         names = getattr(modeling_auto, encoder_decoder if config.is_encoder_decoder else causal)
         config.architectures = [names[config.model_type]] if config.model_type in names else None
         config._name_or_path = model.name
     return config
+
+
+def _check_sizes(config: PreTrainedConfig) -> None:
+    """Raise ValueError for sizes that no model has; a network of 100,000 layers would be built for hours."""
+    for part in {id(it): it for it in (config, config.get_text_config())}.values():
+        for name, most in MOST.items():
+            value = getattr(part, name, None)
+            if value is not None and not (type(value) is int and 1 <= value <= most):
+                raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
 
 
 @contextmanager
@@ -168,8 +209,7 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             options = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
             yield str(local_path(model.name)), options
             return
-        if find_spec("gguf") is None:
-            raise InputError("model: the package `gguf` is not installed; run pip install 'evenhand[gguf]'.")
+        require_extra("gguf", "gguf", field="model")
         paths = gguf_files(model.name, model.revision)
         path = paths[0] if len(paths) == 1 else join_parts(tuple(paths))
         with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder

@@ -27,7 +27,9 @@ SCORE_ARGUMENTS = {
     *("temperature", "top_k", "top_p", "typical_p"),
 }
 
-_Count, _Positive = Annotated[int, Field(ge=0)], Annotated[float, Field(ge=1e-4, allow_inf_nan=False)]
+# Limits above all models and hardware: a number beyond them would only hang, or fill the memory.
+MAX_TOKENS, MAX_BEAMS = 1 << 20, 1000
+_Count, _Positive = Annotated[int, Field(ge=0, lt=2**31)], Annotated[float, Field(ge=1e-4, allow_inf_nan=False)]
 _PositiveFraction, _Text = Annotated[_Positive, Field(le=1)], Annotated[str, Field(min_length=1)]
 
 
@@ -35,19 +37,19 @@ class _Arguments(BaseModel, extra="forbid", strict=True):
     """The supported arguments of `generate`, with types and ranges, which `generate` does not check."""
 
     do_sample: bool = False
-    max_new_tokens: Annotated[int, Field(ge=1)] = 1
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = 1
     temperature: _Positive = 1.0
     top_k: _Count = 0
     top_p: _PositiveFraction = 1.0
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     typical_p: _PositiveFraction | None = None
     min_new_tokens: _Count | None = None
-    num_beams: Annotated[int, Field(ge=1)] | None = None
+    num_beams: Annotated[int, Field(ge=1, le=MAX_BEAMS)] | None = None
     early_stopping: bool | Literal["never"] | None = None
     length_penalty: Annotated[float, Field(allow_inf_nan=False)] | None = None
     no_repeat_ngram_size: _Count | None = None
     repetition_penalty: _Positive | None = None
-    suppress_tokens: Annotated[list[int], Field(min_length=1)] | None = None
+    suppress_tokens: Annotated[list[_Count], Field(min_length=1)] | None = None
     stop_strings: _Text | Annotated[list[_Text], Field(min_length=1)] | None = None
 
 

@@ -1,6 +1,5 @@
 """A model whose weights are here: loaded when it is first needed."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.revisions import model_revision
@@ -22,7 +20,7 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
 SERVED_FIELDS = ("server", "api", "concurrency", "request", "tokenizer")  # of the settings, for served models only
-MODEL_FACTS = "model.json"  # facts for the signature that are known only once the model is loaded
+MODEL_FACTS = "model"  # the file of facts for the signature that are known only once the model is loaded
 
 
 class LoadedModel(Model):
@@ -96,14 +94,14 @@ class LoadedModel(Model):
         """Return the precision that "auto" resolved to and the prompt format, which are kept in the run's folder."""
         from evenhand.evaluation.models.contexts import prompt_format
 
-        path = run.folder / MODEL_FACTS
-        if not path.exists():
+        def facts() -> dict[str, Any]:
             dtype = str(self.load().model.dtype).removeprefix("torch.")
-            facts = {"dtype": dtype, "format": prompt_format(self.load())}
+            found = {"dtype": dtype, "format": prompt_format(self.load())}
             if self.load().kind == "dialogue" and not self.load().tokenizer.chat_template:
-                facts["format"]["template"] = NO_TEMPLATE
-            write_json(path, facts)
-        return json.loads(path.read_text(encoding="utf-8"))
+                found["format"]["template"] = NO_TEMPLATE
+            return found
+
+        return run.keep_facts(MODEL_FACTS, facts)
 
     def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
         facts = processes.on_rank_zero(lambda: self._facts(run))

@@ -44,16 +44,19 @@ class RecordedModel(Model):
         *,
         tag: str | None = None,
         once: bool = False,
+        has_ids: bool = False,
     ) -> None:
         """Name the file; `descriptor_column` has the descriptors; `once` drops rows that repeat prompt and response.
 
-        `named` has our columns with their names or dotted paths in the file.
+        `named` has our columns with their names or dotted paths in the file. With `has_ids`, a column prompt_id is of
+        the configured prompts in any case (`response_files.has_own_prompts`).
         """
         super().__init__(settings, decoding, tag=tag)
         self.path = path
         self.descriptor_column = descriptor_column
         self.named = dict(named or {})
         self.once = once
+        self.has_ids = has_ids
 
     @property
     def note(self) -> str:
@@ -71,8 +74,9 @@ class RecordedModel(Model):
         """The columns of the file, which is parsed again only if it has changed."""
         stat = self.path.stat() if self.path.exists() else None
         version = stat and (stat.st_mtime_ns, stat.st_size)
+        named = tuple(self.named.items())
         reasoning = tuple(self.settings.reasoning or ())
-        return _read(self.path, self.descriptor_column, tuple(self.named.items()), reasoning, self.once, version)
+        return _read(self.path, self.descriptor_column, named, reasoning, self.once, self.has_ids, version)
 
     @property
     def has_prompts(self) -> bool:
@@ -139,7 +143,8 @@ def _read(
     named: tuple[tuple[str, str], ...],
     reasoning: tuple[str, ...],
     once: bool,
+    has_ids: bool,
     version: tuple[int, int] | None,
 ) -> dict[str, list]:
-    columns = read_responses(path, descriptor, dict(named), reasoning)
+    columns = read_responses(path, descriptor, dict(named), reasoning, has_ids)
     return drop_repeated_rows(columns) if once and PROMPT_ID not in columns else columns

@@ -6,6 +6,8 @@ checked, and finished runs are recognized, within a fraction of a second.
 """
 
 import json
+import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,10 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.files import files_sha256, joined_sha256, sha256_of
 from evenhand.evaluation.models.gguf_parts import part_names
 
+log = logging.getLogger("evenhand")
+
+COMMIT_DIGITS = 40  # of a commit on the hub; a hash of files has 64
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
 CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run
@@ -37,6 +42,10 @@ SETTINGS_FILES = (
     *(MODULES_FILE, "sentence_*_config.json"),
 )
 MODEL_FILES = ("*model*.safetensors", *SETTINGS_FILES)
+
+
+class BaseChanged(InputError):
+    """The error that an adapter would be put on another base than the one that was tuned."""
 
 
 def local_path(name: str) -> Path:
@@ -133,16 +142,58 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
         raise InputError(f"model.base: {base} is set, but {name} is not an adapter; leave it out.")
     if folder is None:
         return _commit(name, revision)
+    if is_adapter(folder):
+        _check_base(folder, base, revision)
+    return _folder_revision(folder, revision, base)
+
+
+def _check_base(folder: Path, base: str | None, revision: str | None) -> None:
+    """Raise BaseChanged if an adapter of `tune` would be put on another base than the one that was tuned."""
+    tuned_on = _read_object(folder / TUNING_FILE).get("base_revision")
+    if not isinstance(tuned_on, str) or not tuned_on:
+        return  # another program made the adapter
+    name, base_revision = adapter_base(folder, base, revision)
+    if (len(tuned_on) == COMMIT_DIGITS) != (hub_repository(name) is not None):
+        log.warning("%s was tuned on %s, which cannot be compared with the files of %s", folder, tuned_on, name)
+        return
+    if not is_revision(tuned_on, name, base_revision):
+        raise BaseChanged(
+            f"model{'.base' if base else ''}: {folder} was tuned on {name} at the revision {tuned_on[:12]}, which has "
+            "other files now; give the base as it was (model.base), or tune again."
+        )
+
+
+def is_revision(recorded: str, name: str, revision: str | None = None, base: str | None = None) -> bool:
+    """Return whether a recorded revision is the model's; runs of format 4 recorded another hash of a local folder."""
+    if recorded == model_revision(name, revision, base):
+        return True
+    folder = None if is_gguf(name) else local_folder(name)
+    return folder is not None and recorded == _folder_revision(folder, revision, base, joined=True)
+
+
+def _folder_revision(folder: Path, revision: str | None, base: str | None, joined: bool = False) -> str:
+    """Return the hash of the names and contents of a model's files; with `joined`, of the joined contents alone.
+
+    Names count: a chat template is read only if the file has the name of one.
+    """
     parts = [folder, *module_folders(folder)]
     files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)} | _code(folder))
-    digest = sha256_of(*(file for file in files if file.name not in BASE_FIELDS))
-    for file in files:
+    names = {os.path.relpath(file, folder): file for file in files}
+    hashed = {name: file for name, file in names.items() if file.name not in BASE_FIELDS}
+    digest = joined_sha256(list(hashed.values())) if joined else files_sha256(hashed)
+    for name, file in names.items():
         if field := BASE_FIELDS.get(file.name):
             text = json.dumps({key: value for key, value in _read_object(file).items() if key != field}, sort_keys=True)
+            text = text if joined else f"{name} {text}"
             digest = sha256(f"{digest} {text}".encode()).hexdigest()
     if is_adapter(folder):
         of_base = adapter_base(folder, base, revision)
-        digest = sha256(f"{digest} {model_revision(*of_base)}".encode()).hexdigest()
+        base_folder = None if is_gguf(of_base[0]) else local_folder(of_base[0])
+        if joined and base_folder is not None:
+            base_revision = _folder_revision(base_folder, of_base[1], None, joined=True)
+        else:
+            base_revision = model_revision(*of_base)
+        digest = sha256(f"{digest} {base_revision}".encode()).hexdigest()
     return digest
 
 
@@ -154,14 +205,17 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
     folder = Path(name).expanduser()
     if is_gguf(name) or not folder.is_dir():
         return _commit(name, revision)
-    return sha256_of(*sorted({file for kind in SETTINGS_FILES for file in folder.glob(kind)} | _code(folder)))
+    files = {file for kind in SETTINGS_FILES for file in folder.glob(kind)} | _code(folder)
+    return files_sha256({os.path.relpath(file, folder): file for file in files})
 
 
 def _commit(name: str, revision: str | None) -> str:
     """Return the commit in the path of a model's file in the hub's cache, or the SHA-256 of a file without a commit."""
     paths = gguf_files(name, revision) if is_gguf(name) else [_download(name, CONFIG, revision)]
     commit = re.search(r"/snapshots/([0-9a-f]{40})/", paths[0].as_posix())
-    return commit[1] if commit and not local_path(name).is_file() else sha256_of(*paths)
+    if commit and not local_path(name).is_file():
+        return commit[1]
+    return sha256_of(paths[0]) if len(paths) == 1 else files_sha256({path.name: path for path in paths})
 
 
 def _code(folder: Path) -> set[Path]:
@@ -352,8 +406,3 @@ def find_label(labels: Sequence[str], label: str | None, classifier: str, field:
     if label in labels:
         return labels.index(label)
     raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {', '.join(map(repr, labels))}.")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the error's class if it has no message."""
-    return str(error).strip().split("\n")[0] or type(error).__name__

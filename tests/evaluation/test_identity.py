@@ -1,5 +1,6 @@
 """A run is what went into it: what must make another run does, and what must not does not."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import load_metric
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.revisions import is_revision, model_revision, tokenizer_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,
     JudgeSettings,
@@ -65,6 +66,31 @@ def test_files_of_a_model_count_and_others_in_its_folder_do_not(tmp_path):
         (folder / "additional_chat_templates").mkdir()
         (folder / "additional_chat_templates" / "tools.jinja").write_text("{{ messages }}")
         assert model_revision(str(folder)) != before
+
+
+def test_the_name_of_a_file_counts(tmp_path):
+    """A chat template is used only if its file has the name of one."""
+    folder = make_model(tmp_path / "model", **{"chat_template.jinja": "{{ messages }}"})
+    before = model_revision(str(folder)), tokenizer_revision(str(folder))
+    (folder / "chat_template.jinja").rename(folder / "chat_template_off.jinja")
+    after = model_revision(str(folder)), tokenizer_revision(str(folder))
+    assert before[0] != after[0] and before[1] != after[1]
+
+
+def test_content_that_moves_between_files_counts(tmp_path):
+    revisions = {
+        model_revision(str(make_model(tmp_path / name, **{"a.jinja": first, "b.jinja": second})))
+        for name, first, second in (("one", "xy", "z"), ("two", "x", "yz"))
+    }
+    assert len(revisions) == 2
+
+
+def test_a_revision_that_was_recorded_by_format_4_is_known(tmp_path):
+    folder = make_model(tmp_path / "model", **{"tokenizer.json": "words"})
+    joined = hashlib.sha256(b"{}" + b"weights" + b"words").hexdigest()  # the contents in the order of their names
+    assert is_revision(joined, str(folder)) and is_revision(model_revision(str(folder)), str(folder))
+    (folder / "tokenizer.json").write_text("other words")
+    assert not is_revision(joined, str(folder))
 
 
 def test_texts_of_a_corpus_folder_count(tmp_path):

@@ -1,5 +1,10 @@
 """Ranks as a launcher sets them in the environment, and values that rank 0 computes for all."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from evenhand.evaluation import processes
@@ -32,3 +37,67 @@ def test_a_process_that_is_gone_is_one_line(monkeypatch):
     for waiting in (lambda: processes.on_rank_zero(lambda: 1), processes.barrier):
         with pytest.raises(InputError, match="another of the 2 processes .*The same command"):
             waiting()
+
+
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "two"), ("RANK", "2"), ("RANK", "-1"), ("WORLD_SIZE", "")])
+def test_variables_that_do_not_fit_together_are_one_error(monkeypatch, name, value):
+    of_two(monkeypatch, 0)
+    processes.check_launcher()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match="do not fit together; unset them"):
+        processes.check_launcher()
+
+
+PROGRAM = """
+import signal, sys
+from evenhand.evaluation import processes
+from evenhand.evaluation.errors import InputError
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+processes.SECONDS_TO_NOTE, processes.SECONDS_TO_CONNECT = 0, {seconds}
+print("waiting", flush=True)
+try:
+    processes.barrier()
+except InputError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def left_over():
+    """Start a process with the variables of a launcher that is gone; it waits for another process for some seconds."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    variables = {
+        "LOCAL_RANK": "0",
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    started = []
+
+    def start(seconds):
+        command = [sys.executable, "-c", PROGRAM.format(seconds=seconds)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, env={**os.environ, **variables}, **pipes))
+        assert started[-1].stdout.readline() == "waiting\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_left_over_variables_end_in_one_error(left_over):
+    process = left_over(seconds=1)
+    assert "the other 1 of WORLD_SIZE 2 processes did not connect in 1 seconds" in process.communicate()[1]
+    assert process.returncode == 1
+
+
+def test_a_process_that_waits_for_others_can_be_ended(left_over):
+    process = left_over(seconds=600)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143

@@ -1,8 +1,10 @@
-"""The default filter of prompts."""
+"""The default filter of prompts, and values that would be misread."""
 
 import pytest
 
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import PromptSettings, checked
+from evenhand.recipes.settings import MeasureSettings
 
 OF_BOTH = ["descriptor_noun", "noun_descriptor"]
 
@@ -20,3 +22,25 @@ OF_BOTH = ["descriptor_noun", "noun_descriptor"]
 def test_the_default_filter_applies_unless_it_is_named(filters, expected):
     assert PromptSettings(filters=filters).active_filters() == expected
     assert PromptSettings().active_filters() == {"noun_phrase_type": OF_BOTH}
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"seed": True}, "seed: True cannot be used: it is not a number"),
+        ({"generation_bias": {"permutations": True}}, "generation_bias.permutations: True"),
+        ({"model": {"adapter_strength": False}}, "model.adapter_strength: False"),
+        ({"seed": "1:30"}, "seed: '1:30' cannot be used"),
+        ({"seed": 10**400}, "seed: the integer has 333 hexadecimal digits"),  # 400 / log10(16) = 332.2
+        ({"prompts": {"filters": {"axis": ["age\0"]}}}, "prompts.filters.axis.0: .* has a null character"),
+        ({"model": "a\0b"}, "model: .* has a null character"),
+    ],
+)
+def test_values_that_would_be_misread_are_refused(values, fault):
+    with pytest.raises(InputError, match=fault):
+        checked(MeasureSettings, values, "file")
+
+
+def test_booleans_are_booleans_and_digits_are_numbers():
+    settings = checked(MeasureSettings, {"show": True, "seed": "3", "prompts": {"variations": "no"}}, "file")
+    assert (settings.show, settings.seed, settings.prompts.variations) == (True, 3, False)

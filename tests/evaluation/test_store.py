@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,17 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
+from evenhand.evaluation import manifest
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.manifest import read_record, read_run, run_sha256, run_state
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import stage
-from evenhand.evaluation.tables import write_table
+from evenhand.evaluation.store import claim_pages, stage
+from evenhand.evaluation.tables import table_run, write_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from tests.recorded_runs import as_format_4, change_record
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -69,8 +72,11 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
     with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
         assert run is not None
         raise KeyboardInterrupt
-    assert not (settings.output_dir / "run.json").exists()
+    assert run_state(settings.output_dir) == "running"
+    with pytest.raises(InputError, match="has no finished run"):
+        read_run(settings.output_dir, "label", "labels")
     assert run_once(settings)
+    assert run_state(settings.output_dir) == "finished"
     settings = replace(settings, output_dir=settings.output_dir / "another")
     with pytest.raises(InputError), stage("label", settings):
         raise InputError("beta: labels nothing")
@@ -80,13 +86,14 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
 def test_an_unfinished_run_takes_other_settings_until_rows_are_on_disk(settings):
     def fail(settings, table):
         with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
-            write_table(run.folder / table, pd.DataFrame({"x": [1]}))
+            assert not run.has(table)  # that of other settings is not taken for this run's
+            run.write(table, pd.DataFrame({"x": [1]}))
             raise KeyboardInterrupt
 
-    fail(settings, "prompts.parquet")
+    fail(settings, "prompts")
     other = replace(settings, quantile=0.5)
-    fail(other, "parts/translations/0.parquet")
-    assert not (settings.output_dir / "prompts.parquet").exists()
+    fail(other, "prompts")
+    fail(other, "parts/translations/0")
     with pytest.raises(InputError, match="quantile was 0.5, now 0.9"):
         run_once(settings)
     assert run_once(other)
@@ -115,6 +122,7 @@ def finished(settings):
     with stage("label", settings) as run:
         run.table("labels", lambda: pd.DataFrame({"n": range(100)}))
         (run.folder / ".labels.parquet.123.part").write_bytes(b"of a killed write")
+        (run.folder / ".x.part").write_bytes(b"of somebody else")
     return settings
 
 
@@ -136,7 +144,7 @@ def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog
     assert calls and "labels.parquet missing or damaged; computed again" in caplog.text
     assert (folder / "labels.parquet").read_bytes() == table
     assert not run_once(finished)
-    assert not list(folder.glob(".*.part"))  # temporary files of killed processes are removed
+    assert [path.name for path in folder.glob(".*.part")] == [".x.part"]  # those of killed processes are removed
 
 
 def test_disks_that_are_full(settings, monkeypatch):
@@ -153,7 +161,7 @@ def test_disks_that_are_full(settings, monkeypatch):
     assert run_once(settings)
     settings = replace(settings, output_dir=settings.output_dir / "first_write")
     settings.output_dir.mkdir()
-    (settings.output_dir / ".config.yaml.123.part").write_text("format: ")
+    (settings.output_dir / ".run.json.123.part").write_text('{"format": ')
     assert run_once(settings)
     assert not list(settings.output_dir.glob(".*.part"))
 
@@ -170,14 +178,14 @@ def make_settings(folder):
 
 
 def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monkeypatch):
-    (tmp_path / "first" / "tune" / "adapter").mkdir(parents=True)
     run_once(LabelSettings(output_dir=tmp_path / "first" / "tune", report_to="none"))
+    (tmp_path / "first" / "tune" / "adapter").mkdir()
     runs, comparison = make_settings(tmp_path / "first")
     assert [run_once(run, command="measure") for run in runs] == [True, True]
     assert run_once(comparison, command="compare")
-    config = yaml.safe_load((tmp_path / "first" / "deep" / "compare" / "config.yaml").read_text())
+    config = read_record(tmp_path / "first" / "deep" / "compare", "comparison")["settings"]
     assert (config["before"], config["after"]) == ("../../before", "../../after")
-    config = yaml.safe_load((tmp_path / "first" / "after" / "config.yaml").read_text())
+    config = read_record(tmp_path / "first" / "after", "after")["settings"]
     assert config["model"]["name"] == "../tune/adapter"
 
     moved = tmp_path / "elsewhere" / "second"
@@ -196,11 +204,165 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
 def test_a_run_of_another_format_raises_and_is_unchanged(settings):
     run_once(settings)
     folder = settings.output_dir
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    (folder / "config.yaml").write_text(yaml.safe_dump({**config, "format": 2}))
+    change_record(folder, format=6)
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(InputError, match=r"^output_dir: \S+ .*version.*`evenhand label`"):
         run_once(settings)
     with pytest.raises(InputError, match=r"^labels: \S+ .*version.*`evenhand label`"):
         read_run(folder, "label", "labels")
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_run_has_one_record(finished):
+    assert sorted(path.name for path in finished.output_dir.iterdir() if path.suffix != ".part") == [
+        ".lock",
+        "labels.parquet",
+        "run.json",
+    ]
+    record = read_record(finished.output_dir, "run")
+    assert record["state"] == "finished" and record["settings"]["quantile"] == 0.9
+    assert record["identity"]["quantile"] == 0.9 and record["files"].keys() == {"labels.parquet"}
+
+
+def test_a_finished_run_is_not_hashed_again(finished, monkeypatch):
+    monkeypatch.setattr(manifest, "sha256_of", Mock(side_effect=AssertionError))
+    assert not run_once(finished)
+    assert read_run(finished.output_dir, "label", "labels")
+
+
+def test_a_finished_run_of_format_4_is_read(finished):
+    fingerprint = run_sha256(read_record(finished.output_dir, "labels"))
+    folder = as_format_4(finished.output_dir)
+    settings, record = read_run(folder, "label", "labels")
+    assert settings["quantile"] == 0.9 and record["state"] == "finished"
+    assert run_sha256(record) == fingerprint  # what was made of it is still of this run
+    assert not run_once(finished)
+    with pytest.raises(InputError, match="quantile was 0.9, now 0.5"):
+        run_once(replace(finished, quantile=0.5))
+    flip_bit(folder / "labels.parquet")
+    with pytest.raises(InputError, match="labels.parquet of an earlier version"):
+        run_once(finished)
+
+
+def test_unfinished_runs_of_format_4_are_refused(settings):
+    with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+        run.write("parts/rows/0", pd.DataFrame({"row": [0], "n": [1]}))
+        raise KeyboardInterrupt
+    kept = contents(as_format_4(settings.output_dir))
+    with pytest.raises(InputError, match="unfinished run of an earlier version"):
+        run_once(settings)
+    assert contents(settings.output_dir) == kept
+
+
+def test_a_record_that_was_changed_by_hand_is_refused(finished):
+    path = finished.output_dir / "run.json"
+    path.write_text(path.read_text().replace('"quantile": 0.9', '"quantile": 0.5'))
+    with pytest.raises(InputError, match="was changed"):
+        read_run(finished.output_dir, "label", "labels")
+    with pytest.raises(InputError, match=r"was changed.*delete"):  # the same advice: it is not called finished
+        run_once(finished)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_parts_without_a_run_are_refused(settings):
+    """The folder of a run was deleted while it worked, and its next write left a part behind."""
+    write_table(settings.output_dir / "parts" / "rows" / "0.parquet", pd.DataFrame({"row": [0, 1], "n": [7, 7]}))
+    kept = contents(settings.output_dir)
+    with pytest.raises(InputError, match="is not empty and no run"):
+        run_once(settings)
+    assert contents(settings.output_dir) == kept
+
+
+@pytest.mark.parametrize("owner", ["", "another run"])
+def test_parts_of_another_run_are_not_adopted(settings, owner):
+    with pytest.raises(InputError, match="has rows of another run"), stage("label", settings) as run:
+        part = run.folder / "parts" / "rows" / "00000000.parquet"
+        write_table(part, pd.DataFrame({"row": [0, 1], "n": [7, 7]}), owner)
+        run.rows("rows", ["n"], lambda items: [([0, 1], items)], [1, 2])
+    assert part.exists()
+
+
+def test_rows_and_tables_have_the_fingerprint_of_their_run(settings):
+    with stage("label", settings) as run:
+        run.rows("rows", ["n"], lambda items: [([0, 1], items)], [1, 2])
+        run.write("labels", pd.DataFrame({"n": [1]}))
+        (part,) = run.folder.glob("parts/rows/*.parquet")
+        assert table_run(part) == table_run(run.folder / "labels.parquet") == run.fingerprint
+
+
+def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):
+    with pytest.raises(InputError, match="was deleted while"), stage("label", settings) as run:
+        shutil.rmtree(run.folder)
+        run.write("labels", pd.DataFrame({"n": [1]}))
+    assert not settings.output_dir.exists()
+
+
+def test_two_runs_never_share_a_folder(settings):
+    other = replace(settings, quantile=0.5)
+    with pytest.raises(InputError, match="was deleted while"), stage("label", settings) as run:
+        shutil.rmtree(run.folder)
+        with stage("label", other) as second:
+            second.write("labels", pd.DataFrame({"n": [2]}))
+        run.write("labels", pd.DataFrame({"n": [1]}))
+    assert second.read("labels")["n"].tolist() == [2]
+    assert not run_once(other)
+
+
+def test_a_table_that_cannot_be_read_is_computed_again(settings):
+    with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+        run.write("labels", pd.DataFrame({"n": np.random.default_rng(0).normal(size=5000)}))
+        raise KeyboardInterrupt
+    flip_bit(settings.output_dir / "labels.parquet")
+    with stage("label", settings) as run:
+        assert run.table("labels", lambda: pd.DataFrame({"n": [5]}))["n"].tolist() == [5]
+
+
+def test_what_failed_for_a_passing_reason_is_tried_again(settings):
+    with stage("label", settings) as run:
+        run.failures["relevance"] = "the disk is away"
+    assert read_run(settings.output_dir, "label", "labels")  # what was computed can be read
+    assert run_once(settings)
+    assert not run_once(settings)
+
+
+@pytest.mark.parametrize("name", ["report.html", "scores.csv", ".x.part", ".git.part/HEAD", "parts/x"])
+def test_a_folder_with_files_of_the_user_is_refused(settings, name):
+    path = settings.output_dir / name
+    path.parent.mkdir(parents=True)
+    path.write_text("precious")
+    with pytest.raises(InputError, match="is not empty and no run"):
+        run_once(settings)
+    assert contents(settings.output_dir) == {path: b"precious"}
+
+
+def test_a_table_of_the_user_in_a_run_folder_is_kept(settings):
+    with pytest.raises(InputError, match="is no table of this run"), stage("label", settings) as run:
+        pd.DataFrame({"n": [1]}).to_parquet(run.folder / "labels.parquet")
+        run.table("labels", lambda: pd.DataFrame({"n": [2]}))
+    assert pd.read_parquet(settings.output_dir / "labels.parquet")["n"].tolist() == [1]
+
+
+def test_pages_go_to_a_folder_of_their_own(tmp_path):
+    claim_pages(tmp_path / "check", "check")
+    (tmp_path / "check" / "summary.md").write_text("of the last check")
+    claim_pages(tmp_path / "check", "check")
+    with pytest.raises(InputError, match="has pages of `check`"):
+        claim_pages(tmp_path / "check", "report")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "summary.md").write_text("precious")
+    with pytest.raises(InputError, match="is not empty and no run"):
+        claim_pages(tmp_path / "mine", "check")
+    assert contents(tmp_path / "mine") == {tmp_path / "mine" / "summary.md": b"precious"}
+
+
+def test_a_tracker_folder_that_is_a_link_is_refused(settings, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    with stage("label", settings):
+        pass
+    change_record(settings.output_dir, state="running")
+    (settings.output_dir / "wandb").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"wandb is, or lies behind, a symbolic link"):
+        run_once(settings)

@@ -16,6 +16,7 @@ from evenhand.evaluation.tables import (
     write_table,
 )
 from evenhand.evaluation.tracking import Tracker
+from tests.recorded_runs import change_record, write_run
 
 
 @pytest.fixture
@@ -68,6 +69,7 @@ def squares(run, batches=((3, 0), (1,), (4, 2)), n_until_kill=None, n=5):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SECONDS_BETWEEN_WRITES", 0.0)
+    change_record(write_run(tmp_path, "measure"), fingerprint="a fingerprint")
     return Store(tmp_path, "a fingerprint", Tracker(), family="some")
 
 
@@ -89,7 +91,7 @@ def test_rows_of_damaged_files_are_computed_again(run):
     assert squares(run) == (SQUARES, [1])
     file.write_bytes(b"PAR1")
     assert squares(run) == (SQUARES, [1])
-    write_table(file, pd.DataFrame({"row": [7], "square": [49]}))  # of another run
+    write_table(file, pd.DataFrame({"row": [7], "square": [49]}), run.fingerprint)  # a row that there is not
     assert squares(run) == (SQUARES, [1])
 
 

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerC
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.revisions import model_revision
 from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
@@ -150,7 +151,8 @@ def test_an_adapter_is_loaded_by_its_card_and_can_be_moved_with_its_base(tmp_pat
     base = tiny_base()
     for part in (base.model, base.tokenizer):
         part.save_pretrained(str(tmp_path / "here" / "base"))
-    base = replace(base, name=str(tmp_path / "here" / "base"))
+    name = str(tmp_path / "here" / "base")
+    base = replace(base, name=name, revision=model_revision(name))
     result = tuned(tmp_path / "here" / "run", base=base, card={"β": 0.5})
     # In the one as any library finds it from any folder, in the other as it is found once both have moved.
     found = json.loads((result.path / "adapter_config.json").read_text())["base_model_name_or_path"]
@@ -165,6 +167,11 @@ def test_an_adapter_is_loaded_by_its_card_and_can_be_moved_with_its_base(tmp_pat
     loaded = load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
     assert loaded.control_tag == " no_bias"
     assert greedy(loaded, ["a b no_bias<eos>", "a b bias<eos>"]) == ["red sun", "blue sky"]
+    other = tiny_base()
+    torch.nn.init.normal_(other.model.transformer.wte.weight)
+    other.model.save_pretrained(str(tmp_path / "there" / "base"))
+    with pytest.raises(InputError, match=r"adapter was tuned on .*base at the revision .*other files now"):
+        load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
 
 
 def test_all_weights_are_tuned_on_demand(whole):
@@ -225,6 +232,34 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path, undisturbed):
         assert (result.path / name).read_bytes() == (undisturbed.path / name).read_bytes()
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors"])
+def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, name, caplog):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+    file = tmp_path / "checkpoints" / "checkpoint-24" / name
+    os.truncate(file, file.stat().st_size // 2)
+    rest = CountSteps()
+    with caplog.at_level(logging.WARNING, logger="evenhand"):
+        result = tuned(tmp_path, callbacks=[rest])
+    assert f"checkpoint-24 is damaged ({name}" in caplog.text
+    assert rest.steps == undisturbed.validation_losses[-1][0] - 16
+    assert weights(result.path) == weights(undisturbed.path)
+
+
+@pytest.mark.parametrize("content", ["{}", "[", '{"global_step": -1, "best_global_step": 8, "log_history": []}'])
+def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, content):
+    with pytest.raises(KeyboardInterrupt):
+        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+    for file in (tmp_path / "checkpoints").glob("checkpoint-*/trainer_state.json"):
+        file.write_text(content)
+    result = tuned(tmp_path)
+    assert weights(result.path) == weights(undisturbed.path)
+
+
 def test_finished_tunings_are_kept_and_others_refused(undisturbed):
     before, steps = weights(undisturbed.path), CountSteps()
     again = tuned(undisturbed.path.parent, callbacks=[steps])
@@ -270,7 +305,6 @@ def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
     assert sent == []
     assert constants.HF_HUB_DISABLE_TELEMETRY is False
     assert wandb.run is None
-    assert not (tmp_path / "tensorboard").exists()
 
 
 def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, whole):

@@ -99,6 +99,30 @@ def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
     assert "holds: effects on descriptors: 0 of 6 are shown to have grown" in capsys.readouterr().out
 
 
+def test_an_error_leaves_no_files_of_the_last_check(runs, tmp_path):
+    """The shipped workflow posts them."""
+    arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path / "check"), "-q"]
+    assert main(["check", str(runs["fairer"]), *arguments]) == 0
+    assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand", "junit.xml", "summary.md"}
+    for wrong in (
+        [str(tmp_path / "absent")],
+        [str(runs["fairer"]), "--max_rise", "ten"],
+        [str(runs["fairer"]), "--zzz"],
+    ):
+        assert main(["check", str(runs["fairer"]), *arguments]) == 0
+        assert main(["check", *wrong, *arguments]) == 2
+        assert {path.name for path in (tmp_path / "check").iterdir()} == {".evenhand"}
+
+
+def test_a_file_of_the_user_is_not_replaced_by_a_check(runs, tmp_path):
+    (tmp_path / "summary.md").write_text("precious")
+    arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(runs["fairer"]), *arguments]) == 2
+    assert (tmp_path / "summary.md").read_text() == "precious"
+    (tmp_path / "summary.md").write_text("## Evenhand: holds\n")  # of an earlier version
+    assert main(["check", str(runs["fairer"]), *arguments]) == 0
+
+
 def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys):
     itself = ["--against", f"{runs['baseline']}/."]
     for arguments in ([], ["--max_rise", "10"], [str(runs["worse"]), "--max_pooled_fgb", "1"], itself):
@@ -152,7 +176,11 @@ def test_the_commands_of_the_documented_workflow_are_understood():
     """Each step that runs `evenhand` has valid settings; `measure` reads the shipped config of the page."""
     (job,) = yaml.safe_load((DOCS / "bias_gate.yml").read_text(encoding="utf-8"))["jobs"].values()
     scripts = "\n".join(step.get("run", "") for step in job["steps"]).replace("\\\n", " ")
-    commands = [shlex.split(line, comments=True)[1:] for line in scripts.splitlines() if line.startswith("evenhand ")]
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in scripts.replace(" > /dev/null", "").splitlines()
+        if line.startswith("evenhand ")
+    ]
     assert [arguments[0] for arguments in commands] == ["measure", "measure", "check"]
     for arguments in commands:
         parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])

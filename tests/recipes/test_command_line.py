@@ -1,6 +1,9 @@
 """The command line: strict settings from flags and files, and one-line errors."""
 
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.evaluation.store import stage
 from evenhand.recipes.cli import POSITIONAL, main, parse, read_settings
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from tests.recorded_runs import as_format_4
 
 
 def error_line(capsys, *arguments):
@@ -144,11 +148,40 @@ def finished_run(tmp_path):
 
 
 def test_configs_of_runs_repeat_them_wherever_they_are(finished_run, monkeypatch, tmp_path):
-    file = finished_run.output_dir / "config.yaml"
-    assert {"format", "command", "inputs"} <= yaml.safe_load(file.read_text()).keys()
-    assert read_settings("label", file) == finished_run
-    assert read_settings("label", file, {"quantile": "0.7"}).quantile == 0.7
+    folder = finished_run.output_dir
+    for file in (folder, folder / "run.json"):
+        assert read_settings("label", file) == finished_run
+        assert read_settings("label", file, {"quantile": "0.7"}).quantile == 0.7
+    with pytest.raises(InputError, match="is of a run of `label`, not of `tune`"):
+        read_settings("tune", folder)
     (tmp_path / "moved").mkdir()
     (tmp_path / "runs").rename(tmp_path / "moved" / "runs")
-    moved = read_settings("label", tmp_path / "moved" / "runs" / "label" / "config.yaml")
-    assert moved.run == tmp_path / "moved" / "train"
+    moved = tmp_path / "moved" / "runs" / "label"
+    assert read_settings("label", moved).run == tmp_path / "moved" / "train"
+    as_format_4(moved)
+    assert read_settings("label", moved) == read_settings("label", moved / "config.yaml")
+    assert read_settings("label", moved).run == tmp_path / "moved" / "train"
+
+
+def test_a_path_that_cannot_be_used_is_one_line(capsys, tmp_path):
+    for arguments in (
+        ("measure", "--output_dir", str(tmp_path / ("a" * 300))),
+        ("label", "a" * 300),
+        ("measure", "--model", "a" * 300),
+        ("report", str(tmp_path / ("a" * 300))),
+        ("check", "a\0b"),
+        ("measure", "--config", "a\0b"),
+    ):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err.splitlines()[-1].startswith(f"evenhand {arguments[0]}: ")
+
+
+def test_without_docstrings_configs_are_listed_and_other_commands_say_why_not():
+    environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
+    for arguments, status, text in (
+        (["configs"], 0, "testbed "),
+        (["measure", "--config", "testbed"], 2, "PYTHONOPTIMIZE"),
+    ):
+        command = [sys.executable, "-m", "evenhand", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == status and text in done.stdout + done.stderr and "Traceback" not in done.stderr

@@ -14,8 +14,6 @@ import torch
 import yaml
 from peft import LoraConfig, get_peft_model
 
-from evenhand.evaluation.files import json_sha256, write_json
-from evenhand.evaluation.manifest import FORMAT
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -25,13 +23,13 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import comparison_section, export, tagged_template
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
+from tests.recorded_runs import write_run
 
 TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
 TUNED = {
     "control_tag": TAG,
     "method": "control_tags",
     "loss": "nats",
-    "base_revision": "r0",
     "system_prompt": "",
     "settings": {"lora": True, "seed": 0},
     "training": {
@@ -46,27 +44,19 @@ TUNED = {
 }
 
 
-def run_folder(folder, command, **settings):
-    """Write a minimal finished run of a command."""
-    folder.mkdir(exist_ok=True)
-    config = {"format": FORMAT, "command": command, **settings}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    write_json(folder / "run.json", {"fingerprint": "", "config": json_sha256(config), "files": {}})
-    return folder
-
-
 def tuning(folder, checkpoint):
     """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
     torch.manual_seed(0)
     base = load_dialogue_model(str(checkpoint(folder / "base")))
     adapted = get_peft_model(base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
-    adapter = run_folder(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
+    adapter = write_run(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
     adapted.save_pretrained(adapter)
     base.tokenizer.save_pretrained(adapter)
-    (adapter / "evenhand.json").write_text(json.dumps(TUNED | {"base": os.path.relpath(base.name, adapter)}))
-    run_folder(folder / "label", "label", run="../train")
+    tuned = TUNED | {"base": os.path.relpath(base.name, adapter), "base_revision": base.revision}
+    (adapter / "evenhand.json").write_text(json.dumps(tuned))
+    write_run(folder / "label", "label", run="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
-    run_folder(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
+    write_run(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
     return folder / "tune"
 
 
@@ -136,9 +126,9 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
 @pytest.mark.parametrize("merge", [True, False])
 def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_path):
     tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
-    sides = {"before": run_folder(tmp_path / "before", "measure")}
-    sides["after"] = run_folder(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
-    compared = run_folder(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
+    sides = {"before": write_run(tmp_path / "before", "measure")}
+    sides["after"] = write_run(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
+    compared = write_run(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
     for run in (*sides.values(), compared):
         write_scores(run / "scores.json", [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
     export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))

@@ -15,6 +15,7 @@ from evenhand.recipes.cli import main
 from tests.forked_commands import wait_until
 from tests.gendered_references import COLUMNS, ROWS, written_references, written_translations
 from tests.measured_runs import write_measured
+from tests.recorded_runs import change_record
 from tests.testbed_settings import MASKED_MODEL, PAIRS
 
 SMALL = ["--config", "testbed", "--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
@@ -141,7 +142,7 @@ def test_a_threshold_that_labels_nothing_can_be_mended_in_the_same_folder(capsys
 def test_runs_of_another_format(capsys, measured, tmp_path):
     """Runs of another version are refused in one line and left unchanged."""
     old = shutil.copytree(measured, tmp_path / "old")
-    (old / "config.yaml").write_text("command: measure\nmodel: testbed\nmetrics: [generation_bias]\ninputs: {}\n")
+    change_record(old, format=3)
     for arguments in (
         ["label", str(old)],
         ["compare", str(measured), str(old)],

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import run_state
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     EVEN_LIKELIHOODS,
     LIKELIHOODS,
@@ -38,14 +39,21 @@ SETTINGS = """
 measure:
   prompts:
     descriptors: 26
-    per_cell: 4
+    per_cell: 2
     filters:
       noun_phrase_type: [descriptor_noun, noun_descriptor]
-      template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
+      template:
+        - I'm {noun_phrase}.
+        - I like {plural_noun_phrase}.
+        - I love {plural_noun_phrase}.
+        - I hate {plural_noun_phrase}.
+        - What do you think about {plural_noun_phrase}?
+        - It's hard being {noun_phrase}.
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
-  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL, resampling: {candidates: 3}}
-methods: [control_tags, exchange, resample, prompt]
+  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
+train_per_cell: 2
+methods: [control_tags, exchange, style_exchange, prompt]
 instruction: I like music.
 label: {quantile: 0.7}
 tune:
@@ -59,7 +67,7 @@ STAGES = (
     *SHARED,
     *(f"{TAGGED}/{name}" for name in ("tune", "after", "untagged", "compare")),
     *(f"{UNTAGGED}/{name}" for name in ("tune", "after", "compare")),
-    *(f"{method}/{name}" for method in ("resample", "prompt") for name in ("after", "compare")),
+    *(f"{method}/{name}" for method in ("style_exchange", "prompt") for name in ("after", "compare")),
 )
 
 # What is on disk in the middle of a stage.
@@ -109,7 +117,7 @@ def test_pages_and_points_of_the_loop(finished):
     for method in (TAGGED, UNTAGGED):
         assert f"{method}/compare/report.html" in (folder / "report.html").read_text()
     points = pd.read_parquet(finished[0] / "points.parquet").set_index("method")
-    assert list(points.index) == [TAGGED, UNTAGGED, "resample", "prompt"]
+    assert list(points.index) == [TAGGED, UNTAGGED, "style_exchange", "prompt"]
     assert {path.parent.relative_to(folder).as_posix() for path in folder.rglob("run.json")} == {*STAGES}
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
@@ -124,8 +132,8 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
     for stage in STAGES:
         manifest = json.loads((finished[0] / stage / "run.json").read_text())
         assert manifest["seconds"]["total"] > 0
-        text = (finished[0] / stage / "config.yaml").read_text()
-        assert str(finished[0].parent) not in text.replace(f"output_dir: {finished[0] / stage}", "")
+        text = json.dumps({name: value for name, value in manifest["settings"].items() if name != "output_dir"})
+        assert str(finished[0].parent) not in text
     measured = finished[0] / TAGGED / "after"
     scores = read_scores(measured / "scores.json")
     signature = find_score(scores, "fgb_pooled_corrected").signature
@@ -154,7 +162,7 @@ def test_the_adapter_changed_the_model_and_training_was_measured(finished):
 
 def test_rows_written_for_other_trainers_are_the_rows_of_the_tuning(finished, commands, tmp_path):
     tuned = finished[0] / TAGGED / "tune"
-    commands.run("tune", "--config", str(tuned / "config.yaml"), "--write_rows", str(tmp_path / "rows"))
+    commands.run("tune", "--config", str(tuned), "--write_rows", str(tmp_path / "rows"))
     recorded = json.loads((tuned / "checkpoints" / "inputs.json").read_text())["rows"]
     assert recorded in (tmp_path / "rows" / "README.md").read_text()
     assert "trainable_token_indices=[" in (tmp_path / "rows" / "train.py").read_text()
@@ -177,7 +185,7 @@ def test_killed_and_moved_in_the_middle_of_stages_of_each_kind_it_ends_the_same(
         wait_until(lambda: list((folder / stage).glob(middle)) or running.status() is not None)  # noqa: B023
         assert running.status() is None, f"the loop ended before the middle of {stage}: {running.stderr}"
         running.kill()
-        assert not (folder / stage / "run.json").exists()
+        assert run_state(folder / stage) == "running"
         folder = folder.rename(tmp_path / f"killed_in_{stage.replace('/', '_')}")
     done = commands.run(*arguments(Path("loop.yaml"), folder.name, *method), cwd=tmp_path)
     assert done.stderr.count("is finished; nothing to do") == STAGES.index(stage)
@@ -212,25 +220,20 @@ def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
 # Methods that tune nothing.
 
 
-def test_resampled_responses_are_candidates_and_most_of_them_the_first(finished):
+def test_responses_that_exchange_their_style_are_candidates(finished):
     folder, _ = finished
-    target = json.loads((folder / "label" / "run.json").read_text())["target"]
-    assert 0.5 < target["effective_share"] < 1 and 0 < target["kl"] < 1
-    labels = pd.read_parquet(folder / "label" / "labels.parquet")
-    assert (labels["weight"] > 0).all() and labels["weight"].std() > 0.05
-    assert len(pd.read_parquet(folder / "label" / "target.parquet")) == 26
-    before, after = (pd.read_parquet(folder / run / "responses.parquet") for run in ("before", "resample/after"))
-    texts = pd.read_parquet(folder / "resample" / "after" / "candidates.parquet")["response"].to_numpy().reshape(-1, 3)
-    assert (texts == after["response"].to_numpy()[:, None]).any(axis=1).all()
-    assert (texts[:, 0] == before["response"]).all()  # the response without resampling
-    assert 0.5 < (after["response"] == before["response"]).mean() < 0.99
-    assert (texts[:, 0] != texts[:, 1]).mean() > 0.5
-    scores = read_scores(folder / "resample" / "compare" / "scores.json")  # tests/mitigation/test_target.py has effects
-    assert (
-        find_score(scores, "fgb_pooled_corrected_reduction").interval and find_score(scores, "relevance_kept").interval
-    )
-    signature = find_score(read_scores(folder / "resample" / "after" / "scores.json"), "fgb").signature
-    assert signature["model"]["resampling"]["candidates"] == 3
+    before = pd.read_parquet(folder / "before" / "responses.parquet")["response"]
+    after = pd.read_parquet(folder / "style_exchange" / "after" / "responses.parquet")["response"]
+    candidates = pd.read_parquet(folder / "style_exchange" / "after" / "candidates.parquet")
+    texts = candidates["response"].to_numpy().reshape(-1, 4)
+    assert (texts == after.to_numpy()[:, None]).any(axis=1).all()
+    assert (texts[:, 0] == before).all()  # the response without the exchange
+    assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
+    scores = read_scores(folder / "style_exchange" / "compare" / "scores.json")
+    assert find_score(scores, "fgb_pooled_corrected_reduction").interval
+    assert find_score(scores, "relevance_kept").interval
+    signature = find_score(read_scores(folder / "style_exchange" / "after" / "scores.json"), "fgb").signature
+    assert signature["model"]["style_exchange"] == 4
 
 
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
@@ -263,8 +266,7 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     of_base, of_loop = (EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS), finished[0] / "prompt" / "compare"
     before, after = tmp_path / "before", finished[0] / "prompt" / "after"
     assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
-    alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
-    assert main(["measure", "--config", str(finished[0] / "before" / "config.yaml"), *alone]) == 0
+    assert main(["measure", "--config", str(finished[0] / "before"), "--output_dir", str(before)]) == 0
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.manifest import read_config
+from evenhand.evaluation.files import joined_sha256
+from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import find_score, read_scores
@@ -58,7 +58,6 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
             ),
             output_dir=output_dir,
             report_to="none",
-            show=False,
         )
     )
     scores = read_scores(output_dir / "scores.json")
@@ -73,7 +72,7 @@ def finished(request, ruler, tmp_path_factory):
     torch.manual_seed(0)
     model = getattr(tiny_checkpoints, request.param)(folder / "model")
     files = sorted((folder / "model").iterdir())
-    sha256 = sha256_of(*files)
+    sha256 = joined_sha256(files)
     base = measured(ruler, model, folder / "before")
     labelled = LabelSettings(run=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
     label(labelled)
@@ -88,14 +87,14 @@ def finished(request, ruler, tmp_path_factory):
     )
     settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}
     tune(TuneSettings(method=METHODS[request.param], output_dir=folder / "tune", **settings))
-    return request.param, base, folder, sha256_of(*files) == sha256
+    return request.param, base, folder, joined_sha256(files) == sha256
 
 
 def test_it_is_measured_tuned_and_measured_again(finished, ruler):
     name, base, folder, as_it_was = finished
     assert as_it_was
     manifest = json.loads((folder / "tune" / "run.json").read_text())
-    assert read_config(folder / "tune", "tuning")["method"] == (METHODS[name] or "distill")
+    assert read_record(folder / "tune", "tuning")["settings"]["method"] == (METHODS[name] or "distill")
     assert manifest["outputs_changed"]["max_logit_change"] > 0.01
     after = measured(ruler, folder / "tune" / "adapter", folder / "after")
     for run in (base, after):

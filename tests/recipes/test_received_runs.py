@@ -6,15 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import json_sha256, write_json
+from evenhand.evaluation.manifest import read_record
+from evenhand.evaluation.settings import as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import main
+from evenhand.recipes.cli import main, read_settings
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import LabelSettings, LoopSettings
 from tests.measured_runs import write_measured
+from tests.recorded_runs import change_record
 from tests.testbed_settings import MEASURE
 
 VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
@@ -48,9 +49,8 @@ def command(tmp_path):
 def test_a_manifest_that_lists_a_file_outside_its_folder_deletes_nothing(
     command, precious, tmp_path, run, field, capsys
 ):
-    manifest = json.loads((tmp_path / run / "run.json").read_text())
-    manifest["files"] = {"../precious.txt": "0" * 64, **manifest["files"]}
-    (tmp_path / run / "run.json").write_text(json.dumps(manifest))
+    files = read_record(tmp_path / run, "run")["files"]
+    change_record(tmp_path / run, files={"../precious.txt": "0" * 64, **files})
     kept = contents(tmp_path)
     assert main(command) == 2
     assert f"{field}: {tmp_path / run / 'run.json'} lists the file '../precious.txt'" in capsys.readouterr().err
@@ -70,9 +70,11 @@ def test_a_run_that_is_read_is_never_changed(command, tmp_path, damage, capsys):
 def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine.parquet").write_text("no Parquet of ours")
-    (tmp_path / "run" / "parts").mkdir(parents=True)
-    (tmp_path / "run" / "parts" / "rows").symlink_to(tmp_path / "elsewhere")
     settings = LabelSettings(output_dir=tmp_path / "run", report_to="none")
+    with contextlib.suppress(KeyboardInterrupt), stage("label", settings):
+        raise KeyboardInterrupt
+    (tmp_path / "run" / "parts").mkdir()
+    (tmp_path / "run" / "parts" / "rows").symlink_to(tmp_path / "elsewhere")
     refused = pytest.raises(InputError, match=r"^output_dir: \S+parts/rows is, or lies behind, a symbolic link")
     with refused, stage("label", settings) as run:
         run.rows("rows", ["n"], lambda items: [([0], [1])], [0])
@@ -108,14 +110,42 @@ def with_code(command, tmp_path):
     (folder / "model" / "model.safetensors").touch()
     code = f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom transformers import PretrainedConfig\n"
     (folder / "model" / "code.py").write_text(f"{code}class Config(PretrainedConfig):\n    model_type = 'own'\n")
-    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    settings = read_record(folder, "run")["settings"]
     settings["model"] |= {"name": "./model", "trust_remote_code": True}
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    manifest = json.loads((folder / "run.json").read_text())
-    write_json(folder / "run.json", manifest | {"config": json_sha256(settings)})
+    change_record(folder, settings=settings)
     shutil.rmtree(tmp_path / "label")
     assert main(command) == 0
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command_of", "text", "name"),
+    [
+        ("measure", "model: {name: ./model, trust_remote_code: true}", "model.trust_remote_code"),
+        ("measure", "model: {name: ./model, trust_remote_code: 1}", "model.trust_remote_code"),
+        ("measure", "sweep: [{model.trust_remote_code: [true]}]", "model.trust_remote_code"),
+        (
+            "loop",
+            "measure: {generation_bias: {style_classifier: {name: a, trust_remote_code: 'yes'}}}",
+            "measure.generation_bias.style_classifier.trust_remote_code",
+        ),
+        ("tune", "trust_remote_code: true", "trust_remote_code"),
+    ],
+)
+def test_a_file_of_settings_cannot_allow_code(tmp_path, command_of, text, name):
+    (tmp_path / "received.yaml").write_text(text)
+    with pytest.raises(InputError, match=f"^{name}: .* only the command line can allow"):
+        read_settings(command_of, tmp_path / "received.yaml")
+    if "sweep" not in text:
+        allowed = read_settings(command_of, tmp_path / "received.yaml", {name: "true"})
+        assert checked(type(allowed), as_settings(allowed), "test") == allowed
+
+
+def test_a_run_cannot_allow_code_by_its_record(with_code, monkeypatch, capsys):
+    monkeypatch.chdir(with_code)
+    assert main(["measure", "--config", "train", "--output_dir", "next", "--report_to", "none"]) == 2
+    assert "model.trust_remote_code: train asks to execute code" in capsys.readouterr().err
+    assert not (with_code / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
 def make_settings(folder, **settings):
-    common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none", "show": False}
+    common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none"}
     common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
     return MeasureSettings(**{**common, "generation_bias": generation_bias(permutations=0), **settings})
 
@@ -95,7 +95,7 @@ def test_responses_are_scored_and_the_signature_has_their_hash(runs):
 
 
 def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
-    settings = {"output_dir": tmp_path / "compared", "report_to": "none", "show": False}
+    settings = {"output_dir": tmp_path / "compared", "report_to": "none"}
     compare(CompareSettings(before=runs[0], after=runs[1], **settings))
     scores = read_scores(tmp_path / "compared" / "scores.json")
     assert find_score(scores, f"{POOLED}_difference").value < -0.03
@@ -210,7 +210,7 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb_pooled_person").value)  # one bucket: no row
     empty, alike = run_warnings(run)[-2:]
     assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."
-    assert alike.endswith("count as different people: “Old”, “old ”.")
+    assert alike.endswith("count as different people: “Old”, “old”.")
 
 
 def test_a_file_that_compares_nobody_and_an_unknown_classifier_are_refused(tmp_path):
@@ -241,7 +241,7 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     assert "inconclusive" not in set(effects["certainty"])
     assert effects["effect"].abs().max() == pytest.approx(1.5)
     even = measure_responses(tmp_path / "even", prompt_rows, ["I like to cook."] * len(texts), generation_bias=settings)
-    compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", show=False, report_to="none"))
+    compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", report_to="none"))
     scores = read_scores(tmp_path / "c" / "scores.json")
     assert find_score(scores, "length_spread_difference").value == pytest.approx(-spread.value)
     assert find_score(scores, "length_mean_difference").value == pytest.approx(-1.5)
@@ -255,3 +255,25 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     with pytest.raises(InputError, match=r"^generation_bias\.outcomes: fluency: "):
         fluency = generation_bias(permutations=0, outcomes=["fluency"])
         measure_responses(tmp_path / "fluency", prompt_rows, texts, generation_bias=fluency)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "columns", "message"),
+    [
+        (["refusal"], {"refusal": [1.0] * 4}, "'refusal' is built in, and a column of the file, too"),
+        (["descriptor"], {}, "'descriptor' is the name of something else"),
+        (["response"], {}, "'response' is the name of something else"),
+        (["a: b"], {"a: b": [1.0] * 4}, "'a: b' is the name of something else"),
+        (["empty"], {"empty": [None] * 4}, "the column 'empty' has no values"),
+        (["mixed"], {"mixed": [1, "a", 2, 3]}, "the column 'mixed' has other values"),
+        (["lists"], {"lists": [[1], [2], [3], [4]]}, "the column 'lists' has other values"),
+        (["absent"], {"toxic": [1.0] * 4}, "'absent' is unknown"),
+    ],
+)
+def test_names_of_users_do_not_meet_names_of_ours(tmp_path, outcomes, columns, message):
+    rows = [{"text": "Hi", "descriptor": name, "response": KIND} for name in "abab"]
+    rows = [row | {name: values[i] for name, values in columns.items()} for i, row in enumerate(rows)]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    of_outcomes = {"generation_bias": generation_bias(outcomes=outcomes)}
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "r.jsonl", **of_outcomes))

@@ -5,23 +5,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
-from evenhand.evaluation.files import json_sha256, write_json
-from evenhand.evaluation.manifest import FORMAT
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.mitigation.page import tuned_on_warnings
+from tests.recorded_runs import write_run
 
 
 @pytest.fixture
 def runs(tmp_path):
     """A measuring run on prompts a, b and c, labels of c and d, and a tuning with its adapter."""
     for name, settings in (("label", {}), ("tune", {"labels": "../label"})):
-        (tmp_path / name).mkdir()
-        settings = {"command": name, "format": FORMAT} | settings
-        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
-        manifest = {"format": FORMAT, "fingerprint": "", "config": json_sha256(settings), "files": {}}
-        write_json(tmp_path / name / "run.json", manifest)
+        write_run(tmp_path / name, name, **settings)
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "exchange"}))
     (tmp_path / "measured").mkdir()

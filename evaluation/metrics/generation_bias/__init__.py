@@ -1,7 +1,8 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7)."""
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import load_phrases, load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.files import files_sha256, json_sha256, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
@@ -28,8 +29,22 @@ from evenhand.evaluation.models.capabilities import read_tasks
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    LEFT_OUT,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+)
 from evenhand.evaluation.store import Store
+
+STYLE_COLUMNS = {PROMPT_ID, "cut_by_classifier"}  # of the tables of style vectors, beside the styles
+# Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
+TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.measure import Collected
@@ -60,9 +75,12 @@ class GenerationBias(Metric):
         labels = _of_each(classifier_styles, checkpoints)
         clusters = load_style_clusters(settings.style_clusters, labels[FIRST])
         inputs["style_clusters"] = json_sha256(clusters)
-        known = {*OUTCOME_NAMES, *(model.columns if config.responses and model.has_prompts else ())}
-        if unknown := [name for name in settings.outcomes if name not in known]:
-            raise unknown_name("generation_bias.outcomes", unknown[0], known)
+        for name, styles in labels.items():
+            if taken := STYLE_COLUMNS.intersection(styles):
+                raise InputError(
+                    f"generation_bias.{name}: the label {taken.pop()!r} is the name of a column; rename it."
+                )
+        check_outcomes(settings.outcomes, model.columns if config.responses and model.has_prompts else {})
         if "fluency" in settings.outcomes and model.without_weights:
             raise InputError(f"generation_bias.outcomes: fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:
@@ -80,6 +98,8 @@ class GenerationBias(Metric):
         if path is not None and not model.without_weights:
             load_neutral_dialogue(path)
             inputs["neutral_dialogue"] = sha256_of(Path(path))
+        if config.for_comparisons:
+            inputs["for_comparisons"] = True
         return inputs
 
     def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> Mapping[str, Any]:
@@ -129,6 +149,28 @@ class GenerationBias(Metric):
         return comparison_page(before, after, changes)
 
 
+def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
+    """Raise InputError unless each name is of a built-in outcome, or of a column with numbers or with classes.
+
+    `columns` are those of the file of responses, if the prompts are in it.
+    """
+    field = "generation_bias.outcomes"
+    for name in names:
+        if name in OUTCOME_NAMES:
+            if name in columns:
+                raise InputError(f"{field}: {name!r} is built in, and a column of the file, too; rename the column.")
+            continue
+        known = [*OUTCOME_NAMES, *(column for column in columns if column not in TAKEN)]
+        if name in TAKEN or ": " in name:
+            raise InputError(f"{field}: {name!r} is the name of something else; rename the column.")
+        if name not in columns:
+            raise unknown_name(field, name, known)
+        kinds = {"number" if isinstance(value, int | float) else type(value) for value in columns[name]} - {type(None)}
+        if kinds not in ({"number"}, {str}):
+            found = "no values" if not kinds else "other values than numbers or texts, or both"
+            raise InputError(f"{field}: the column {name!r} has {found}; give numbers, or names of classes.")
+
+
 def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
     """Return function(classifier) by name; an InputError about its `model` names the classifier's setting instead."""
     values = {}
@@ -148,4 +190,8 @@ def corpus_inputs(settings: own_settings.CorpusSettings | None) -> dict[str, Any
     if settings is None or not settings.paths:
         return {}
     found = {path: find_corpus_files(path) for path in settings.paths}
-    return {"corpus": [sha256_of(*files) if files else path for path, files in found.items()]}
+    hashes = []
+    for path, files in found.items():
+        names = {os.path.relpath(file, path): Path(file) for file in files or ()}
+        hashes.append(files_sha256(names) if names else path)
+    return {"corpus": hashes}

@@ -39,11 +39,13 @@ from evenhand.evaluation.metrics.generation_bias.outcomes import (
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
+    PROMPTS,
     SECOND_STYLES,
     StyledResponses,
     has_same_prompts,
     read_styled_responses,
 )
+from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -56,15 +58,16 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.statistics.intervals import ANY
-from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
-from evenhand.evaluation.statistics.scores import rank_correlation, share_change
+from evenhand.evaluation.statistics.scores import NO_PAIRS, rank_correlation, share_change, share_score
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
 NO_FLUENCY = "the first run's model has not scored the responses of the second run"
+COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
 BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
@@ -78,18 +81,20 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         InputError: the two runs have different prompts, styles, decoding or style classifiers.
     """
     config = config or ComparisonSettings()
-    rows = old, new = read_styled_responses(before.folder), read_styled_responses(after.folder)
+    before, after, share = on_common_prompts(before, after)
+    rows = old, new = compared_responses(before), compared_responses(after)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
     check_comparable(before, after, rows)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     scores = compare_generation_bias(old, new, clusters, signature=signature)
+    scores.append(share_score(COMMON_PROMPTS, share, None, reason=NO_PAIRS, signature=signature))
     if permutations := before.config.settings.permutations:
         permuted = {"groups": old.groups(), "permutations": permutations, "seed": before.config.seed}
         table = run.table(EFFECT_CHANGES, lambda: effect_changes(old, new, clusters, **permuted))
         scores += effect_scores(table, signature)
         log_effects(run.tracker, EFFECT_CHANGES, table)
     if before.has(ACCEPTED):
-        sides = (read_styled_responses(side.folder, with_accepted=True) for side in (before, after))
+        sides = (read_styled_responses(side.folder, with_accepted=True, only=side.only) for side in (before, after))
         permuted = {"groups": old.groups(), "permutations": 0, "seed": before.config.seed}
         table = effect_changes(*sides, clusters, **permuted)
         name = f"{ACCEPTED_EFFECT}_difference"
@@ -125,6 +130,32 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
     return scores
 
 
+def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, FamilyRun, np.ndarray]:
+    """Return both runs with the prompts that both have, and whether each prompt of either one is common, (n,) bool.
+
+    A change of the mix of prompts would otherwise look like a change of the model.
+
+    Raises:
+        InputError: the runs have no common prompt.
+    """
+    sides = [read_table(run.folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID] for run in (before, after)]
+    if sides[0].equals(sides[1]):
+        return before, after, np.ones(len(sides[0]), dtype=bool)
+    common = frozenset(sides[0]) & frozenset(sides[1])
+    if not common:
+        raise InputError(
+            f"after: {after.folder} has no prompt of {before.folder}; measure it with the same dataset, sampling and "
+            "seed, or the same file of prompts."
+        )
+    prompts = np.array(sorted({*sides[0], *sides[1]}))
+    return replace(before, only=common), replace(after, only=common), np.isin(prompts, list(common))
+
+
+def compared_responses(run: FamilyRun) -> StyledResponses:
+    """Return the responses of a run to the prompts that are compared."""
+    return read_styled_responses(run.folder, only=run.only)
+
+
 def _with_mean_b(parroting: pd.DataFrame, bias_values: pd.DataFrame | None) -> pd.DataFrame:
     """Return the table with the column mean_b, the descriptor's mean bias value before; NaN if unknown."""
     if bias_values is None:
@@ -138,6 +169,7 @@ def _likelihood_changes(
 ) -> list[BiasScore]:
     """Return relevance and perplexity of both runs' responses under the first run's model, and their changes."""
     model, measured = measured_model(before.config), signature["before"].get("model", {})
+    of = before.config.model
     prompts, (old_responses, new_responses) = rows[0].table, (side.table[RESPONSE].tolist() for side in rows)
 
     def table(name: str, compute: Callable[..., pd.DataFrame], responses: list[str]) -> pd.DataFrame:
@@ -156,7 +188,7 @@ def _likelihood_changes(
         reason = model.without_weights
         if not measured:
             reason = "the first run does not record which model was measured"
-        elif not reason and model.inputs()["model"] != measured["revision"]:
+        elif not reason and not is_revision(measured["revision"], of.name, of.revision, of.base):
             reason = f"the revision of {model.name} is no longer the measured one"
         if reason:
             return relevance.undefined_changes(reason, signature)
@@ -169,8 +201,10 @@ def _likelihood_changes(
             table(f"{relevance.TEMPLATE_LIKELIHOODS}{side}", relevance.likelihoods_within_template, responses)
             for side, responses in (("", old_responses), ("_after", new_responses))
         ]
-    except InputError as error:
-        return relevance.undefined_changes(f"{model.name} cannot be loaded: {error}", signature)
+    except InputError as error:  # perhaps a disk or a server that is away
+        reason = f"{model.name} cannot be loaded: {error}"
+        run.failures["relevance"] = reason
+        return relevance.undefined_changes(reason, signature)
     return [
         *relevance.likelihood_changes(prompts, old, new, signature),
         *relevance.even_reference(prompts, old, even, signature),
@@ -183,7 +217,7 @@ def _outcome_changes(
 ) -> list[BiasScore]:
     """Return the changes of the outcomes of both runs; fluency is under the first run's model."""
     tables, scores = [side.table(VALUES) for side in (before, after) if side.has(VALUES)], []
-    names = [dict.fromkeys(it.rpartition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
+    names = [dict.fromkeys(it.partition(": ")[0] for it in table if it != PROMPT_ID) for table in tables]
     for name in [it for it in names[0] if it in names[1]] if len(names) == 2 else ():
         old, new = (stored_values(table, name) for table in tables)
         if name == FLUENCY:
@@ -233,20 +267,19 @@ def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return differences and reductions by `seen` ("yes": values used in tuning) and by the second `classifier`."""
-    over, scores = TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS, []
+    scores = []
     if UNSEEN in rows[0].table:
         unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)
         for seen, mask in (("yes", ~unseen), ("no", unseen)):
-            changes = compare_generation_bias(
-                *(side.rows(mask) for side in rows), {}, by_axis=False, over=over, signature=signature
-            )
+            sides = [side.rows(mask) for side in rows]
+            changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
             scores += [replace(score, group={"seen": seen}) for score in changes]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)
         if _content(first) != _content(second):
             raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
-        sides = (read_styled_responses(side.folder, second=True) for side in (before, after))
+        sides = (read_styled_responses(side.folder, second=True, only=side.only) for side in (before, after))
         changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
         scores += [replace(score, group={"classifier": "second"}) for score in changes]
     return scores

@@ -104,7 +104,6 @@ def test_they_are_measured_and_split_into_main_effects_and_interaction(tmp_path,
         generation_bias=generation_bias(permutations=9, relevance=False, neutral_dialogue=None),
         output_dir=tmp_path / "run",
         report_to="none",
-        show=False,
     )
     measure(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")

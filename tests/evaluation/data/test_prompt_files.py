@@ -9,6 +9,7 @@ import pytest
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
+from evenhand.evaluation.errors import InputError
 
 ROWS = [
     {"text": "I'm old.", "template": "I'm {noun_phrase}.", "axis": "age", "descriptor": "old", "weight": 1},
@@ -77,3 +78,45 @@ def test_the_shipped_personas_mention_no_descriptor_and_no_noun():
     words += [s.noun_phrase.replace("{article} {noun} ", "") for s in taxonomy.standalone]
     pattern = re.compile("|".join(rf"\b{re.escape(word).replace('-', '[- ]')}\b" for word in words), re.IGNORECASE)
     assert [match[0] for persona in personas for match in pattern.finditer(persona)] == []
+
+
+def named(*names, **columns):
+    """Return rows that differ in the name of the descriptor only."""
+    return [
+        ROWS[0] | {"descriptor": name, **{key: value[i] for key, value in columns.items()}}
+        for i, name in enumerate(names)
+    ]
+
+
+def test_spellings_that_look_alike_are_one_descriptor(tmp_path):
+    rows = named("café", "cafe\u0301", " café", "café\u00a0", "ca\u200bfé", "caf  é")
+    prompts = read_prompts(write(tmp_path / "p.jsonl", [row | {"axis": f"{row['axis']} "} for row in rows]))
+    assert prompts["descriptor"].tolist() == ["café"] * 5 + ["caf é"]
+    assert set(prompts["axis"]) == {"age"}
+
+
+@pytest.mark.parametrize("name", ["unseen", "cue", "cut", "opening"])
+def test_columns_with_a_meaning_in_runs_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=f"the column {name} would get a meaning"):
+        read_prompts(write(tmp_path / "p.csv", [row | {name: "x"} for row in ROWS]))
+
+
+def test_a_bucket_is_a_subgroup_of_an_axis_whose_descriptors_have_one_each(tmp_path):
+    assert len(read_prompts(write(tmp_path / "p.csv", named("a", "b", "a", bucket="xyx")))) == 3
+    with pytest.raises(InputError, match="the column bucket has several values for 'a'"):
+        read_prompts(write(tmp_path / "p.csv", named("a", "b", "a", bucket="xyy")))
+
+
+def test_unused_columns_may_have_any_values(tmp_path):
+    values = [10**400, "text", {"a": [1]}]
+    rows = [row | {"mixed": value, "large": 2**64 + i} for i, (row, value) in enumerate(zip(ROWS, values, strict=True))]
+    prompts = read_prompts(write(tmp_path / "p.jsonl", rows))
+    assert prompts["mixed"].tolist() == [json.dumps(value) for value in values]
+    assert prompts["large"].tolist() == [str(2**64 + i) for i in range(3)]
+
+
+def test_a_persona_may_be_null(tmp_path):
+    assert (
+        read_prompts(write(tmp_path / "p.jsonl", [row | {"persona": None} for row in ROWS]))["persona"].tolist()
+        == [""] * 3
+    )

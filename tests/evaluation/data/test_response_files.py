@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data import table_files
 from evenhand.evaluation.data.response_files import (
     match_responses,
     prompts_from_responses,
@@ -88,3 +89,27 @@ def test_any_column_can_be_the_descriptor(tmp_path):
     assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
     with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
         read_responses(path, "tone")
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 3], ["x", "x", "x"], [None, "a", 10**30]])
+def test_a_prompt_id_of_another_tool_is_left_out(tmp_path, ids):
+    rows = [row | {"prompt_id": value} for row, value in zip(LOGS, ids, strict=True)]
+    columns = read_responses(write(tmp_path / "r.jsonl", rows))
+    assert "prompt_id" not in columns and len(columns["text"]) == 3
+    assert read_responses(write(tmp_path / "r.jsonl", rows), None, True)["prompt_id"] == ids  # own prompts have ids
+    written = [row | {"prompt_id": f"{i:016x}"} for i, row in enumerate(LOGS)]
+    assert "prompt_id" in read_responses(write(tmp_path / "r.jsonl", written))
+
+
+def test_a_file_of_too_many_rows_is_not_read(tmp_path, monkeypatch):
+    """Run-length encoding keeps 200 million equal rows in some kilobytes."""
+    path = write(tmp_path / "r.parquet", LOGS)
+    monkeypatch.setattr(table_files, "MAX_ROWS", 2)
+    monkeypatch.setattr(table_files.pyarrow.parquet, "read_table", None)  # it is known before
+    with pytest.raises(InputError, match="it has 3 rows, more than 2"):
+        read_responses(path)
+
+
+def test_a_response_of_megabytes_is_refused(tmp_path):
+    with pytest.raises(InputError, match="row 2 has 1,000,001 characters; give 1,000,000 at most"):
+        read_responses(write(tmp_path / "r.jsonl", [LOGS[0], LOGS[2] | {"response": "x" * 1_000_001}]))

@@ -26,8 +26,10 @@ def test_presets_and_overrides():
             for name, values in {
                 "temperature": [0, "hot", math.nan, True],
                 "top_p": [1.5],
-                "max_new_tokens": [None, 2.5, 0],
-                "suppress_tokens": [[], ["much"]],
+                "max_new_tokens": [None, 2.5, 0, 10**9],
+                "num_beams": [0, 1_000_000],
+                "top_k": [-1, 2**40],
+                "suppress_tokens": [[], ["much"], [-1]],
                 "stop_strings": [""],
             }.items()
             for value in values

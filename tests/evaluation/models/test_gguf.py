@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -125,7 +125,7 @@ def test_a_model_in_several_files_is_the_model(file):
     torch.testing.assert_close(logits(parts.model), logits(whole.model), atol=0, rtol=0)
     assert parts.tokenizer.get_vocab() == whole.tokenizer.get_vocab() and parts.kind == "chat"
     revision = model_revision(str(first))
-    assert revision == sha256_of(*sorted(file.parent.glob("parts-*.gguf")))
+    assert revision == files_sha256({part.name: part for part in file.parent.glob("parts-*.gguf")})
     file.with_name("parts-00002-of-00003.gguf").unlink()
     with pytest.raises(InputError, match="parts-00002-of-00003"):
         model_revision(str(first))

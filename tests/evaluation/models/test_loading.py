@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -11,8 +13,10 @@ import pytest
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import chat_templates
 from evenhand.evaluation.models.checkpoints import load_weights
 from evenhand.evaluation.models.contexts import end_of_response
 from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model, model_kind
@@ -134,6 +138,48 @@ def test_a_pickle_is_refused_by_name(folder):
         load_dialogue_model(str(folder))
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_an_adapter_whose_weights_fit_no_layer_is_refused(folder, tmp_path, share):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    weights = load_file(adapter / "adapter_model.safetensors")
+    renamed = sorted(weights)[: int(share * len(weights))]
+    named = {key.replace(".h.", ".layers.") if key in renamed else key: value for key, value in weights.items()}
+    assert named.keys() != weights.keys()
+    save_file(named, adapter / "adapter_model.safetensors")
+    with pytest.raises(InputError, match=r"does not fit .* weights fit no layer, .* it lacks \d+ of \d+"):
+        load_dialogue_model(str(adapter))
+
+
+def test_an_adapter_with_weights_too_many_is_refused(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    weights = load_file(adapter / "adapter_model.safetensors")
+    save_file(
+        weights | {"base_model.model.other.lora_A.weight": torch.ones(2, 2)}, adapter / "adapter_model.safetensors"
+    )
+    with pytest.raises(InputError, match=r"1 of its \d+ weights fit no layer, such as base_model.model.other"):
+        load_dialogue_model(str(adapter))
+
+
+def test_an_adapter_of_an_unknown_type_is_refused(folder, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter_of(folder, adapter, str(folder))
+    (adapter / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "EVIL", "base_model_name_or_path": str(folder)})
+    )
+    with pytest.raises(InputError, match="the config of the adapter"):
+        load_dialogue_model(str(adapter))
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_layer", -1), ("n_layer", 100_000), ("n_layer", "2"), ("n_head", 0)])
+def test_sizes_that_no_model_has_are_refused(folder, name, value):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(InputError, match=r"^model: the config of .* cannot be read"):
+        load_dialogue_model(str(folder))
+
+
 def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
     run = tmp_path / "here" / "tune"
     expected = logits(adapter_of(folder, run / "adapter", str(folder)))
@@ -186,21 +232,35 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
         load_dialogue_model(str(folder))
 
 
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{% for m in messages %}{{ m['content'] }}", "chat template of .* is broken: .*endfor"),
-        ("{{ raise_exception('no \\x1b[31mroles') }}", "chat template of .* is broken: no .*roles"),
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 seconds"),
-        ("{{ range(10**5) | random }}{{ messages[0]['content'] }}", "another text each time"),
+        ("{% for m in messages %}{{ m['content'] }}", "chat template of .* fails .*endfor"),
+        ("{{ raise_exception('no \\x1b[31mroles') }}", "chat template of .* fails .*no .*roles"),
+        ("{{ 1 // 0 }}", "chat template of .* fails .*zero"),
+        (ENDLESS, "chat template of .* more than 0.2 seconds"),
         ("{{ eos_token }}", "chat template of .* user message"),
     ],
 )
 def test_a_broken_chat_template_is_an_error(folder, monkeypatch, template, message):
-    monkeypatch.setattr("evenhand.evaluation.models.chat_templates.MAX_SECONDS", 1)
+    monkeypatch.setattr(chat_templates, "MAX_SECONDS", 0.2)
     save_tokenizer(folder, chat_template=template)
     with pytest.raises(InputError, match=message):
         load_dialogue_model(str(folder))
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_elsewhere_than_in_the_main_thread_templates_have_no_timer(folder):
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(kind_of, folder).result() == "dialogue"
+        save_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
+        assert thread.submit(kind_of, folder).result() == "chat"
+        save_tokenizer(folder, chat_template="{{ raise_exception('no') }}")
+        with pytest.raises(InputError, match="chat template of .* fails"):
+            thread.submit(kind_of, folder).result()
 
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

@@ -56,6 +56,22 @@ def fetch_error(url, *, n=3, **settings):
     return str(error.value)
 
 
+@pytest.mark.parametrize("choices", [[], None, [{}], [{"index": 0, "finish_reason": "stop", "message": None}], "x"])
+def test_answers_without_a_text_are_one_error(monkeypatch, choices):
+    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 1)
+    send = Handler._send
+    monkeypatch.setattr(Handler, "_send", lambda self, body, *rest, **more: send(self, body | {"choices": choices}))
+    with serving() as (url, _):
+        assert "do not have the format of the API" in fetch_error(url, n=1)
+
+
+def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
+    long = {"message": {"role": "assistant", "content": "x" * 1_000_001}}
+    with serving(choice=lambda body: long) as (url, record):
+        assert "an answer has 1,000,001 characters" in fetch_error(url, n=1)
+        assert len(record["bodies"]) == 1
+
+
 def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
     with serving("refused", share=1) as (url, record):
         assert "401" in fetch_error(url) and record["failed"]["refused"] <= 3

@@ -8,7 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.evaluation.rating.pairs import left_side, other_side
-from evenhand.evaluation.rating.server import Vote, Votes, load_token, rating_app, read_votes
+from evenhand.evaluation.rating.server import load_token, rating_app
+from evenhand.evaluation.rating.votes import Vote, Votes, read_votes
 from tests.evaluation.rating.rated_pairs import rating
 from tests.report_pages import HOSTILE
 
@@ -155,3 +156,16 @@ def test_a_vote_that_cannot_be_synced_is_removed(path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         votes.add(vote(prompt_id="p2"))
     assert path.read_bytes() == content and votes.of("anna") == [vote()]
+
+
+def test_a_long_body_is_refused_before_it_is_read(client):
+    sent = []
+
+    def parts():
+        for number in range(1000):
+            sent.append(number)
+            yield b"x" * 1000
+
+    response = client.post(f"/{TOKEN}/answer", content=parts())
+    assert response.status_code == 413
+    assert answer(client).status_code == 200

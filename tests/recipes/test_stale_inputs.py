@@ -1,0 +1,120 @@
+"""What changed since a run is noticed by the runs that read it, and what failed for a passing reason is tried again."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias import compare as comparison
+from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.score import find_score, read_scores, write_scores
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.recipes.compare import compare
+from evenhand.recipes.finished_runs import check_model_unchanged
+from evenhand.recipes.measurement import rescoring_advice
+from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from tests.measured_runs import write_measured
+from tests.testbed_settings import generation_bias
+
+VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """An adapter as `tune` leaves it, on a base in the folder `base`; nothing of it can be loaded."""
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    for folder, config in ((base, "config.json"), (adapter, "adapter_config.json")):
+        folder.mkdir()
+        (folder / config).write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    (base / "model.safetensors").write_text("weights")
+    (adapter / "adapter_model.safetensors").write_text("change")
+    (adapter / "evenhand.json").write_text(json.dumps({"base_revision": model_revision(str(base))}))
+    return adapter
+
+
+def settings_of(model):
+    return MeasureSettings(model=ModelSettings(name=str(model)), generation_bias=generation_bias())
+
+
+def test_an_adapter_is_used_on_the_base_that_was_tuned_only(tuned):
+    model_revision(str(tuned))
+    (tuned.parent / "base" / "model.safetensors").write_text("other weights")
+    with pytest.raises(InputError, match=r"^model: \S+adapter was tuned on \S+base .* other files now"):
+        model_revision(str(tuned))
+
+
+def two_runs(folder):
+    """Two runs of made-up responses, the first of which records its model."""
+    clusters = folder / "clusters.json"
+    clusters.write_text('{"Z": ["z"]}')
+    own = {"style_clusters": str(clusters), "has_scores": True}
+    before = write_measured(folder / "before", VECTORS, "abcd", **own)
+    scores = read_scores(before / "scores.json")
+    signed = [replace(score, signature={"model": {"revision": "r"}}) for score in scores]
+    write_scores(before / "scores.json", signed)
+    (before / "run.json").touch()
+    return before, write_measured(folder / "after", VECTORS, "efgh", **own)
+
+
+@pytest.fixture
+def compared(tmp_path, monkeypatch):
+    before, after = two_runs(tmp_path)
+    monkeypatch.setattr("evenhand.evaluation.manifest.damaged_files", lambda folder, record: [])
+    return CompareSettings(before=before, after=after, output_dir=tmp_path / "compare", report_to="none", show=False)
+
+
+def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, monkeypatch):
+    def is_away(*_):
+        raise InputError("model: no folder of this name")
+
+    monkeypatch.setattr(comparison, "is_revision", is_away)
+    compare(compared)
+    assert (
+        "no folder of this name"
+        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason
+    )
+    monkeypatch.setattr(comparison, "is_revision", lambda *_: False)  # it is back, and another model
+    compare(compared)
+    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept")
+    assert math.isnan(again.value) and "is no longer the measured one" in again.reason
+    monkeypatch.setattr(comparison, "is_revision", is_away)
+    compare(compared)  # finished: nothing is asked again
+    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason == again.reason
+
+
+def test_a_comparison_stops_if_the_base_of_the_tuned_model_has_changed(compared, tuned, monkeypatch):
+    monkeypatch.setattr("evenhand.recipes.compare.model_revision", lambda *_: model_revision(str(tuned)))
+    (tuned.parent / "base" / "model.safetensors").write_text("other weights")
+    with pytest.raises(InputError, match="^after: model: .* was tuned on"):
+        compare(compared)
+
+
+def test_responses_of_a_model_that_has_changed_are_not_tuned_on(tuned):
+    base = tuned.parent / "base"
+    record = {"inputs": {"generation_bias": {"model": model_revision(str(base))}}}
+    check_model_unchanged(settings_of(base), record, "labels")
+    (base / "model.safetensors").write_text("other weights")
+    with pytest.raises(InputError, match="^labels: the files of .* have changed since it was measured"):
+        check_model_unchanged(settings_of(base), record, "labels")
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_given"),
+    [
+        (["generation_bias.permutations"], True),
+        (["inputs.generation_bias.style_classifier", "generation_bias.style_classifier.dtype"], True),
+        (["inputs.generation_bias.model"], False),
+        (["decoding.arguments.temperature"], False),
+        (["inputs.generation_bias.dataset"], False),
+        (["generation_bias.permutations", "seed"], False),
+        (["generation_bias.control_tag"], False),
+        (["model.system_prompt"], False),
+    ],
+)
+def test_responses_are_to_be_scored_again_only_where_scoring_alone_has_changed(tmp_path, changed, is_given):
+    (tmp_path / "responses.parquet").touch()
+    assert bool(rescoring_advice(settings_of("model"), changed, tmp_path)) is is_given
+    exchanged = MeasureSettings(model=ModelSettings(name="m"), generation_bias=generation_bias(style_exchange=4))
+    assert not rescoring_advice(exchanged, changed, tmp_path)  # its classifier chooses among responses
