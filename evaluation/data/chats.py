@@ -212,7 +212,10 @@ def _answer_in_choice(choice: Mapping[str, Any], depth: int) -> Answer | None:
     for name in ("message", "content"):
         if isinstance(choice.get(name), (Mapping, list)):
             return answer_in(choice[name], depth + 1)
-    return Answer(choice["text"]) if isinstance(choice.get("text"), str) else Answer(None)
+    if isinstance(choice.get("text"), str):
+        return Answer(choice["text"])
+    reason = choice.get("finish_reason", choice.get("finishReason"))
+    return Answer(None) if reason in (*FILTER_STOPS, *LENGTH_STOPS) else None
 
 
 def _with_stop(part: Mapping[str, Any], answer: Answer | None, body: Mapping[str, Any]) -> Answer | None:

@@ -96,7 +96,7 @@ def test_a_prompt_id_of_another_tool_is_left_out(tmp_path, ids):
     rows = [row | {"prompt_id": value} for row, value in zip(LOGS, ids, strict=True)]
     columns = read_responses(write(tmp_path / "r.jsonl", rows))
     assert "prompt_id" not in columns and len(columns["text"]) == 3
-    assert read_responses(write(tmp_path / "r.jsonl", rows), None, True)["prompt_id"] == ids  # own prompts have ids
+    assert read_responses(write(tmp_path / "r.jsonl", rows), has_ids=True)["prompt_id"] == ids  # own prompts have ids
     written = [row | {"prompt_id": f"{i:016x}"} for i, row in enumerate(LOGS)]
     assert "prompt_id" in read_responses(write(tmp_path / "r.jsonl", written))
 
