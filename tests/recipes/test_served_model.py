@@ -270,6 +270,9 @@ def test_who_is_filtered_is_a_finding(tmp_path):
     assert set(effects["unit"][effects["effect"] > 0]) == set(chosen)
     assert set(effects["unit"][effects["effect"] < 0]) == set(names) - set(chosen)
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered_spread").p_value < 0.05
+    styles = read_table(tmp_path / "run" / "effects.parquet").query("kind == 'descriptor'")
+    tested = styles[~styles["unit"].isin(chosen)]
+    assert tested["p_family"].notna().all()  # the styles of the others are still tested
 
 
 def read_names(tmp_path):

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     shift_table,
     style_family,
 )
+from evenhand.evaluation.metrics.generation_bias.filtered import FILTERED_OUTCOME
 from evenhand.evaluation.metrics.generation_bias.languages import LANGUAGE, OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.outcomes import AnalysedOutcome, analysed_outcome, outcome_table
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
@@ -66,7 +67,10 @@ def page_tests(
         permutations: number of joint permutations.
         seed: seed of the permutations.
     """
-    people = compared_people(responses, responses.groups())
+    has_value = responses.has_vector()
+    if FILTERED_OUTCOME in outcomes:  # whoever is always filtered has no style
+        has_value = np.ones(len(responses), dtype=bool)
+    people = compared_people(responses, responses.groups(), has_value)
     if people is None:
         nothing = pd.DataFrame(columns=list(COLUMNS))
         shifts = pd.DataFrame(columns=["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"])

@@ -29,9 +29,14 @@ class People:
     units: pd.DataFrame
 
 
-def compared_people(responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None) -> People | None:
-    """Return the people who have a style vector on a template that somebody else has; None if nobody has."""
-    has_vector = responses.has_vector()
+def compared_people(
+    responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None, has_value: np.ndarray | None = None
+) -> People | None:
+    """Return the people who have a value on a template that somebody else has; None if nobody has.
+
+    `has_value` is whether each response has a value of any outcome, (n,); None: whether it has a style vector.
+    """
+    has_vector = responses.has_vector() if has_value is None else has_value
     template = to_codes(responses.table[TEMPLATE])
     descriptor, names = factorize(responses.table[DESCRIPTOR])
     pairs = pd.DataFrame({"template": template, "descriptor": descriptor})[has_vector].drop_duplicates()
