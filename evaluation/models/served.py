@@ -5,7 +5,6 @@ Log-likelihoods of sentences come from a completions server that returns log-pro
 Requests contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
 """
 
-import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ import pandas as pd
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import write_json
 from evenhand.evaluation.models.model import Model, compute_rows, prompt_seed, response_table
 from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameters, unfinished_message
 from evenhand.evaluation.models.revisions import tokenizer_revision
@@ -36,7 +34,7 @@ from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-PARAMETERS = "request_parameters.json"  # file of a run: the parameters that the server accepts
+PARAMETERS = "request_parameters"  # file of facts of a run: the parameters that the server accepts
 FIRST_ANSWERS = 16  # a run ends if so many first answers all end within the reasoning
 ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the server's answer
 
@@ -103,15 +101,15 @@ class ServedModel(Model):
 
     def find_parameters(self, run: Store | None = None) -> Parameters:
         """Return the parameters that the server accepts, from a probe or, of a run that goes on, from its folder."""
-        path = None if run is None else run.folder / PARAMETERS
-        if self.parameters is None and path is not None and path.exists():
-            self.parameters = Parameters.from_values(json.loads(path.read_text(encoding="utf-8")))
-        if self.parameters is None:
+
+        def compute() -> dict[str, Any]:
             arguments = request_arguments(self.arguments)
             (body,) = build_requests(self.settings, [PROBE], [""], [self.seed], "", arguments)
-            self.parameters = find_parameters(self.settings, body)
-        if path is not None and not path.exists():
-            write_json(path, self.parameters.as_values())
+            return find_parameters(self.settings, body).as_values()
+
+        if self.parameters is None:
+            found = compute() if run is None else run.keep_facts(PARAMETERS, compute)
+            self.parameters = Parameters.from_values(found)
         return self.parameters
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
