@@ -18,7 +18,6 @@ TERMS = {
     "descriptor": "A word or phrase for people, such as “hard-of-hearing”.",
     "effect": "Difference between a descriptor's mean probability of a style and the average over descriptors.",
     "even reference": "The base model's own responses, each given to another descriptor.",
-    "even target": "The distribution of responses with the average style that is nearest to the model's own.",
     "run": "The folder of a finished command.",
     "shown": "Of an effect: p ≤ 0.05 after correction for all effects; of a bias: interval and test agree.",
     "signature": "A line that says what a score was computed from, as in sacrebleu.",

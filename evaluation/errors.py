@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Any
 
 from evenhand.evaluation.untrusted_text import escape_hidden
@@ -38,6 +39,16 @@ def rejects_tuning() -> Iterator[None]:
         yield
     except InputError as error:
         raise TuningRejected(str(error)) from None
+
+
+def require_extra(extra: str, *modules: str, field: str) -> None:
+    """Raise InputError if a module of an optional extra is not installed, with the command that installs the extra.
+
+    `field` is the setting, or the command, that needs the extra.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise InputError(f"{field}: the package {module} is not installed; run pip install 'evenhand[{extra}]'.")
 
 
 def format_value(value: Any) -> str:

@@ -23,7 +23,7 @@ CHECKED = ("junit.xml", "summary.md")  # the files of a check
 FORMAT = 5  # version of the format of a run's files
 # Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
 RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-IN_RUNS = ("name", "exponents")  # settings that may name a model or a table in a run's folder
+IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 MAX_RECORD_BYTES = 200_000_000  # of a run.json, which lists every result file
 OLD_FORMAT, OLD_CONFIG, OLD_IDENTITY = 4, "config.yaml", "identity.json"

@@ -20,10 +20,9 @@ TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor
 UNSEEN = "unseen"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias"), WEIGHT (of the response in the even target).
-# exponents.parquet: KIND ("descriptor" or "axis"), UNIT (its name), and the exponent λ of each style.
+# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 KIND, UNIT = "kind", "unit"
-BIAS_VALUE, LABEL, WEIGHT = "bias_value", "label", "weight"
+BIAS_VALUE, LABEL = "bias_value", "label"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
 PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
 CUE = "cue"  # how a model knows the person in a prompt
@@ -32,6 +31,7 @@ CUT = "cut"  # whether max_new_tokens ended the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
+FORMER_FIELDS = ("jackknife_over", "jackknife_interval")  # of scores that earlier versions wrote
 OVERFLOW = "it is larger than the largest number that can be computed with"
 
 
@@ -52,8 +52,6 @@ class BiasScore:
         reason: why the value or the interval is undefined, or a caution about the interval.
         standard_error: the standard error, if the metric's paper defines a standard error.
         signature: model, data, settings and versions that determine the value.
-        jackknife_over: "descriptors" or "templates", the units that `jackknife_interval` treats as a sample.
-        jackknife_interval: 95 % confidence interval for other descriptors or templates of the same kind.
     """
 
     metric: str
@@ -68,18 +66,14 @@ class BiasScore:
     reason: str | None = None
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
-    jackknife_over: str | None = None
-    jackknife_interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if math.isinf(self.value):
             object.__setattr__(self, "reason", self.reason or OVERFLOW)
             object.__setattr__(self, "value", math.nan)
-        for name in ("interval", "jackknife_interval"):
-            bounds = getattr(self, name)
-            if bounds is not None and not all(map(math.isfinite, bounds)):
-                object.__setattr__(self, "reason", self.reason or OVERFLOW)
-                object.__setattr__(self, name, None)
+        if self.interval is not None and not all(map(math.isfinite, self.interval)):
+            object.__setattr__(self, "reason", self.reason or OVERFLOW)
+            object.__setattr__(self, "interval", None)
         if math.isnan(self.value) and not self.reason:
             raise ValueError(f"{self.metric}: an undefined value needs a reason")
 
@@ -111,12 +105,13 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         scores = []
         for record in content["scores"]:
             low, high = record["bounds"]
-            record |= {name: record[name] and tuple(record[name]) for name in ("interval", "jackknife_interval")}
+            record["interval"] = record["interval"] and tuple(record["interval"])
             if record["value"] is None:
                 record["value"] = math.nan
                 record["reason"] = record.get("reason") or OVERFLOW  # earlier versions wrote infinity without a reason
             record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
-            scores.append(BiasScore(**{**record, "signature": content["signatures"][record["signature"]]}))
+            record["signature"] = content["signatures"][record["signature"]]
+            scores.append(BiasScore(**{name: value for name, value in record.items() if name not in FORMER_FIELDS}))
         return scores
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -177,15 +172,14 @@ def _hash(value: Any) -> str:
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    columns = ["metric", *cuts, "value", "low", "high", "jackknife_over", "jackknife_low", "jackknife_high", "ideal"]
+    columns = ["metric", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
         row = record["group"] | record
-        for start, name in (("", "interval"), ("jackknife_", "jackknife_interval")):
-            row[f"{start}low"], row[f"{start}high"] = record[name] or (None, None)
+        row["low"], row["high"] = record["interval"] or (None, None)
         writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()
 

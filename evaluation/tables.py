@@ -1,6 +1,6 @@
 """Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.score import PROMPT_ID
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 RUN = b"evenhand.run"  # key of a file's metadata: the fingerprint of the run that wrote the table
@@ -77,3 +78,11 @@ def _readable(path: Path) -> Iterator[None]:
             f"{path} cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
             "which computes it again."
         ) from None
+
+
+def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.DataFrame:
+    """Return the rows of the given prompts, sorted by prompt; the table itself for None, or if it has no prompts."""
+    if prompts is None or PROMPT_ID not in table:
+        return table
+    chosen = table[table[PROMPT_ID].isin(prompts)]
+    return chosen.sort_values(PROMPT_ID, kind="stable", ignore_index=True)

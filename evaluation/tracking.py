@@ -1,11 +1,10 @@
-"""Tracking of stages with W&B or TensorBoard.
+"""Tracking of stages with W&B.
 
 Each stage is one W&B run, and all stages of an experiment are in one group. W&B is offline unless the user is logged
 in, and reads WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY, WANDB_TAGS and its other environment variables.
 """
 
 import io
-import json
 import logging
 import math
 import os
@@ -31,18 +30,17 @@ PROJECT = "evenhand"
 MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
 HEADLINES = 10  # maximum number of scores with a panel
-TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with log_responses
+TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
 
 
 @dataclass(frozen=True)
 class Tracker:
-    """A logger of a stage's numbers to W&B (`wandb_run`), to TensorBoard (`writer`), or to nothing.
+    """A logger of a stage's numbers to W&B (`wandb_run`), or to nothing.
 
     Without `logs_responses`, W&B gets no prompts and no responses.
     """
 
     wandb_run: Any = None
-    writer: Any = None
     keeps_files: bool = False
     logs_responses: bool = False
 
@@ -60,28 +58,26 @@ class Tracker:
         """Log numbers by name, each in a separate panel."""
         if self.wandb_run:
             self.wandb_run.log(values)
-        for name, value in values.items() if self.writer else ():
-            self.writer.add_scalar(name, value)
 
     def log_summary(self, values: Mapping[str, float]) -> None:
-        """Add numbers to the run's summary, which W&B shows as columns of the table of runs (W&B only)."""
+        """Add numbers to the run's summary, which W&B shows as columns of the table of runs."""
         if self.wandb_run:
             self.wandb_run.summary.update(values)
 
     def log_table(self, name: str, rows: pd.DataFrame) -> None:
-        """Log rows as a table (W&B only). W&B shows cells as text, so responses need no escaping."""
+        """Log rows as a table. W&B shows cells as text, so responses need no escaping."""
         if self.wandb_run:
             import wandb
 
             self.wandb_run.log({name: wandb.Table(dataframe=rows.reset_index(drop=True))})
 
     def log_samples(self, rows: pd.DataFrame) -> None:
-        """Log a table of prompts and responses, if the settings ask for it (W&B only)."""
+        """Log a table of prompts and responses, if the settings ask for it."""
         if self.logs_responses:
             self.log_table("samples", rows)
 
     def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
-        """Log the matplotlib figure that `draw` returns as an image (W&B only)."""
+        """Log the matplotlib figure that `draw` returns as an image."""
         if self.wandb_run:
             import matplotlib.pyplot  # noqa: F401 (W&B looks for it, and would fail)
             import wandb
@@ -89,7 +85,7 @@ class Tracker:
             self.wandb_run.log({name: wandb.Image(draw())})
 
     def log_report(self, files: Mapping[Path, Page]) -> None:
-        """Log each page of a report as a panel, with prompts and responses if the settings ask for it (W&B only)."""
+        """Log each page of a report as a panel, with prompts and responses if the settings ask for it."""
         for path, page in files.items() if self.wandb_run else ():
             import wandb
 
@@ -99,7 +95,7 @@ class Tracker:
             self.wandb_run.log({path.stem: wandb.Html(io.StringIO(html), inject=False)})
 
     def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
-        """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it (W&B only).
+        """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it.
 
         Artifacts other than models contain responses.
         """
@@ -122,24 +118,23 @@ def start_tracking(
 
     Args:
         job: the type of the job, usually the command.
-        config: the settings, with `output_dir`, `report_to`, `log_artifacts` and `log_responses`.
+        config: the settings, with `output_dir`, `report_to` and `upload`.
         group: W&B group; None: the config's group.
         name: name of the run; None: the path of the folder within the group (method and stage).
         settings: the recorded settings; None: the config.
-
-    Raises:
-        InputError: TensorBoard is not installed.
     """
     report_to = getattr(config, "report_to", "none")  # configs without this field, such as an export's, are not tracked
     settings = settings or as_settings(config)
     if report_to == "wandb":
         group = group or getattr(config, "group", None)
-        settings = settings if config.log_responses else _omit(settings, TEXTS)
+        logs_responses = uploads_responses(config)
+        if not logs_responses:
+            settings = _omit(settings, TEXTS)
         run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
         failed = True
         try:
-            keeps_files = config.log_artifacts and not run.disabled
-            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=config.log_responses)
+            keeps_files = config.upload in ("adapters", "all") and not run.disabled
+            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=logs_responses)
             failed = False
         finally:
             run.finish(exit_code=int(failed))
@@ -147,28 +142,26 @@ def start_tracking(
                 log.info("W&B: kept offline; `wandb sync %s` uploads it", Path(run.dir).parent)
             elif not run.disabled:
                 log.info("W&B: %s", run.url)
-    elif report_to == "tensorboard":
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise InputError("report_to: tensorboard is not installed; `pip install tensorboard`.") from None
-        with SummaryWriter(str(config.output_dir / "tensorboard")) as writer:
-            writer.add_text("config", f"```json\n{json.dumps(settings, indent=1, default=str)}\n```")
-            yield Tracker(writer=writer)
     else:
         yield Tracker()
 
 
+def uploads_responses(config: Any) -> bool:
+    """Return whether W&B gets prompts and responses by these settings."""
+    return config.upload in ("responses", "all")
+
+
 def destinations(config: Any) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
-    report_to, servers = getattr(config, "report_to", "none"), dict.fromkeys(_servers(as_settings(config)))
-    tracker = {"none": "no tracker", "tensorboard": "TensorBoard's files in this folder"}
-    if report_to == "wandb":
-        tracker["wandb"] = f"W&B {(mode := _wandb_mode())}"
-        if mode == "online" and config.log_responses:
+    servers = dict.fromkeys(_servers(as_settings(config)))
+    tracker = "no tracker"
+    if getattr(config, "report_to", "none") == "wandb":
+        mode = _wandb_mode()
+        tracker = f"W&B {mode}"
+        if mode == "online" and uploads_responses(config):
             servers["W&B"] = None
     texts = f"go to {' and '.join(servers)}" if servers else "stay on this machine"
-    return f"results in {config.output_dir}; {tracker[report_to]}; prompts and responses {texts}"
+    return f"results in {config.output_dir}; {tracker}; prompts and responses {texts}"
 
 
 def _servers(settings: Any) -> Iterator[str]:
@@ -193,7 +186,7 @@ def _without_texts(page: Page) -> Page:
 
     notes = [it for it in page.notes if not it.startswith("System prompt")]
     kept = {"sections": [*map(section, page.sections)], "signature": _omit(page.signature, TEXTS)}
-    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (log_responses is false)."])
+    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (see the setting upload)."])
 
 
 def _wandb_mode() -> str:

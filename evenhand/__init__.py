@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-    from evenhand.evaluation.models.wrapped import draw_response
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.bias_callback import BiasCallback
@@ -39,7 +38,6 @@ __all__ = [
     "clean_response",
     "compare_generation_bias",
     "derive_style_clusters",
-    "draw_response",
     "effect_changes",
     "effects",
     "effects_figure",
@@ -58,7 +56,6 @@ _MODULES = {
     "evaluation.data.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
-    "evaluation.models.wrapped": ("draw_response",),
     "evaluation.metrics.generation_bias.changes": ("compare_generation_bias",),
     "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
     "evaluation.metrics.generation_bias.effects": ("effect_changes", "effects", "effects_figure"),

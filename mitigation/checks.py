@@ -72,12 +72,12 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
 def default_methods(model: ModelSettings) -> list[str]:
     """Return the methods of a loop without `methods`; `tune` uses the first one (docs/mitigation.md).
 
-    A chat model loses relevance if it is trained only on responses to other people.
+    A chat model loses relevance if it is trained only on responses to other people. `opening` trains nothing.
 
     Raises:
         InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
     """
-    return ["distill" if model_kind(model) == "chat" else "exchange", "resample"]
+    return ["distill" if model_kind(model) == "chat" else "exchange", "opening"]
 
 
 def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:

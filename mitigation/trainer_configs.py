@@ -16,6 +16,7 @@ from huggingface_hub import constants
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
+from transformers.integrations import get_available_reporting_integrations
 from transformers.pytorch_utils import Conv1D
 
 from evenhand.evaluation import processes
@@ -72,10 +73,20 @@ def trainer_config(
         "greater_is_better": False,
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
-        "report_to": "wandb" if report_to == "wandb" else "none",  # `fit` adds TensorBoard's callback
         "run_name": run_name,
     }
-    return _build("training.trainer", trainer.config_class, ours, settings.trainer)
+    if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
+        ours["report_to"] = report_to
+    config = _build("training.trainer", trainer.config_class, ours, settings.trainer)
+    if "report_to" in settings.trainer:
+        installed = get_available_reporting_integrations()
+        unknown = [name for name in config.report_to if name not in installed]
+        if unknown:
+            raise InputError(
+                f"training.trainer.report_to: transformers knows no tracker {unknown[0]!r} that is installed here "
+                f"(there are {', '.join(installed)}); install it, or give another."
+            )
+    return config
 
 
 def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, seed: int) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def tune(
         seed: the seed of the adapter's initial weights and of the order of rows.
         neutral: prompts and responses of neutral dialogue, whose perplexity may rise by `max_perplexity_rise` at
             most; by default, the prompts and responses of the validation rows.
-        report_to: "wandb" (the active run), "tensorboard" (`output_dir`/tensorboard) or "none".
+        report_to: "wandb" (the active run) or "none"; `settings.trainer` may name another tracker of transformers.
         card: additional rows for the model card, such as α and β.
 
     Raises:
@@ -120,11 +120,6 @@ def tune(
     recorded = {**asdict(settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    if report_to == "tensorboard" and processes.is_rank_zero():
-        from torch.utils.tensorboard import SummaryWriter
-        from transformers.integrations import TensorBoardCallback
-
-        callbacks = [*callbacks, TensorBoardCallback(SummaryWriter(str(output_dir / "tensorboard")))]
     state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)
 
     tags = base.control_tag, method.inference_tag

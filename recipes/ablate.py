@@ -84,7 +84,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:
     """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
-    set_point(loop, {name: value for name, value in point.items() if name != METHOD}, "loop")
+    set_point(loop, {name: value for name, value in point.items() if name != METHOD})
     # Points share stages, so no stage is tracked; `track_point` tracks each point.
     loop |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
     return checked(LoopSettings, loop, "sweep")

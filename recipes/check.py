@@ -19,15 +19,20 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
-from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN, IN_USE, detectable_sizes, effect_changes
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, REPEATED
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.effects import (
+    EVEN_WITHIN,
+    IN_USE,
+    SHOWN,
+    detectable_sizes,
+    effect_changes,
+)
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.tables import value_text
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.hypothesis_tests import holm, risen
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
@@ -124,8 +129,7 @@ def find(settings: CheckSettings) -> list[Finding]:
             "against: give --against RUN, a baseline, or --max_pooled_fgb, --even_within or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
-    findings = _copies(after)
-    findings += [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
+    findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     findings += [_outcome(after, *limit) for limit in settings.max_spread.items()]
     if settings.even_within is not None:
         findings.append(_even(after, settings.even_within))
@@ -134,9 +138,9 @@ def find(settings: CheckSettings) -> list[Finding]:
     if settings.against.resolve() == settings.run.resolve():
         raise InputError(f"against: {settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
-    rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
-    check_comparable(before, after, rows, "run")
-    findings += _copies(before)
+    before, common, _ = on_common_prompts(before, after)
+    rows = compared_responses(before), compared_responses(common)
+    check_comparable(before, common, rows, "run")
     if settings.max_rise is not None or not has_level:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
@@ -145,13 +149,6 @@ def find(settings: CheckSettings) -> list[Finding]:
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
     return FamilyRun(folder, measure_config(read_settings(folder, field, FAMILY)[0], FAMILY))
-
-
-def _copies(run: FamilyRun) -> list[Finding]:
-    """Return an inconclusive finding if rows of the run may be copies: its intervals are then too narrow."""
-    reason = find_score(run.scores, HEADLINE).reason or ""
-    name = f"independent rows in {sanitize(str(run.folder))}"
-    return [Finding(name, INCONCLUSIVE, reason)] if reason.endswith(REPEATED) else []
 
 
 def _level(run: FamilyRun, limit: float) -> Finding:
@@ -184,9 +181,7 @@ def _even(run: FamilyRun, limit: float) -> Finding:
     if score is None or score.interval is None:
         return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
-    text = (
-        f"with 95 % confidence, no descriptor differs from the average by more than {number(high, 1)} points in a style"
-    )
+    text = f"with 95 % confidence, nobody differs from the average by more than {number(high, 1)} points in a style"
     if low:
         text += f", and one is at least {number(low, 1)}"
     return Finding(name, HOLDS if high <= limit else BROKEN if low > limit else INCONCLUSIVE, text)
@@ -244,19 +239,19 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
-    """Return the effects of descriptors that are shown to be further from 0 after than before (Holm's correction)."""
+    """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before, after = (100 * (changes[f"mean_{side}"] - changes[f"average_{side}"]) for side in ("before", "after"))
-    growth, p = (after.abs() - before.abs()).to_numpy(), changes["p"].to_numpy()
-    is_grown = risen(growth, p) & (growth >= NEGLIGIBLE)
-    grown = changes.assign(before=before, after=after, p=holm(p))[is_grown].sort_values("p", kind="stable")
+    growth = after.abs() - before.abs()
+    is_grown = (changes["certainty"] == SHOWN) & (growth >= NEGLIGIBLE)
+    grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_page", kind="stable")
     details = [
         f"{sanitize(f'{it.unit}, {it.name}', 100)}: {number(it.before, 1, sign=True)} → "
-        f"{number(it.after, 1, sign=True)} percentage points, p {p_value(it.p)}"
+        f"{number(it.after, 1, sign=True)} percentage points, p {p_value(it.p_page)}"
         for it in grown.head(MAX_ROWS).itertuples()
     ]
     text, (size, worst) = f"{len(grown)} of {len(changes):,} are shown to have grown", detectable_sizes(changes)

@@ -22,7 +22,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.errors import InputError, format_error, require_extra
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
 from evenhand.evaluation.progress import start_logging
@@ -262,6 +262,7 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         if command in arguments or COMPLETION in arguments:
             _add_settings(sub, cls, positional=POSITIONAL.get(command, ()))
     if COMPLETION in arguments:
+        require_extra("completion", "shtab", field=COMPLETION)
         import shtab
 
         shtab.add_argument_to(parser, COMPLETION, help="print the script that completes commands in a shell")

@@ -11,10 +11,10 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
-    has_same_prompts,
     read_styled_responses,
 )
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
@@ -33,8 +33,11 @@ from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, familie
 log = logging.getLogger("evenhand")
 
 
-def compare(settings: CompareSettings) -> None:
+def compare(settings: CompareSettings, *, show: bool = True) -> None:
     """Write the score differences between `before` and `after` for every common family of metrics, and the report.
+
+    Args:
+        show: print the report.
 
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
@@ -46,7 +49,7 @@ def compare(settings: CompareSettings) -> None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             _check_base(read_settings(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
-        finish("comparison", run, settings, changes, report)
+        finish("comparison", run, settings, changes, report, show=show)
 
 
 def _check_base(model: ModelSettings) -> None:
@@ -101,9 +104,8 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
 
 def _differences(run: Store, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
-        rows = read_styled_responses(before.folder), read_styled_responses(after.folder)
-        if has_same_prompts(*rows):  # the comparison below rejects different prompts
-            run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
+        rows = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
+        run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
     return FAMILIES[name].compare(run, before, after, getattr(settings, name, None))
 
 
@@ -131,7 +133,6 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
     of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
     untrained = {"opening": of.opening, "style_exchange": of.style_exchange}
-    untrained["resample"] = of.resampling.exponents and of.resampling.candidates
     wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
     parts = page.subtitle, tuning_method(model), strength, *wrapped
     *first_sections, samples = page.sections

@@ -14,11 +14,25 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 
+# Settings of earlier versions, at the top or of generation_bias.
+DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
+
+
+def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded settings of a run without deleted settings, which runs of earlier versions have."""
+    settings = {name: value for name, value in recorded.items() if name not in DELETED_SETTINGS}
+    if settings.get("report_to") == "tensorboard":
+        settings["report_to"] = "none"
+    family = settings.get("generation_bias")
+    if isinstance(family, Mapping):
+        settings["generation_bias"] = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
+    return settings
+
 
 def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
     """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
     values, manifest = read_run(folder, "measure", field_name)
-    settings = checked(MeasureSettings, values, str(folder))
+    settings = checked(MeasureSettings, settings_of_run(values), str(folder))
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
         raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")

@@ -4,8 +4,8 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,14 @@ from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.settings import (
-    ComparisonSettings,
-    ResamplingSettings,
-    measured_model,
-)
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, measured_model
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, is_adapter, local_path
-from evenhand.evaluation.settings import ClassifierSettings, as_settings
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.finished_runs import models_with_code
-from evenhand.recipes.label import EXPONENTS
 from evenhand.recipes.measurement import read_inputs
 from evenhand.recipes.settings import (
     FAMILY,
@@ -50,6 +45,7 @@ log = logging.getLogger("evenhand")
 # Returns the folder of a stage, given its name in the loop, its command and its settings.
 StageFolders = Callable[[str, str, Any], Path]
 OPENING = 4  # tokens of the method `opening`, without a setting
+CANDIDATES = 4  # candidates of the method `style_exchange`, without a setting
 
 
 @dataclass(frozen=True)
@@ -85,111 +81,173 @@ def loop(settings: LoopSettings) -> None:
 def plan_method(loop: LoopSettings, method: str, stage_folder: StageFolders) -> Plan:
     """Return the stages of one method, and its points: one for each decoding.
 
-    All methods share the measurement of the base model and the labels. A method that draws from candidates is measured
-    only with decodings that sample.
+    All methods share the measurement of the base model and the labels.
     """
-    module, stages = load_method(method), []
-    tracked = {
-        "report_to": loop.report_to,
-        "log_artifacts": loop.log_artifacts,
-        "log_responses": loop.log_responses,
-        "group": loop.group or loop.output_dir.name,
-    }
+    return _Planner(loop=loop, method=method, kind=load_method(method), stage_folder=stage_folder).plan()
 
-    def add(name: str, command: str, cls: type, part: Any, needs: Iterable[Path], **of_run: Any) -> Path:
-        of_part = {} if part is None else {field.name: getattr(part, field.name) for field in fields(part)}
-        settings = cls(**{**of_part, **tracked, **of_run})
-        settings = replace(settings, output_dir=stage_folder(name, command, settings))
-        must_show_bias = name.endswith("before") and not loop.allow_no_bias
-        stages.append(Stage(command, settings, tuple(needs), must_show_bias))
-        return settings.output_dir
 
-    def measure(name: str, part: Measurement, *needs: Path, **of_run: Any) -> Path:
-        return add(name, "measure", MeasureSettings, part, needs, seed=loop.seed, show=False, **of_run)
+@dataclass
+class _Planner:
+    """Adds the stages of one method, in the order they run. Each `add_…` returns the folder of its stage."""
 
-    def measure_before(name: str, part: Measurement) -> Path:
-        compared = replace(part.generation_bias, for_comparisons=True)  # once for all methods and settings of methods
-        return measure(name, replace(part, generation_bias=compared))
+    loop: LoopSettings
+    method: str
+    kind: type[Method]
+    stage_folder: StageFolders
+    stages: list[Stage] = field(default_factory=list)
 
-    trust = {"trust_remote_code": bool(models_with_code(as_settings(loop.measure)))}  # then later stages trust it, too
-    base, of_methods = base_measurement(loop.measure), loop.measure.generation_bias
-    model, before, labels, tuning = base.model, measure_before("before", base), None, None
-    needs = (before,)
-    if module.instruction:
-        instruction = loop.instruction or module.instruction
-        model = replace(model, system_prompt="\n".join(filter(None, (model.system_prompt, instruction))))
-    if module.needs_labels:
-        train = measure(
-            "train",
-            _labelled_measurement(base, loop.train_per_cell),
-            *(() if loop.allow_no_bias else needs),
-            split="train",
+    def plan(self) -> Plan:
+        """Return the plan of the method."""
+        base = base_measurement(self.loop.measure)
+        before = self.add_base_measurement("before", base)
+        labels = self.add_labels(base, before) if self.kind.needs_labels else None
+        tuning = self.add_tuning(labels or before, labels) if self.kind.trainer else None
+        points = [self.add_point("", base, before, labels, tuning)]
+        other = self.loop.second_decoding
+        if other is not None and self.is_measured_with(other):
+            measurement = replace(base, decoding=other, capabilities=[])
+            before = self.add_base_measurement("second_decoding/before", measurement)
+            points.append(self.add_point("second_decoding/", measurement, before, labels, tuning))
+        return Plan(self.loop, self.method, self.stages, points)
+
+    def is_measured_with(self, decoding: DecodingSettings) -> bool:
+        """Return whether the method can be measured with a decoding; candidates must be sampled."""
+        if self.candidates() is None or MeasureConfig(decoding=decoding).open_model().samples:
+            return True
+        log.info(
+            "%s is not measured with second_decoding, which does not sample: all candidates would be equal", self.method
         )
-        labels = add("label", "label", LabelSettings, loop.label, (train,), run=train)
-        needs = (labels,)
-    if module.trainer:
-        of_run = {"labels": labels, "method": method, "seed": loop.seed, **trust}
-        tuning = add(f"{method}/tune", "tune", TuneSettings, loop.tune, needs, **of_run)
-        needs = (tuning,)
-        if (strength := loop.measure.model.adapter_strength) is not None and module.tags:
-            raise InputError(
-                f"measure.model.adapter_strength: {method} also changes embeddings, which have no strength; omit it."
-            )
+        return False
+
+    def opening(self) -> int | None:
+        """Return the number of tokens that answer another person. With a setting, all methods have it."""
+        default = OPENING if self.kind.opens else None
+        return self.loop.measure.generation_bias.opening or default
+
+    def candidates(self) -> int | None:
+        """Return the number of candidates to choose a style from. With a setting, all methods have it."""
+        default = CANDIDATES if self.kind.exchanges_style else None
+        return self.loop.measure.generation_bias.style_exchange or default
+
+    def measured_model(self, base: ModelSettings, tuning: Path | None) -> ModelSettings:
+        """Return the settings of the model that the method makes: with its adapter, or with its instruction."""
+        model = base
+        if self.kind.instruction:
+            lines = [model.system_prompt, self.loop.instruction or self.kind.instruction]
+            model = replace(model, system_prompt="\n".join(filter(None, lines)))
+        if tuning is None:
+            return model
         # The adapter's files name its base and the revision of the base.
-        model = replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
+        strength = self.loop.measure.model.adapter_strength
+        return replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
-    def compare(subfolder: str, before: Path, measurement: Measurement) -> Point:
-        # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
-        unscored, candidates = replace(measurement.generation_bias, relevance=False), of_methods.resampling.candidates
-        opening = of_methods.opening or (OPENING if module.opens else None)  # another method can be opened, too
-        unscored = replace(unscored, opening=opening)
-        if module.exchanges_style:
-            unscored = replace(unscored, style_exchange=candidates)
-        if module.resamples:
-            exponents = labels / f"{EXPONENTS}.parquet"
-            unscored = replace(unscored, resampling=ResamplingSettings(exponents=exponents, candidates=candidates))
-        # Other families use no system prompt, and no responses that could be opened or resampled.
-        asks_otherwise = model.system_prompt or opening or module.resamples or module.exchanges_style
-        metrics = [FAMILY] if asks_otherwise else measurement.metrics
-        tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=unscored)
-        after, without_tag = measure(f"{method}/{subfolder}after", tuned, *needs), None
-        if module.inference_tag and loop.measure_without_tag and not subfolder:
-            unscored = replace(unscored, control_tag="", permutations=0)
-            alone = replace(tuned.with_metrics(FAMILY), generation_bias=unscored, capabilities=[])
-            without_tag = measure(f"{method}/untagged", alone, *needs)
-        folders = {"before": before, "after": after, "labels": labels, "tuning": tuning}
-        folders["after_without_tag"] = without_tag
-        comparison = add(
-            *(f"{method}/{subfolder}compare", "compare", CompareSettings, None, filter(None, folders.values())),
-            **folders,
-            **trust,
-            generation_bias=ComparisonSettings(relevance=measurement.generation_bias.relevance),
-            show=False,
+    def add_base_measurement(self, name: str, measurement: Measurement) -> Path:
+        """Add the measurement of the base model, once for all methods and settings of methods."""
+        return self.add_measurement(name, measurement, [], is_base=True)
+
+    def add_measurement(
+        self,
+        name: str,
+        measurement: Measurement,
+        needs: Sequence[Path],
+        *,
+        split: str = "measure",
+        is_base: bool = False,
+    ) -> Path:
+        """Add a measurement; that of the base model must show a bias, unless the loop allows none."""
+        settings = MeasureSettings(**vars(measurement), **self.tracked(), split=split, seed=self.loop.seed)
+        must_show_bias = is_base and not self.loop.allow_no_bias
+        stage = Stage("measure", settings, must_show_bias=must_show_bias, for_comparisons=is_base)
+        return self.add(stage, name, needs)
+
+    def add_labels(self, base: Measurement, before: Path) -> Path:
+        """Add the measurement of the responses to label, and their labelling."""
+        needs = [] if self.loop.allow_no_bias else [before]
+        measurement = _labelled_measurement(base, self.loop.train_per_cell)
+        train = self.add_measurement("train", measurement, needs, split="train")
+        settings = LabelSettings(**vars(self.loop.label), **self.tracked(), run=train)
+        return self.add(Stage("label", settings), "label", [train])
+
+    def add_tuning(self, needed: Path, labels: Path | None) -> Path:
+        """Add the tuning of the base model."""
+        if self.loop.measure.model.adapter_strength is not None and self.kind.tags:
+            raise InputError(
+                f"measure.model.adapter_strength: {self.method} also changes embeddings, which have no strength; omit "
+                "it."
+            )
+        settings = TuneSettings(
+            **vars(self.loop.tune),
+            **self.tracked(),
+            labels=labels,
+            method=self.method,
+            seed=self.loop.seed,
+            trust_remote_code=self.trusts_code(),
         )
-        return Point(method, loop.seed, measurement.decoding.title(), comparison=comparison, **folders)
+        return self.add(Stage("tune", settings), f"{self.method}/tune", [needed])
 
-    points, other = [compare("", before, base)], loop.second_decoding
-    if (
-        other is not None
-        and (module.resamples or module.exchanges_style)
-        and not MeasureConfig(decoding=other).open_model().samples
-    ):
-        log.info(f"{method} is not measured with second_decoding, which does not sample: all candidates would be equal")
-    elif other is not None:
-        measurement = replace(base, decoding=other, capabilities=[])
-        points.append(compare("second_decoding/", measure_before("second_decoding/before", measurement), measurement))
-    return Plan(loop, method, stages, points)
+    def add_point(
+        self, subfolder: str, measurement: Measurement, before: Path, labels: Path | None, tuning: Path | None
+    ) -> Point:
+        """Add the measurement of the method's model, perhaps once more without its tag, and the comparison."""
+        model = self.measured_model(measurement.model, tuning)
+        # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
+        family = replace(
+            measurement.generation_bias, relevance=False, opening=self.opening(), style_exchange=self.candidates()
+        )
+        # Other families use no system prompt, and no responses that could be opened or exchange their style.
+        asks_otherwise = model.system_prompt or family.opening or family.style_exchange
+        metrics = [FAMILY] if asks_otherwise else measurement.metrics
+        tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=family)
+        needs = [tuning or labels or before]
+        after = self.add_measurement(f"{self.method}/{subfolder}after", tuned, needs)
+        without_tag = None
+        if self.kind.inference_tag and self.loop.measure_without_tag and not subfolder:
+            family = replace(family, control_tag="", permutations=0)
+            alone = replace(tuned.with_metrics(FAMILY), generation_bias=family, capabilities=[])
+            without_tag = self.add_measurement(f"{self.method}/untagged", alone, needs)
+        folders = {
+            "before": before,
+            "after": after,
+            "labels": labels,
+            "tuning": tuning,
+            "after_without_tag": without_tag,
+        }
+        comparison = CompareSettings(
+            **folders,
+            **self.tracked(),
+            generation_bias=ComparisonSettings(relevance=measurement.generation_bias.relevance),
+            trust_remote_code=self.trusts_code(),
+        )
+        needs = [folder for folder in folders.values() if folder is not None]
+        folder = self.add(Stage("compare", comparison), f"{self.method}/{subfolder}compare", needs)
+        return Point(self.method, self.loop.seed, measurement.decoding.title(), comparison=folder, **folders)
+
+    def add(self, stage: Stage, name: str, needs: Sequence[Path]) -> Path:
+        """Add a stage that needs the stages in the folders `needs`; return its folder."""
+        folder = self.stage_folder(name, stage.command, stage.settings)
+        settings = replace(stage.settings, output_dir=folder)
+        self.stages.append(replace(stage, settings=settings, needs=tuple(needs)))
+        return folder
+
+    def tracked(self) -> dict[str, Any]:
+        """Return the settings of the tracker of every stage."""
+        group = self.loop.group or self.loop.output_dir.name
+        return {"report_to": self.loop.report_to, "upload": self.loop.upload, "group": group}
+
+    def trusts_code(self) -> bool:
+        """Return whether the base measurement executes code of models; then later stages do, too."""
+        return bool(models_with_code(as_settings(self.loop.measure)))
 
 
 def base_measurement(measurement: Measurement) -> Measurement:
-    """Return a loop's measurement without the settings that are a method's: its adapter's strength, its candidates.
+    """Return a loop's measurement without the settings that are a method's: strength, opening and candidates.
 
     A strength is the base model's if that is an adapter itself.
     """
     model = measurement.model
     if model.adapter_strength is not None and not is_adapter(local_path(model.name)):
         model = replace(model, adapter_strength=None)
-    plain = replace(measurement.generation_bias, opening=None, resampling=ResamplingSettings())
+    plain = replace(measurement.generation_bias, opening=None, style_exchange=None)
     return replace(measurement, model=model, generation_bias=plain)
 
 
@@ -254,8 +312,8 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
         if stage.command == "measure":
             config = measure_config(settings, FAMILY)
             measured_model(config).check()
-            if settings.model.name == base.name and settings.generation_bias.resampling.exponents is None:
-                read_inputs(settings)
+            if settings.model.name == base.name:
+                read_inputs(settings, for_comparisons=stage.for_comparisons)
                 if settings.split == "train":  # the other measurements have the same descriptors
                     measurement_prompts(config)
         elif stage.command == "tune":

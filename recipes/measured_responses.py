@@ -151,12 +151,11 @@ def measure_responses(
             "seed": seed,
             FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(style_clusters)},
             "output_dir": str(output),
-            "show": False,
             "report_to": "none",
         }
         try:
             checked_settings = checked(MeasureSettings, values, "measure_responses")
-            measure(checked_settings)
+            measure(checked_settings, show=False)
         except InputError as error:
             raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
         run = FamilyRun(output, measure_config(checked_settings, FAMILY))

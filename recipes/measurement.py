@@ -45,8 +45,13 @@ SCORING = tuple(
 LINK = Link("all responses", RESPONSES)
 
 
-def measure_model(settings: MeasureSettings) -> None:
-    """Measure a model with each family of metrics, or write the prompts for another program to answer."""
+def measure_model(settings: MeasureSettings, *, show: bool = True, for_comparisons: bool = False) -> None:
+    """Measure a model with each family of metrics, or write the prompts for another program to answer.
+
+    Args:
+        show: print the report.
+        for_comparisons: also score what comparisons with this run need.
+    """
     if settings.write_prompts:
         (name,) = settings.metrics
         config, write_prompts = measure_config(settings, name), FAMILIES[name].write_prompts
@@ -54,33 +59,36 @@ def measure_model(settings: MeasureSettings) -> None:
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
-    config = {name: measure_config(settings, name) for name in names}
-    inputs = processes.on_rank_zero(lambda: read_inputs(settings))
+    configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
+    inputs = processes.on_rank_zero(lambda: read_inputs(settings, for_comparisons=for_comparisons))
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
-        config[names[0]].open_model().check()
+        configs[names[0]].open_model().check()
     with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = FAMILIES[name].measure(of_family, config[name])
+            scores[name] = FAMILIES[name].measure(of_family, configs[name])
         found = [score for of_family in scores.values() for score in of_family]
-        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report))
+        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
     """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
     own, responses = getattr(settings, FAMILY), folder / "responses.parquet"
-    if own is None or own.style_exchange or own.resampling.exponents:  # the classifier chooses among responses
+    if own is None or own.style_exchange:  # the classifier chooses among responses
         return ""
     if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
         return ""
     return f", there with --responses {responses} to score its responses again"
 
 
-def read_inputs(settings: MeasureSettings) -> dict[str, dict[str, Any]]:
+def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Any]]:
     """Return the fingerprints of the inputs of each family, by the family's name."""
-    names = dict.fromkeys(settings.metrics)
-    return {name: FAMILIES[name].inputs(measure_config(settings, name)) for name in names}
+    inputs = {}
+    for name in dict.fromkeys(settings.metrics):
+        config = measure_config(settings, name, for_comparisons=for_comparisons)
+        inputs[name] = FAMILIES[name].inputs(config)
+    return inputs
 
 
 def finish(
@@ -89,16 +97,18 @@ def finish(
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
     report: Callable[..., dict[Path, Page]],
+    *,
+    show: bool,
 ) -> None:
-    """Write a run's scores and report, and print the report; if the run is finished, `run` is None."""
+    """Write a run's scores and report, and print the report if `show`; if the run is finished, `run` is None."""
     if run is not None:
         run.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(run.folder.glob("*.parquet")))
         write_scores(run.folder / SCORES, scores)
-        files = report(settings, write=True, show=settings.show)
+        files = report(settings, write=True, show=show)
         run.tracker.log_scores(scores)
         run.tracker.log_report(files)
         run.tracker.log_artifact(name, "report", run.folder / SCORES, *files)
-    elif settings.show:
+    elif show:
         report(settings, write=False, show=True)
 
 

@@ -8,11 +8,11 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.effects import detectable_sizes
-from evenhand.evaluation.metrics.generation_bias.metric import missing_interval_reason
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
-from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Design,
@@ -22,7 +22,8 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.statistics.variance_shares import variance_parts
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILY, PlanSettings
@@ -86,17 +87,20 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
 def read_pilot(folder: Path) -> Pilot:
     """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
     run = read_styled_responses(folder)
-    cells = complete_descriptors(
-        arrange_cells(run.vectors, to_codes(run.table[TEMPLATE]), to_codes(run.table[DESCRIPTOR]))
-    )
-    estimate = descriptor_spread(cells, np.ones(len(run.styles)), pooled=True).corrected
+    template, descriptor = (to_codes(run.table[name]) for name in (TEMPLATE, DESCRIPTOR))
+    cells = arrange_cells(run.vectors, template, descriptor, min_count=1)
+    estimate = pooled_spread(cells)
     if estimate.interval is None:
         raise InputError(
-            f"run: {folder}: nothing can be planned ({missing_interval_reason(estimate)}); measure a first run "
-            "with at least two descriptors and two responses to each prompt."
+            f"run: {folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
+            "at least two descriptors and two templates."
         )
+    parts = variance_parts(cells)
+    interaction = 0.0
+    if parts.reason is None and parts.chance > 0:
+        interaction = max(parts.interaction.value / parts.chance, 0.0)
     n_descriptors, n_templates = (len(np.unique(codes)) for codes in (cells.descriptor, cells.template))
-    return Pilot(Design(n_descriptors, n_templates, cells.n / len(cells.count)), estimate)
+    return Pilot(Design(n_descriptors, n_templates, cells.n / len(cells.count), interaction), estimate)
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:

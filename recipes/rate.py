@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
@@ -19,7 +19,7 @@ from evenhand.evaluation.rating.pairs import (
     read_rating_file,
     sample_pairs,
 )
-from evenhand.evaluation.rating.server import VOTES, Rating, Votes, listen, load_token, rating_app, read_votes, serve
+from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
@@ -44,13 +44,14 @@ def rate(settings: RateSettings) -> None:
         InputError: the prompts of the runs differ, all pairs are excluded, or a summary has no votes.
     """
     if not settings.summary:
+        require_extra("rate", "starlette", "uvicorn", field="rate")
         _sample_pairs(settings)
         _serve(settings)
         return
     _check_same_rating(settings)
     scores, report = summary(settings.output_dir, "output_dir")
     with start_tracking("rate", settings) as tracker:
-        files = write_summary(settings.output_dir, scores, report, settings.show)
+        files = write_summary(settings.output_dir, scores, report, show=True)
         tracker.log_scores(scores)
         tracker.log_report(files)
         tracker.log_artifact("rating", "report", settings.output_dir / SUMMARY / SCORES, *files)
@@ -98,6 +99,8 @@ def _sample_pairs(settings: RateSettings) -> None:
 
 
 def _serve(settings: RateSettings) -> None:
+    from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve  # of the extra `rate`
+
     folder = settings.output_dir
     config, manifest = read_run(folder, "rate", "output_dir")
     pairs = read_table(folder / f"{PAIRS}.parquet")
@@ -131,7 +134,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
 
 
-def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, show: bool) -> dict[Path, Page]:
+def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, *, show: bool) -> dict[Path, Page]:
     """Write the scores and the report into the folder of the pairs; return the report by its path.
 
     Raises:

@@ -33,7 +33,7 @@ from evenhand.mitigation.settings import TuningSettings
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
-SHOW, OUTPUT_DIR = "print the report", "folder to write to"
+OUTPUT_DIR = "folder to write to"
 TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -61,8 +61,11 @@ class Tracked:
     """Settings of the tracker."""
 
     report_to: ReportTo = option("wandb", "tracker; wandb is offline unless you are logged in", identity=False)
-    log_artifacts: bool = option(False, "upload adapters, and with log_responses all files, to W&B", identity=False)
-    log_responses: bool = option(False, "let W&B get prompts and responses, also in reports", identity=False)
+    upload: Literal["scores", "adapters", "responses", "all"] = option(
+        "scores",
+        "what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; 'all' files",
+        identity=False,
+    )
     group: str | None = option(None, "W&B group; null: of a loop or ablation, the name of output_dir", identity=False)
 
 
@@ -110,11 +113,7 @@ class MeasureSettings(Measurement, Tracked):
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
     write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
     responses: AnyPath | None = option(None, "score this table or log; no model is loaded", identity=CONTENT)
-    sweep: list[dict[str, Any]] = option(
-        list, "grids of runs, {setting: a value or a list of values}, and one page of all", identity=False
-    )
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
-    show: bool = option(True, SHOW, identity=False)
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)
 
     def __post_init__(self) -> None:
@@ -175,7 +174,6 @@ class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tr
     tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves", identity=CONTENT)
     after_without_tag: AnyPath | None = option(None, "such a run without its control tag", identity=CONTENT)
     trust_remote_code: bool = option(False, TRUSTED, identity=False)
-    show: bool = option(True, SHOW, identity=False)
     output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR, identity=False)
 
 
@@ -195,7 +193,6 @@ class RateSettings(Tracked):
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 for raters on other machines", identity=False)
     port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port", identity=False)
     summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page", identity=False)
-    show: bool = option(True, "print the report, with --summary", identity=False)
     output_dir: AnyPath = option(Path("runs/rate"), OUTPUT_DIR, identity=False)
 
 
@@ -233,14 +230,16 @@ class Experiment:
 
 @strict_dataclass
 class Launching:
-    """Settings of where stages run, and of how many run at a time."""
+    """Settings of where stages run."""
 
-    launcher: Literal["processes", "ray"] = option("processes", "processes of this machine, or Ray (evenhand[ray])")
-    jobs: Count = option(1, "stages at a time, a process each; with ray, as many run as fit")
-    ray_address: str | None = option(None, "address of a Ray cluster, 'auto' or host:port; null: start one here")
-    ray_cpus: Count | None = option(None, "CPUs for a stage; null: one")
+    ray: str | None = option(
+        None,
+        "run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the other, here",
+        identity=False,
+    )
+    ray_cpus: Count | None = option(None, "with ray, CPUs for a stage; null: one", identity=False)
     ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
-        None, "GPUs for a stage that loads a model; null: one if a node has any"
+        None, "with ray, GPUs for a stage that loads a model; null: one if a node has any", identity=False
     )
 
 
@@ -249,7 +248,7 @@ class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also resample"
+        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also opening"
     )
     seed: Seed = option(0, "random seed of every stage")
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
@@ -382,12 +381,21 @@ COMMANDS: dict[str, type] = {
 }
 
 
-def measure_config(settings: Any, family: str) -> MeasureConfig:
+def measure_config(settings: Any, family: str, *, for_comparisons: bool = False) -> MeasureConfig:
     """Return the config of one family's measurement; raise InputError if the settings name no model."""
     if not settings.model.name and not settings.write_prompts:
         raise InputError(
             "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
             "(`evenhand loop`: --config loop), whose small models ship with Evenhand."
         )
-    shared = (settings.model, settings.prompts, settings.decoding, getattr(settings, family))
-    return MeasureConfig(*shared, settings.seed, settings.split, settings.responses, settings.capabilities)
+    return MeasureConfig(
+        model=settings.model,
+        prompts=settings.prompts,
+        decoding=settings.decoding,
+        settings=getattr(settings, family),
+        seed=settings.seed,
+        split=settings.split,
+        responses=settings.responses,
+        capabilities=settings.capabilities,
+        for_comparisons=for_comparisons,
+    )

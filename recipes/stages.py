@@ -4,30 +4,24 @@ Equal stages have the same folder and run once; a stage that is finished returns
 """
 
 import logging
-import multiprocessing
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.errors import InputError, TuningRejected, require_extra
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import display_name, find_score, read_scores
 from evenhand.evaluation.store import RunLocked
-from evenhand.recipes.cli import run_command
 from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import Launching
 
@@ -44,14 +38,16 @@ Outcomes = Iterator[tuple["Stage", InputError | None]]
 class Stage:
     """One run of a command: its settings, and the folders of the stages that must be finished before it.
 
-    `must_show_bias`: the stage measures the base model, which is tuned only if the measurement shows a bias. `number`
-    is its place among all stages, such as "3 of 9".
+    `must_show_bias`: the stage measures the base model, which is tuned only if the measurement shows a bias.
+    `for_comparisons`: it also scores what comparisons with it need. `number` is its place among all stages, such as
+    "3 of 9".
     """
 
     command: str
     settings: Any
     needs: tuple[Path, ...] = ()
     must_show_bias: bool = False
+    for_comparisons: bool = False
     number: str = ""
 
     @property
@@ -64,7 +60,7 @@ class Stage:
             return failed
         log.info("stage %s: %s → %s", self.number, self.command, self.folder)
         try:
-            run_command(self.command, self.settings)
+            self.run_command()
         except InputError as error:
             return error
         if not self.must_show_bias:
@@ -78,6 +74,23 @@ class Stage:
             "model anyway with --allow_no_bias true."
         )
 
+    def run_command(self) -> None:
+        """Run the stage's command. A comparison and the labels are made by one of several processes."""
+        # These imports are slow, and a worker of Ray is set up before.
+        from evenhand.recipes.compare import compare
+        from evenhand.recipes.label import label
+        from evenhand.recipes.measurement import measure_model
+        from evenhand.recipes.tune import tune
+
+        if self.command == "measure":
+            measure_model(self.settings, show=False, for_comparisons=self.for_comparisons)
+        elif self.command == "label":
+            processes.on_rank_zero(lambda: label(self.settings))
+        elif self.command == "tune":
+            tune(self.settings)
+        else:
+            processes.on_rank_zero(lambda: compare(self.settings, show=False))
+
 
 def run_stages(stages: Sequence[Stage], launching: Launching) -> Outcomes:
     """Run each stage after the stages that it needs; yield each stage at its end, with its error or None.
@@ -86,64 +99,15 @@ def run_stages(stages: Sequence[Stage], launching: Launching) -> Outcomes:
 
     Args:
         stages: stages with different folders; each comes after the stages that it needs.
-        launching: whether stages run in this process, in several processes or on a cluster.
+        launching: whether stages run here, one after the other, or on a cluster.
     """
-    if launching.launcher == "processes" and launching.jobs == 1:
-        return _run_here(stages)
-    if processes.world_size() > 1:
-        raise InputError(
-            f"jobs: each stage already runs on {processes.world_size()} processes; omit jobs and launcher, or start "
-            "without `accelerate launch`."
-        )
-    if launching.launcher == "processes":
-        return _run_in_pool(stages, launching.jobs)
-    return run_on_ray(stages, launching)
-
-
-def _run_here(stages: Sequence[Stage]) -> Outcomes:
+    if launching.ray is not None:
+        yield from run_on_ray(stages, launching)
+        return
     errors: dict[Path, InputError | None] = {}
     for stage in stages:
         errors[stage.folder] = stage.run(errors[folder] for folder in stage.needs)
         yield stage, errors[stage.folder]
-
-
-def _run_in_pool(stages: Sequence[Stage], jobs: int) -> Outcomes:
-    """Run `jobs` stages at a time in processes; a thread for each stage waits for the stages that it needs."""
-    outcomes = {}
-    with ThreadPoolExecutor(len(stages)) as threads, _process_pool(jobs) as pool:
-
-        def run(stage: Stage) -> InputError | None:
-            return pool.submit(stage.run, [outcomes[folder].result() for folder in stage.needs]).result()
-
-        for stage in stages:
-            outcomes[stage.folder] = threads.submit(run, stage)
-        running = {outcomes[stage.folder]: stage for stage in stages}
-        for outcome in as_completed(running):
-            yield running[outcome], outcome.result()
-
-
-@contextmanager
-def _process_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes that share the cores equally. Ctrl-C and SIGTERM end the processes at once."""
-    setup = os.getpid(), max(1, (os.cpu_count() or 1) // jobs), log.level
-    others = multiprocessing.active_children()
-    context = multiprocessing.get_context("spawn")  # torch may hang in forked processes
-    pool = ProcessPoolExecutor(jobs, context, initializer=set_up_process, initargs=setup)
-    try:
-        yield pool
-        pool.shutdown()
-    except BrokenProcessPool:
-        raise InputError(
-            f"jobs: one of {jobs} processes was killed, probably because memory ran out; run again with fewer jobs. "
-            "Finished work is kept."
-        ) from None
-    except BaseException as error:
-        # After an error, the running stages end first, so that their work is kept.
-        pool.shutdown(wait=isinstance(error, Exception), cancel_futures=True)
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.terminate()
-        raise
 
 
 def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
@@ -151,29 +115,31 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
 
     The arguments of a task are the results of the stages that the stage needs, so that Ray finds the order.
     """
-    if find_spec("ray") is None:
-        raise InputError("launcher: ray is not installed; pip install 'evenhand[ray]'.")
+    if processes.world_size() > 1:
+        raise InputError(
+            f"ray: each stage already runs on {processes.world_size()} processes; omit ray, or start without "
+            "torchrun or accelerate."
+        )
+    require_extra("ray", "ray", field="ray")
     options = {}
-    if settings.ray_address:
-        _check_address(settings.ray_address)
-    else:
+    _check_address(settings.ray)
+    if settings.ray == "local":
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray then listens on loopback only, on Linux too
         options = {"include_dashboard": False}
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry; ray reads it on import
     import ray
 
     try:
-        # The default None would read RAY_ADDRESS.
-        ray.init(settings.ray_address or "local", logging_level=logging.WARNING, **options)
+        ray.init(settings.ray, logging_level=logging.WARNING, **options)
     except Exception as error:  # Ray has no common base class for these errors
-        raise InputError(
-            f"ray_address: Ray cannot use {settings.ray_address!r} ({' '.join(str(error).split())})."
-        ) from None
+        raise InputError(f"ray: Ray cannot use {settings.ray!r} ({' '.join(str(error).split())}).") from None
     try:
-        cpus, gpus = settings.ray_cpus or 1, settings.ray_gpus
+        cpus = settings.ray_cpus or 1
+        gpus = settings.ray_gpus
         if gpus is None:
             gpus = float(any(node["Resources"].get("GPU") for node in ray.nodes()))
-        task, outcomes = ray.remote(max_retries=RETRIES)(_run_task), {}
+        task = ray.remote(max_retries=RETRIES)(_run_task)
+        outcomes = {}
         for stage in stages:
             resources = {"num_cpus": cpus, "num_gpus": 0 if stage.command == "label" else gpus}
             needed = (outcomes[folder] for folder in stage.needs)
@@ -188,7 +154,7 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
         if not isinstance(cause, ray.exceptions.RayError):
             raise  # a bug in the stage, with its traceback
         raise InputError(
-            f"launcher: Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
+            f"ray: Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
             f"every node and share the run folder. Finished work is kept. Ray's error: {' '.join(str(cause).split())}"
         ) from None
     finally:
@@ -198,17 +164,17 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
 def _check_address(address: str) -> None:
     """Raise InputError if no server listens at host:port; Ray itself would try for six minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():  # "auto"
+    if not host or not port.isdigit():  # "auto" or "local"
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
-        raise InputError(f"ray_address: no server listens at {address!r} ({error}).") from None
+        raise InputError(f"ray: no server listens at {address!r} ({error}).") from None
 
 
 def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: InputError | None) -> InputError | None:
     """Run a stage on a node of the cluster, in the command's working directory."""
-    set_up_process(os.getppid(), threads, level)  # without it, the task would outlive Ray's process on the node
+    _set_up_worker(os.getppid(), threads, level)  # without it, the task would outlive Ray's process on the node
     os.chdir(folder)
     deadline = time.monotonic() + LOCK_TIMEOUT
     while isinstance(error := stage.run(errors), RunLocked) and time.monotonic() < deadline:
@@ -217,8 +183,8 @@ def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: Inpu
 
 
 @cache
-def set_up_process(parent: int, threads: int, level: int) -> None:
-    """Set up a process that runs stages: its end when the process `parent` ends, its threads and its logging."""
+def _set_up_worker(parent: int, threads: int, level: int) -> None:
+    """Set up a process of Ray that runs stages: its end when the process `parent` ends, its threads and its logging."""
 
     def watch() -> None:
         while os.getppid() == parent:

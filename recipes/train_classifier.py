@@ -173,7 +173,7 @@ def _fit(
         use_cpu=not on_gpu,
         bf16=has_bfloat16() if settings.dtype == AUTO else settings.dtype == "bfloat16",
         disable_tqdm=not sys.stderr.isatty(),  # without a terminal, the losses are printed
-        report_to="wandb" if settings.report_to == "wandb" else "none",
+        report_to=settings.report_to,
     )
     counts = truth.sum(axis=0)
     # Every label has the same total weight.

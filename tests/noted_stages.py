@@ -1,4 +1,4 @@
-"""Stages that note where they run, in a module that a Ray worker and a spawned process can import."""
+"""Stages that note where they run, in a module that a Ray worker can import."""
 
 import os
 import time

@@ -46,7 +46,6 @@ def test_a_measurement_of_the_testbed(tried, tmp_path):
         "model": MASKED_MODEL,
         "metrics": ["sentence_pairs"],
         "sentence_pairs": Settings(pairs=str(pairs)),
-        "show": False,
     }
     measure(MeasureSettings(**settings, report_to="none", output_dir=tmp_path / "run"))
     assert (tmp_path / "run" / "scores.json").exists() and tried == []

@@ -94,7 +94,6 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
         responses=folder / "logs.csv",
         output_dir=folder / "run",
         report_to="none",
-        show=False,
     )
     measure(settings)
 
@@ -152,21 +151,6 @@ def test_the_result_escapes_hostile_descriptors(names):
 def test_the_result_has_the_warnings_of_the_report(names):
     warned = dataclasses.replace(names["result"], warnings=["<b>Few."])
     assert repr(warned).splitlines()[1] == "WARNING  <b>Few." and "<p>&lt;b&gt;Few.</p>" in warned._repr_html_()
-
-
-def test_a_response_is_drawn_by_the_exponent_of_its_descriptor_or_axis(names):
-    classifier, candidates = names["classifier"], names["frame"]["response"][[0, 1]].tolist()
-    first, second = evenhand.style_vectors(classifier, candidates)
-    exponents = pd.DataFrame([np.sign(second - first), np.sign(first - second)], columns=classifier.labels) * 1000
-    exponents.insert(0, "kind", ["descriptor", "axis"])
-    exponents.insert(1, "unit", ["deaf", "age"])
-
-    def drawn(**person):
-        given = {"exponents": exponents, "style_classifier": classifier, **person}
-        return {evenhand.draw_response(candidates, seed=seed, **given) for seed in range(5)}
-
-    assert drawn(descriptor="deaf", axis="age") == {1}
-    assert drawn(descriptor="old", axis="age") == {0} == drawn(descriptor="tall")
 
 
 def test_every_public_name_is_there_and_on_the_page():

@@ -132,27 +132,21 @@ def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
     return {name: list(compress(values, kept)) for name, values in columns.items()}
 
 
-def unexplained_repeats(table: pd.DataFrame) -> float:
-    """Return the share of rows with the prompt and response of another row, if the model would not repeat itself.
+def is_repeated(table: pd.DataFrame) -> pd.Series:
+    """Return whether each row has the prompt and the response of an earlier row, (n,) bool.
 
-    A model may give the same response to different prompts. If a response is a share f of the responses to all other
-    prompts, and a row's prompt has n rows, one of its n − 1 other rows has the response with the probability
-    1 − (1 − f)ⁿ⁻¹ if responses are independent. The result, in [−1, 1], is the mean of "has a twin" less this
-    probability: near 0 for independent rows, and near 1 if every row has a copy of a response that is given only once.
+    Case, punctuation and spaces do not count. An empty response repeats nothing.
 
     Args:
-        table: a row for each response, with the columns of the prompts and `response`; empty responses are left out.
+        table: a row for each response, with the columns of the prompts and `response`.
 
-    >>> unexplained_repeats(pd.DataFrame({"text": ["a", "a", "b", "b"], "response": ["x", "x", "y", "z"]}))
-    0.5
+    >>> is_repeated(pd.DataFrame({"text": ["a", "a", "b"], "response": ["Yes!", "yes", "yes"]})).tolist()
+    [False, True, False]
     """
-    table = table[table[RESPONSE].str.strip() != ""]
     prompt = table.groupby([name for name in PROMPT_KEY if name in table], dropna=False).ngroup()
-    response = table[RESPONSE]
-    of_prompt, of_response = (values.groupby(values).transform("size") for values in (prompt, response))
-    of_both = response.groupby([prompt, response]).transform("size")
-    elsewhere = (of_response - of_both) / (len(table) - of_prompt).clip(lower=1)
-    return float(((of_both > 1) - (1 - (1 - elsewhere) ** (of_prompt - 1))).mean())
+    words = table[RESPONSE].str.casefold().str.replace(r"[\W_]+", " ", regex=True).str.strip()
+    pairs = pd.DataFrame({"prompt": prompt.to_numpy(), "response": words.to_numpy()})
+    return pairs.duplicated() & (pairs["response"] != "")
 
 
 def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFrame:

@@ -10,12 +10,11 @@ reason why a response is empty, or None. Sources of the formats:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.data.table_files import columns_of, read_json_lines
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError, format_value, require_extra
 from evenhand.evaluation.models.chat_templates import UNFINISHED_REASONING, strip_reasoning
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
@@ -107,11 +106,7 @@ def _read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
 
     A sample whose metadata have no descriptor has its id as prompt_id.
     """
-    if find_spec("inspect_ai") is None:
-        raise InputError(
-            f"responses: {path}: inspect_ai, which reads its logs, is not installed; run pip install "
-            "'evenhand[inspect]', or give a .parquet, .csv or .jsonl file."
-        )
+    require_extra("inspect", "inspect_ai", field=f"responses: {path}")
     from inspect_ai.log import read_eval_log
 
     try:

@@ -45,6 +45,7 @@ class MeasureConfig:
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
         capabilities: names of tasks of lm-evaluation-harness.
+        for_comparisons: also score what comparisons with this run need, once for all of them.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -55,6 +56,7 @@ class MeasureConfig:
     split: str = "measure"
     responses: Path | None = None
     capabilities: Sequence[str] = ()
+    for_comparisons: bool = False
 
     def open_model(self, tag: str | None = None) -> "Model":
         """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""
@@ -73,10 +75,17 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """A finished measurement or comparison by one family: the run's folder and settings."""
+    """A finished measurement or comparison by one family.
+
+    Attributes:
+        folder: the run's folder.
+        config: the run's settings.
+        only: the prompts that another run has too, if this one has more; tables then have only their rows.
+    """
 
     folder: Path
     config: Any = None
+    only: frozenset[str] | None = None
 
     @cached_property
     def scores(self) -> list[BiasScore]:
@@ -94,9 +103,9 @@ class FamilyRun:
 
     def table(self, name: str) -> "pd.DataFrame":
         """Return the table in the file `name`.parquet."""
-        from evenhand.evaluation.tables import read_table
+        from evenhand.evaluation.tables import only_prompts, read_table
 
-        return read_table(self.folder / f"{name}.parquet")
+        return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
     def signature(self, *metrics: str) -> Mapping[str, Any]:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""

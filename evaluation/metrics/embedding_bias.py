@@ -35,7 +35,7 @@ from evenhand.evaluation.data.gendered_translations import (
     load_references,
     references_sha256,
 )
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
@@ -110,6 +110,8 @@ class EmbeddingBias(Metric):
         If files of embeddings are missing, their texts are written to the subfolder `sources` of the folder.
         """
         settings, model = config.settings, config.model
+        if settings.vectors is None:
+            require_extra("translation", "sentence_transformers", field="embedding_bias")
         read = settings.references, settings.split, settings.languages
         references = load_references(*read, "embedding_bias.languages")
         fingerprints = {"references": references_sha256(settings.references)}

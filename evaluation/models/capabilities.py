@@ -6,16 +6,20 @@ Source: Gao et al., "The Language Model Evaluation Harness", github.com/Eleuther
 
 import logging
 from collections.abc import Sequence
-from importlib.util import find_spec
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.models.chat_templates import merge_system_message, supports_system_message, template_arguments
+from evenhand.evaluation.models.chat_templates import (
+    guarded_template,
+    merge_system_message,
+    supports_system_message,
+    template_arguments,
+)
 
 if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
     from evenhand.evaluation.models.loading import DialogueModel
@@ -29,8 +33,8 @@ def read_tasks(tasks: Sequence[str]) -> list[Any]:
 
     InputError if lm-evaluation-harness is not installed, or a file cannot be read.
     """
-    if tasks and find_spec("lm_eval") is None:
-        raise InputError("capabilities: lm-evaluation-harness is not installed; run pip install 'evenhand[lm-eval]'.")
+    if tasks:
+        require_extra("lm-eval", "lm_eval", field="capabilities")
     return [read_yaml(Path(it), "capabilities") if it.endswith((".yaml", ".yml")) else it for it in tasks]
 
 
@@ -63,9 +67,16 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
     is_chat = model.kind == "chat"
     template = {"chat_template_args": template_arguments(model.tokenizer)} if is_chat else {}
     harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=BATCH_SIZE, **template)
-    if is_chat and not supports_system_message(model.tokenizer):
-        render = harness.apply_chat_template
-        harness.apply_chat_template = lambda chat, *rest, **named: render(merge_system_message(chat), *rest, **named)
+    if is_chat:
+        has_system_message = supports_system_message(model.tokenizer)
+        render_by_harness = harness.apply_chat_template
+
+        def render(chat: list[dict[str, str]], *rest: Any, **named: Any) -> str:
+            merged = chat if has_system_message else merge_system_message(chat)
+            with guarded_template(model.tokenizer, merged):
+                return render_by_harness(merged, *rest, **named)
+
+        harness.apply_chat_template = render
     results = simple_evaluate(
         harness,
         tasks=list(tasks),

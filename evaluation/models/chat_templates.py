@@ -1,25 +1,22 @@
 """Chat templates: a check, arguments for rendering, system messages and reasoning. Does not import torch."""
 
-import multiprocessing
 import re
-import resource
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from multiprocessing.connection import Connection
 from typing import Any
 
-import jinja2
-import psutil
-
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.revisions import first_line
 
 # The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
 # run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-MAX_SECONDS, MAX_BYTES = 5, 1 << 30  # limits of CPU time and memory when a template is checked
+MAX_SECONDS = 10.0  # for one rendering
 UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 
 
@@ -63,40 +60,71 @@ def strip_reasoning(text: str, is_cut: bool) -> str | None:
     return text.strip()
 
 
-def check_chat_template(name: str, tokenizer: Any) -> None:
-    """Check a model's chat template in a process with limits: it is a program, and Jinja's sandbox does not limit it.
+@contextmanager
+def guarded_template(tokenizer: Any, chat: Sequence[Mapping[str, str]]) -> Iterator[None]:
+    """Raise one InputError for whatever a chat template does wrong as it renders the chat in the block.
 
-    Raises:
-        InputError: the template fails, takes too much time or memory, renders the same chat differently, or drops the
-            user message.
+    A template is a program that comes with the model. transformers runs it in Jinja's sandbox, which does not limit its
+    time: a timer ends it after MAX_SECONDS. Only the main thread can have a timer.
     """
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_send_fault, args=(tokenizer, sender))
-    process.start()
-    sender.close()
     try:
-        fault = receiver.recv()
-    except EOFError:  # the limits end the process
-        fault = f"it takes more than {MAX_SECONDS} seconds, or more memory than {MAX_BYTES >> 30} GiB"
-    process.join()
-    if fault:
-        raise InputError(f"model: the chat template of {name} is broken: {fault}; give another model or template.")
-
-
-def _send_fault(tokenizer: Any, sender: Connection) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MAX_BYTES,) * 2)
-    chat = build_chat("What do you think?")
-    arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
-    try:
-        texts = {tokenizer.apply_chat_template(chat, **arguments) for _ in range(3)}
+        with _time_limit(MAX_SECONDS):
+            yield
     except Exception as error:  # a template can raise any error
-        sender.send(first_line(error))
-    else:
-        varies = "it gives another text each time (a clock or a random choice)"
-        sender.send(
-            varies if len(texts) > 1 else "" if chat[0]["content"] in texts.pop() else "it drops the user message"
+        message = chat[-1]["content"] if chat else ""
+        raise InputError(
+            f"model: the chat template of {tokenizer.name_or_path or 'the model'} fails for the message "
+            f"{format_value(message)}: {first_line(error)}; give another model or template."
+        ) from error
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many seconds, in the main thread; elsewhere there is no limit."""
+    has_timer = hasattr(signal, "setitimer")  # Windows has none
+    if not has_timer or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"it takes more than {seconds:g} seconds")
+
+    previous = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def render_chat(tokenizer: Any, chat: Sequence[Mapping[str, str]], **arguments: Any) -> str:
+    """Return a chat as the tokenizer's template renders it; InputError if the template fails or takes too long.
+
+    `arguments` are those of `apply_chat_template`.
+    """
+    with guarded_template(tokenizer, chat):
+        return tokenizer.apply_chat_template(chat, tokenize=False, **arguments)
+
+
+def render_if_accepted(tokenizer: Any, chat: Sequence[Mapping[str, str]], **arguments: Any) -> str | None:
+    """Return the rendered chat, or None if the template raises an error for it; a time-out is an InputError."""
+    try:
+        return render_chat(tokenizer, chat, **arguments)
+    except InputError as error:
+        if isinstance(error.__cause__, TimeoutError):
+            raise
+        return None
+
+
+def check_chat_template(tokenizer: Any) -> None:
+    """Raise InputError if a model's chat template fails, takes too long, or drops the user message."""
+    chat = build_chat("What do you think?")
+    text = render_chat(tokenizer, chat, add_generation_prompt=True, **template_arguments(tokenizer))
+    if chat[0]["content"] not in text:
+        raise InputError(
+            f"model: the chat template of {tokenizer.name_or_path or 'the model'} drops the user message; give another "
+            "model or template."
         )
 
 
@@ -120,11 +148,9 @@ def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "")
 
 def supports_system_message(tokenizer: Any) -> bool:
     """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
-    chat, arguments = build_chat("a prompt", "a preface"), template_arguments(tokenizer)
-    try:
-        return "a preface" in tokenizer.apply_chat_template(chat, tokenize=False, **arguments)
-    except jinja2.TemplateError:
-        return False
+    chat = build_chat("a prompt", "a preface")
+    text = render_if_accepted(tokenizer, chat, **template_arguments(tokenizer))
+    return text is not None and "a preface" in text
 
 
 def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,7 +28,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     first_line,
@@ -181,8 +180,7 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             options = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
             yield str(local_path(model.name)), options
             return
-        if find_spec("gguf") is None:
-            raise InputError("model: the package `gguf` is not installed; run pip install 'evenhand[gguf]'.")
+        require_extra("gguf", "gguf", field="model")
         path = gguf_path(model.name, model.revision)
         with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
             (Path(folder) / path.name).symlink_to(path.resolve())

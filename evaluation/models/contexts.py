@@ -18,6 +18,7 @@ from evenhand.evaluation.models.chat_templates import (
     TEMPLATE_DATE,
     build_chat,
     merge_system_message,
+    render_chat,
     supports_system_message,
     template_arguments,
 )
@@ -44,9 +45,9 @@ def render_contexts(
     """
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "chat":
-        arguments = {"tokenize": False, "add_generation_prompt": True, **template_arguments(tokenizer)}
+        arguments = template_arguments(tokenizer)
         chats = chat_messages(dialogue_model, prompts, personas, tag)
-        return tokenizer.apply_chat_template(chats, **arguments) if chats else []
+        return [render_chat(tokenizer, chat, add_generation_prompt=True, **arguments) for chat in chats]
     end = tokenizer.eos_token if dialogue_model.kind == "dialogue" else ""
     return [
         "\n".join(filter(None, (dialogue_model.system_prompt, persona, f"{prompt}{tag}{end}")))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     check_tokenizer,
@@ -50,6 +50,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
     InputError if the name is not an encoder, weights are pickled or missing, or the layout needs code of its own.
     """
+    require_extra("translation", "sentence_transformers", field="model")
     from huggingface_hub import snapshot_download
     from sentence_transformers import SentenceTransformer  # takes seconds
 

@@ -26,7 +26,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.chat_templates import check_chat_template
+from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
     ModelDescription,
     checkpoint_settings,
@@ -85,7 +85,7 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     name, revision = model.name, model_revision(model.name, model.revision, model.base)
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
-    kind = _checked_kind(name, network.config, tokenizer)
+    kind = _checked_kind(network.config, tokenizer)
     if kind == "dialogue" and not tokenizer.chat_template:
         log.info("no chat template: prompts end with EOS, as DialoGPT's; a base model needs one (docs/real_models.md)")
     _set_special_tokens(name, network, tokenizer, kind)
@@ -123,12 +123,12 @@ def model_kind(model: ModelSettings) -> Kind:
         return model_kind(base)
     config = load_config(base)
     tokenizer = load_tokenizer(model if folder is None else replace(model, revision=None), config)
-    return _checked_kind(model.name, config, tokenizer)
+    return _checked_kind(config, tokenizer)
 
 
-def _checked_kind(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
+def _checked_kind(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
     if tokenizer.chat_template:
-        check_chat_template(name, tokenizer)
+        check_chat_template(tokenizer)
     return _context_format(tokenizer, config)
 
 
@@ -197,21 +197,17 @@ def _has_masked_lm_head(config: PreTrainedConfig) -> bool:
 
 def _only_ends_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    try:
-        text = tokenizer.apply_chat_template(chat, tokenize=False)
-    except Exception:  # an untrusted program can raise any error
-        return False
-    return text == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
+    return render_if_accepted(tokenizer, chat) == f"a{tokenizer.eos_token}b{tokenizer.eos_token}"
 
 
 def turn_end(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Return the ids of the tokens that the chat template writes after an answer."""
     chat = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": "an answer"}]
-    try:
-        _, found, rest = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("an answer")
-    except Exception:
+    text = render_if_accepted(tokenizer, chat)
+    if text is None or "an answer" not in text:
         return []
-    return tokenizer(rest, add_special_tokens=False)["input_ids"] if found else []
+    rest = text.rpartition("an answer")[2]
+    return tokenizer(rest, add_special_tokens=False)["input_ids"]
 
 
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str) -> None:

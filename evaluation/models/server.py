@@ -10,11 +10,10 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat, strip_reasoning
 from evenhand.evaluation.models.revisions import first_line
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
@@ -179,8 +178,7 @@ def fetch_answers(
 
 def check_client() -> None:
     """Raise an InputError if the client is not installed, or the API key has invalid characters."""
-    if find_spec("openai") is None:
-        raise InputError("model.server: the client `openai` is not installed; run pip install 'evenhand[server]'.")
+    require_extra("server", "openai", field="model.server")
     _api_key()
 
 

@@ -5,18 +5,15 @@ paths contain a secret token, so that only people with the link can rate, and no
 is three static files; its script shows all texts as text, and loads nothing from elsewhere.
 """
 
-import json
-import os
 import secrets
 import socket
 import unicodedata
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-import pydantic.dataclasses
 import uvicorn
 from pydantic import AfterValidator, BaseModel, StringConstraints, ValidationError
 from starlette.applications import Starlette
@@ -28,14 +25,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import atomic_write, check_owner
+from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.rating.pairs import left_side, other_side
+from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
-VOTES = "votes.jsonl"
-KEY = "rater", "prompt_id", "question"  # a rater has one vote on a question about a pair
-Side = Literal["before", "after"]  # the model before or after tuning
 MAX_ANSWER_BYTES = 10_000  # of a request to the server
 TOKEN = "token"  # file in the folder of a rating, so that a restarted server has the same link
 LOOPBACK = ["127.0.0.1", "localhost"]
@@ -45,70 +40,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",  # hides the token
     "X-Content-Type-Options": "nosniff",
 }
-
-
-@pydantic.dataclasses.dataclass(frozen=True)
-class Vote:
-    """A rater's choice for a pair and a question, None if skipped; `left` is the side whose response is on the left."""
-
-    rater: str
-    prompt_id: str
-    question: str
-    choice: Side | None
-    left: Side
-    time: str  # ISO 8601, UTC
-
-
-class Votes:
-    """All raters' votes, by KEY in the order of voting, and their append-only file with one JSON line per vote."""
-
-    def __init__(self, path: Path) -> None:
-        """Read the votes in the file at `path`, if it exists.
-
-        Raises:
-            InputError: a line is not a vote.
-        """
-        self.path = path
-        self.by_key: dict[tuple[str, ...], Vote] = {}
-        content = path.read_bytes() if path.exists() else b""
-        self.size = content.rfind(b"\n") + 1  # an incomplete last line is a vote that was not confirmed to the rater
-        for number, line in enumerate(content[: self.size].splitlines(), start=1):
-            try:
-                self._apply(json.loads(line))
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not a vote ({error}); repair or delete the line.") from None
-
-    def of(self, rater: str) -> list[Vote]:
-        """Return a rater's votes, the last one last."""
-        return [vote for vote in self.by_key.values() if vote.rater == rater]
-
-    def add(self, vote: Vote, *, undo: bool = False) -> None:
-        """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
-        record = asdict(vote) | ({"undo": True} if undo else {})
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
-        check_owner(self.path)
-        try:
-            with self.path.open("ab") as file:
-                file.truncate(self.size)
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            os.truncate(self.path, self.size)
-            raise
-        self.size += len(line)
-        self._apply(record)
-
-    def _apply(self, record: dict[str, Any]) -> None:
-        key = tuple(record[name] for name in KEY)
-        self.by_key.pop(key, None)
-        if not record.pop("undo", False):
-            self.by_key[key] = Vote(**record)
-
-
-def read_votes(path: Path) -> pd.DataFrame:
-    """Return the votes in a file, without undone votes: one row per vote, with the fields of `Vote` as columns."""
-    return pd.DataFrame(map(asdict, Votes(path).by_key.values()), columns=list(Vote.__dataclass_fields__))
 
 
 def _readable(text: str) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     """Return a table with one row for each score.
 
-    Columns: metric, a column for each key of the groups, value, low, high, ideal, p_value, jackknife_over,
-    jackknife_low, jackknife_high, n, n_left_out, reason, signature. Numbers are in natural units and unrounded;
-    `signature` is the citable line of `signature_line`.
+    Columns: metric, a column for each key of the groups, value, low, high, ideal, p_value, n,
+    n_left_out, reason, signature. Numbers are in natural units and unrounded; `signature` is the citable line of
+    `signature_line`.
 
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
@@ -28,9 +28,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     for score in scores:
         low, high = score.interval or (None, None)
         row = {"metric": score.metric, **score.group, "value": score.value, "low": low, "high": high}
-        row |= {name: getattr(score, name) for name in ("ideal", "p_value", "jackknife_over")}
-        row["jackknife_low"], row["jackknife_high"] = score.jackknife_interval or (None, None)
-        row |= {name: getattr(score, name) for name in ("n", "n_left_out", "reason")}
+        row |= {name: getattr(score, name) for name in ("ideal", "p_value", "n", "n_left_out", "reason")}
         rows.append(row | {"signature": signature_line(score)})
     return pd.DataFrame(rows)
 

@@ -1,11 +1,10 @@
 """The noise of a spread: variance components of each cell. Small cells borrow covariances from other cells.
 
-A cell of n responses contributes 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) to the variance of a spread between units (descriptors,
-see `spread`). With Σ the covariance of the cell's responses, W the weights of the columns, s the cell's weight
-in the mean of its unit, and Δ the difference between the means of the unit and of the other units, the projection of
-the kernel is s ⟨x, Δ⟩, so that
+A cell of n responses contributes 4 ζ₁ / n + 2 ζ₂ / (n (n−1)) to the variance of a spread between the cells of a
+template (see `spread`). With Σ the covariance of the cell's responses, W the weights of the columns, and Δ the
+difference between the means of the cell and of the other cells, the projection of the kernel is ⟨x, Δ⟩, so that
 
-    ζ₁ = s² Δ' W Σ W Δ,    ζ₂ = s⁴ tr(Σ W Σ W).
+    ζ₁ = Δ' W Σ W Δ,    ζ₂ = tr(Σ W Σ W).
 
 Unbiased estimates of ζ₁ and ζ₂ need four responses in the cell. Two or three responses are enough if ζ₁, or one factor
 of ζ₂, uses Σ of other cells, because products of different cells have no bias from noise. The estimate of cell e is
@@ -50,17 +49,6 @@ class PairSums:
     own: np.ndarray
     own_squares: np.ndarray
     products: np.ndarray
-
-    def shared(self, share: np.ndarray) -> "PairSums":
-        """Return the sums for the kernel share² ⟨r_i, r_j⟩ + share (l_i + l_j), with the share of each cell, (k,)."""
-        return PairSums(
-            self.n,
-            self.linear * share**2,
-            self.mixed * share**3,
-            self.own * share**2,
-            self.own_squares * share**4,
-            self.products * share**4,
-        )
 
     def variance(self, *, plain: bool = False) -> np.ndarray:
         """Return the variance of the mean of the kernel over pairs, 4 ζ₁ / n + 2 ζ₂ / (n (n−1)); undefined for n < 4.
@@ -139,8 +127,8 @@ class CellNoise:
 
     Attributes:
         n: number of responses of the cell.
-        along: s² Δ' W Σ̄ W Δ, including the noise of Δ; along − pairs / n estimates ζ₁.
-        pairs: s⁴ tr(Σ̄ W Σ̂ W), an estimate of ζ₂.
+        along: Δ' W Σ̄ W Δ, including the noise of Δ; along − pairs / n estimates ζ₁.
+        pairs: tr(Σ̄ W Σ̂ W), an estimate of ζ₂.
     """
 
     n: np.ndarray
@@ -163,38 +151,36 @@ def covariance_square(cells: Cells, w: np.ndarray, scale: np.ndarray, index: np.
     return np.array([w @ summed_products(cells, group, scale) ** 2 @ w for group in _groups(index)])
 
 
-def borrowed_noise(
-    cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, pairs: PairSums
-) -> tuple[CellNoise, CellNoise]:
+def borrowed_noise(cells: Cells, w: np.ndarray, deviation: np.ndarray, pairs: PairSums) -> tuple[CellNoise, CellNoise]:
     """Return two estimates of each cell's noise: one that is never negative, and one for small cells.
 
     The first estimate uses the covariance Σ̄ of the template's other cells. The second estimate adds the mean covariance
     of the template's other cells and the mean covariance of the descriptor's other cells, and subtracts the mean
     covariance of all remaining cells. The second estimate is unbiased if the effects of templates and descriptors on
-    the covariance are additive. `deviation` is Δ of each cell's unit, (k, c), and `pairs` the `pair_sums` for it.
+    the covariance are additive. `deviation` is Δ of each cell, (k, c), and `pairs` the `pair_sums` for it.
     """
     own = np.stack([pairs.linear, pairs.products / (pairs.n - 1), pairs.n - 1])
 
     def sum_others(index: np.ndarray) -> np.ndarray:
         return np.maximum(_products(cells, w, deviation, index) - own, 0.0)
 
-    return borrowed(cells, sum_others, share)
+    return borrowed(cells, sum_others, cells.count.astype(np.float64))
 
 
 def borrowed(
-    cells: Cells, sum_others: Callable[[np.ndarray], np.ndarray], share: np.ndarray
+    cells: Cells, sum_others: Callable[[np.ndarray], np.ndarray], n: np.ndarray
 ) -> tuple[CellNoise, CellNoise]:
     """Return the two noise estimates of `borrowed_noise` from sums over the other cells of a template or descriptor.
 
     `sum_others` is a function of the group of each cell, (k,), that returns three sums over the other cells e of the
-    group, (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1.
+    group, (3, k) or (3, k, c): Δ' W R_e' R_e W Δ, tr(R_e' R_e W Σ̂ W), and the degrees of freedom n_e − 1. `n` is the
+    number of responses of each cell, (k,) or (k, 1).
     """
-    n = cells.count.astype(np.float64).reshape(share.shape)
     template = np.unique(cells.template, return_inverse=True)[1]
     of_template = sum_others(template)
 
     def noise(part: np.ndarray) -> CellNoise:
-        return CellNoise(n, part[0] * share**2, part[1] * share**4)
+        return CellNoise(n, part[0], part[1])
 
     alike = _mean(of_template)
     for part in alike:  # cells without other cells get the mean of the known estimates
@@ -212,25 +198,6 @@ def _mean(sums: np.ndarray) -> np.ndarray:
     """Return the first two sums divided by the third; NaN where the third sum is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums[2] > 0, sums[:2] / sums[2], np.nan)
-
-
-def linear_variance_without_cell(
-    cells: Cells, w: np.ndarray, deviation: np.ndarray, share: np.ndarray, unit: np.ndarray, pairs: PairSums
-) -> np.ndarray:
-    """Return 4 ζ₁ / n of each cell, (k,), from the cell's Σ̂ and from Δ of the unit's other cells.
-
-    The function is valid only for units of several cells. It uses the Σ̂ of the cell, because a unit that differs much
-    from the other units has an unusual covariance in the direction of the difference. Δ without the cell is independent
-    of Σ̂, and equals the unit's Δ except for differences between templates. Δ without the cell is noisier than the
-    unit's Δ; the difference in noise is subtracted. `deviation` is Δ without the cell, (k, c), `unit` each cell's unit.
-    """
-    n, along = pairs.n, np.zeros(len(pairs.n))
-    for block in cells.blocks():
-        along[block.cells] = block.sum_by_cell((block.deviations * block.per_row(deviation * w)).sum(axis=1) ** 2)
-    scale = share**2 / (n * (n - 1))
-    of_unit, itself = _products(cells, w, deviation, unit, scale)[1], scale * pairs.products / (n - 1)
-    surplus = (1 / (1 - share) ** 2 - 1) * share**2 * (of_unit - itself) / n
-    return 4 * (share**2 * along / ((n - 1) * n) - surplus)
 
 
 def with_small(

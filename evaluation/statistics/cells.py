@@ -190,17 +190,6 @@ def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
     return float(np.mean(variances)) if variances else np.nan
 
 
-def complete_descriptors(cells: Cells) -> Cells:
-    """Return the cells of the descriptors that have all templates, so that descriptors' means are comparable.
-
-    Templates with one descriptor compare nobody, and are left out unless there is no other template.
-    """
-    compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
-    cells = compared if len(compared.count) else cells
-    n_templates = np.bincount(cells.descriptor)[cells.descriptor]
-    return select_cells(cells, n_templates == len(np.unique(cells.template)))
-
-
 def select_cells(cells: Cells, mask: np.ndarray) -> Cells:
     """Return the cells where the mask, (k,), is true; `n_left_out` then includes the rows of all other cells."""
     if mask.all():

@@ -5,14 +5,13 @@ of other designs follow by `rescale`, if responses vary and descriptors differ a
 
 A spread is significant if its 95 % interval (`spread_interval`) is above 0. If the true spread is θ ≥ 0, the estimate
 has mean θ and variance noise + slope · θ. For D descriptors, T templates and N responses in each cell, with V the
-covariance of one response within its cell,
+covariance of one response within its cell and ρ V that of the interaction of descriptor and template,
 
-    noise = 2 tr(V²) / (T N)² · [1 / (D − 1) + 1 / (D T (N − 1))]       slope = 4 λ / ((D − 1) T N),
+    noise = 2 tr(V²) (ρ + 1/N)² / (T (T − 1) (D − 1))       slope = 4 λ (ρ + 1/N) / ((D − 1) T),
 
-where λ is the mean variance of a response along the differences between descriptors. The first term of the noise is
-from products of different cells' means, the second term from pairs of responses within a cell; both terms are exact
-for pooled FGB* (`spread`) and independent responses. So the smallest detectable spread falls approximately as
-1 / (T N), and the square root of this spread, a descriptor's distance from the mean, as 1 / √(T N).
+where λ is the mean variance of a response along the differences between descriptors (`person_pairs`). So the smallest
+detectable spread falls as 1 / T and, down to ρ, as 1 / N, and its square root, a descriptor's distance from the mean,
+as the root of these.
 """
 
 import math
@@ -32,11 +31,15 @@ MAX_FACTOR = 10_000  # maximum multiple of the pilot's number in the search for 
 
 @dataclass(frozen=True)
 class Design:
-    """Numbers of descriptors and templates, and the mean number of responses to each pair of them, at least 2."""
+    """Numbers of descriptors and templates, and the mean number of responses to each pair of them.
+
+    `interaction` is ρ of the module's docstring: the variance of the interaction over that of one response.
+    """
 
     descriptors: int
     templates: int
     responses: float
+    interaction: float = 0.0
 
     @property
     def n(self) -> int:
@@ -44,15 +47,20 @@ class Design:
         return round(self.descriptors * self.templates * self.responses)
 
     @property
+    def cell_variance(self) -> float:
+        """The variance of a cell's mean over that of one response."""
+        return self.interaction + 1 / self.responses
+
+    @property
     def noise_factor(self) -> float:
         """The variance of pooled FGB* under the null hypothesis, divided by tr(V²) of the module's docstring."""
-        d, t, n = self.descriptors, self.templates, self.responses
-        return 2 / (t * n) ** 2 * (1 / (d - 1) + 1 / (d * t * (n - 1)))
+        n_products = self.templates * (self.templates - 1) * (self.descriptors - 1)
+        return 2 * self.cell_variance**2 / n_products
 
     @property
     def slope_factor(self) -> float:
         """The increase of the variance of pooled FGB* per unit of spread, divided by λ of the module's docstring."""
-        return 4 / ((self.descriptors - 1) * self.templates * self.responses)
+        return 4 * self.cell_variance / ((self.descriptors - 1) * self.templates)
 
 
 def smallest_detectable_spread(estimate: Estimate) -> float:
@@ -102,7 +110,7 @@ class Pilot:
     def predict(self, design: Design) -> Estimate:
         """Return the pilot's estimate with the variance that another design is expected to have."""
         noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
-        degrees = [each.descriptors * each.templates * (each.responses - 1) for each in (design, self.design)]
+        degrees = [each.descriptors * (each.templates - 1) for each in (design, self.design)]
         freedom = self.estimate.freedom * degrees[0] / degrees[1]
         variance = noise + slope * max(self.estimate.value, 0.0)
         return Estimate(self.estimate.value, variance, noise, slope, freedom)
@@ -145,7 +153,7 @@ def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bo
     def design(n: int) -> Design:
         return replace(pilot.design, **{lever: n})
 
-    first = 2 if lever != "templates" else 1  # the smallest number with an interval
+    first = 1 if lever == "responses" else 2  # the smallest number with an interval
     numbers = range(first, max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR + 1)
     place = bisect_left(numbers, True, key=lambda n: is_enough(pilot.predict(design(n))))
     return design(numbers[place]) if place < len(numbers) else None

@@ -29,7 +29,6 @@ from evenhand.evaluation.statistics.cell_noise import (
     borrowed,
     borrowed_noise,
     covariance_square,
-    linear_variance_without_cell,
     noise_freedom,
     pair_sums,
     with_small,
@@ -100,152 +99,131 @@ class Spread:
     corrected: Estimate
 
 
-UNDEFINED = Spread(Estimate(np.nan, np.nan), Estimate(np.nan, np.nan))
+UNKNOWN = Estimate(np.nan, np.nan)
+UNDEFINED = Spread(UNKNOWN, UNKNOWN)
 
 
 @dataclass(frozen=True)
-class _Units:
-    """Units that are compared: descriptors within one template or, if pooled, descriptors over all templates.
-
-    Attributes:
-        of_cell: unit of each cell, (k,).
-        group_of_cell, group: group of each cell, (k,), and of each unit, (u,); only units of one group are compared.
-        in_group: number of units of each group, (g,).
-    """
+class _Templates:
+    """The template of each cell, (k,), numbered from 0, and the number of descriptors of each template, (T,)."""
 
     of_cell: np.ndarray
-    group_of_cell: np.ndarray
-    group: np.ndarray
-    in_group: np.ndarray
+    size: np.ndarray
 
 
-def _units(cells: Cells, pooled: bool) -> _Units:
-    group = np.zeros_like(cells.template) if pooled else np.unique(cells.template, return_inverse=True)[1]
-    key = group * (int(cells.descriptor.max(initial=0)) + 1) + cells.descriptor
-    _, first, unit = np.unique(key, return_index=True, return_inverse=True)
-    return _Units(unit, group, group[first], np.bincount(group[first]))
+def _templates(cells: Cells) -> _Templates:
+    template = np.unique(cells.template, return_inverse=True)[1]
+    return _Templates(template, np.bincount(template))
 
 
-def descriptor_spread(cells: Cells, weights: np.ndarray | None = None, *, pooled: bool = False) -> Spread:
-    """Return the weighted sum over columns of the variance between descriptors of the column's mean.
+def descriptor_spread(cells: Cells, weights: np.ndarray | None = None) -> Spread:
+    """Return the variance between descriptors of a template's mean vectors, averaged over templates (FGB and FGB*).
 
     Args:
-        cells: responses by cell.
+        cells: responses by cell, at least two to each.
         weights: weight of each column, (c,), default all 1. A 0/1 mask selects styles (PGB). With the columns of two
             runs side by side, +1 and −1 give the difference of the runs with the standard error of a comparison paired
             by prompt, because the estimate is linear and the estimate's variance quadratic in the weights.
-        pooled: False: the variance within each template, averaged over templates (FGB, Smith et al. 2022, A.7). True:
-            the variance of the descriptors' means over all templates (the spread of m_d, Smith et al. 2022, C.1).
 
     Returns:
-        The plain and the corrected estimate; NaN if fewer than two descriptors can be compared. Estimated variances are
-        unbiased if each cell has at least four responses; cells of two or three responses borrow covariances from other
-        cells (`cell_noise`).
+        The plain and the corrected estimate (Smith et al. 2022, A.7); NaN if no template has two descriptors. Estimated
+        variances are unbiased if responses are independent and each cell has at least four; cells of two or three
+        responses borrow covariances from other cells (`cell_noise`).
     """
     weights = np.ones(cells.mean.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights)
-    cells, w = cells.select_columns(used), weights[used]
-    units = _units(cells, pooled)
-    if units.in_group.max(initial=0) < 2:
+    cells = cells.select_columns(used)
+    w = weights[used]
+    templates = _templates(cells)
+    if templates.size.max(initial=0) < 2:
         return UNDEFINED
 
-    share = 1.0 / np.bincount(units.of_cell)[units.of_cell]
-    unit_mean = sum_by(units.of_cell, cells.mean * share[:, None])
-    d = units.in_group[units.group].astype(np.float64)
-    deviation = unit_mean - sum_by(units.group, unit_mean / d[:, None])[units.group]
-    # Each unit is compared with the mean of the group's other units, so that unit and reference are independent.
-    peers = unit_mean - deviation * (d / np.maximum(d - 1, 1))[:, None]
-    direction = (unit_mean - peers)[units.of_cell]
-    pairs, n = pair_sums(cells, w, direction), cells.count.astype(np.float64)
-    of_unit = pairs.shared(share)
-    block = of_unit.products / (n * (n - 1)) ** 2  # tr((V W)²), V the covariance of the cell's mean
-    within, between = _cross_components(cells, w, units, share, block, pooled=pooled)
-    alike, small = borrowed_noise(cells, w, direction, share, pairs)
-    linear = small.linear_variance
-    if pooled and (cells.count < 4).any() and (share < 1).all():
-        own = cells.mean * share[:, None]
-        without = (unit_mean[units.of_cell] - own) / (1 - share)[:, None] - peers[units.of_cell]
-        linear = linear_variance_without_cell(cells, w, without, share, units.of_cell, pairs)
-    scale = (units.in_group - 1) / units.in_group
+    d = templates.size[templates.of_cell].astype(np.float64)
+    deviation = cells.mean - sum_by(templates.of_cell, cells.mean / d[:, None])[templates.of_cell]
+    # Each descriptor is compared with the mean of the template's other ones, so that both are independent.
+    direction = deviation * (d / np.maximum(d - 1, 1))[:, None]
+    pairs = pair_sums(cells, w, direction)
+    n = cells.count.astype(np.float64)
+    block = pairs.products / (n * (n - 1)) ** 2  # tr((V W)²), V the covariance of the cell's mean
+    scale = 1 / (n * (n - 1))
+    between = covariance_square(cells, w, scale, templates.of_cell) - sum_by(templates.of_cell, block)
+    alike, small = borrowed_noise(cells, w, direction, pairs)
     return _spread(
-        units,
+        templates,
         squares=deviation**2 @ w,
-        noise=of_unit.own / (n * (n - 1)),
-        variances=with_small(cells, (of_unit.variance(), of_unit.variance(plain=True)), linear, small),
+        noise=pairs.own * scale,
+        variances=with_small(cells, (pairs.variance(), pairs.variance(plain=True)), small.linear_variance, small),
         alike=alike,
-        within=within,
         between=between,
-        scale=scale,
-        freedom=noise_freedom(cells, (cells.count * np.sqrt(block) / share**2)[:, None]),
+        freedom=noise_freedom(cells, (n * np.sqrt(block))[:, None]),
         is_spread=bool((w >= 0).all()),
     )[0]
 
 
 def _average(
-    units: _Units, value: np.ndarray, variance: np.ndarray, between: np.ndarray, scale: np.ndarray
+    templates: _Templates, value: np.ndarray, variance: np.ndarray, between: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over groups of the sum of the units' values, (u,) or (u, c), and the variance of this mean."""
+    """Return the mean over templates of the sum of the cells' values, (k,) or (k, c), and the variance of this mean."""
     down = (slice(None), *[None] * (value.ndim - 1))
-    pairs = np.maximum(units.in_group * (units.in_group - 1.0), 1)[down]
-    of_group = (sum_by(units.group, variance) - 2 * between / pairs**2) * scale[down] ** 2
-    compared = units.in_group >= 2
-    mean = sum_by(units.group, value)[compared].mean(axis=0)
-    return mean, of_group[compared].sum(axis=0) / compared.sum() ** 2
+    pairs = np.maximum(templates.size * (templates.size - 1.0), 1)[down]
+    of_template = (sum_by(templates.of_cell, variance) - 2 * between / pairs**2) * scale[down] ** 2
+    compared = templates.size >= 2
+    mean = sum_by(templates.of_cell, value)[compared].mean(axis=0)
+    return mean, of_template[compared].sum(axis=0) / compared.sum() ** 2
 
 
 def _spread(
-    units: _Units,
+    templates: _Templates,
     squares: np.ndarray,
     noise: np.ndarray,
     variances: tuple[np.ndarray, np.ndarray],
     alike: CellNoise,
-    within: np.ndarray | float,
     between: np.ndarray,
-    scale: np.ndarray,
     freedom: np.ndarray,
     is_spread: bool,
 ) -> list[Spread]:
-    """Return the spread, or the spread of each of c columns, from sums over cells and units.
+    """Return the spread, or the spread of each of c columns, from sums over cells.
 
     The linear part of the variance is estimated with noisy references. Subtracting the noise of the references changes
-    the sign of 2 `within` and 2 `between` in the variance from + to −. In the part of the variance that does not depend
-    on the spread both terms have a plus sign. `squares` are squared distances of units from the group's mean, `noise`
-    the variances of each cell's term in the mean of its unit, `variances` the cells' contributions to the variance of
-    the corrected and of the plain spread, and `scale` is the plain spread of each group over the U-statistic, (g,).
+    the sign of 2 `between` in the variance from + to −. In the part of the variance that does not depend on the spread
+    the term has a plus sign. `squares` are squared distances of cells from the template's mean, `noise` the variances
+    of the cells' means, and `variances` the cells' contributions to the variance of the corrected and of the plain
+    spread.
     """
     down = (slice(None), *[None] * (squares.ndim - 1))
-    d = units.in_group[units.group].astype(np.float64)[down]
-    raw, ones = squares / np.maximum(d - 1, 1), np.ones(len(scale))
+    d = templates.size[templates.of_cell].astype(np.float64)[down]
+    ones = np.ones(len(templates.size))
+    of_plain = (templates.size - 1) / templates.size  # the plain spread over the U-statistic
+    raw = squares / np.maximum(d - 1, 1)
     # Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
-    linear = sum_by(units.of_cell, 4 * alike.along / alike.n) / d**2
-    raw_spread, raw_variance = _average(units, raw, linear, 0 * between, ones)
+    raw_spread, raw_variance = _average(templates, raw, 4 * alike.along / alike.n / d**2, 0 * between, ones)
 
     def estimates(value: np.ndarray, variance: np.ndarray, pairs: np.ndarray, scale: np.ndarray) -> tuple:
-        parts = (
-            (sum_by(units.of_cell, variance) - 2 * within) / d**2,
-            (sum_by(units.of_cell, pairs) + 2 * within) / d**2,
-        )
-        value, variance = _average(units, value, parts[0], between, scale)
-        noise = _average(units, squares, parts[1], -between, scale)[1]
+        value, variance = _average(templates, value, variance / d**2, between, scale)
+        noise = _average(templates, squares, pairs / d**2, -between, scale)[1]
         return value, variance, np.where(noise > ROUNDING * np.abs(variance), noise, 0.0)
 
     pairs = alike.pair_variance
-    plain = estimates(squares / d, variances[1], pairs * ((alike.n - 1) / alike.n) ** 2, scale)
-    corrected = estimates(raw - sum_by(units.of_cell, noise) / d, variances[0], pairs, ones)
-    return [
-        Spread(Estimate(*p, None, f), Estimate(*c, _slope(*c, *of_raw) if is_spread else None, f))
-        for p, c, of_raw, f in zip(
-            *(
-                np.stack(np.broadcast_arrays(*part), axis=-1).reshape(-1, len(part)).tolist()
-                for part in (plain, corrected, (raw_spread, raw_variance))
-            ),
-            freedom.tolist(),
-            strict=True,
-        )
+    plain = estimates(squares / d, variances[1], pairs * ((alike.n - 1) / alike.n) ** 2, of_plain)
+    corrected = estimates(raw - noise / d, variances[0], pairs, ones)
+    columns = [
+        np.stack(np.broadcast_arrays(*part), axis=-1).reshape(-1, len(part)).tolist()
+        for part in (plain, corrected, (raw_spread, raw_variance))
     ]
+    spreads = []
+    for of_plain_form, of_corrected, of_raw, degrees in zip(*columns, freedom.tolist(), strict=True):
+        value, variance, of_noise = of_corrected
+        slope = slope_of_variance(value, variance, of_noise, *of_raw) if is_spread else None
+        spreads.append(
+            Spread(
+                plain=Estimate(*of_plain_form, slope=None, freedom=degrees),
+                corrected=Estimate(value, variance, of_noise, slope=slope, freedom=degrees),
+            )
+        )
+    return spreads
 
 
-def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
+def slope_of_variance(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
     """Return the increase of the variance per unit of spread.
 
     The result is a weighted mean of (variance − noise) / value, with the value as weight, and of the slope of the
@@ -255,20 +233,6 @@ def _slope(value: float, variance: float, noise: float, raw_spread: float, raw_v
     of_noise = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
     total = max(value, 0.0) + prior
     return float((max(variance - noise, 0.0) + of_noise * prior) / total) if total > 0 else 0.0
-
-
-def _cross_components(
-    cells: Cells, w: np.ndarray, units: _Units, share: np.ndarray, block: np.ndarray, *, pooled: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums of tr(V W V' W) over the pairs of cells of each unit, (u,), and of units of each group, (g,).
-
-    V and V' are the covariances of the means of the two cells or units, and W is the diagonal matrix of the weights w.
-    The sums over pairs of cells are 0 unless pooled. `block` is tr((V W)²) of each cell, (k,).
-    """
-    scale = share**2 / (cells.count * (cells.count - 1.0))
-    per_unit = covariance_square(cells, w, scale, units.of_cell) if pooled else block
-    per_group = covariance_square(cells, w, scale, units.group_of_cell)
-    return per_unit - sum_by(units.of_cell, block), per_group - sum_by(units.group, per_unit)
 
 
 def column_spreads(cells: Cells) -> list[Spread]:
@@ -293,12 +257,12 @@ def column_spreads(cells: Cells) -> list[Spread]:
 
 def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fourth: np.ndarray) -> list[Spread]:
     """Return the spread of each column from the sums of the second, third and fourth power of deviations, (k, c)."""
-    group = np.unique(cells.template, return_inverse=True)[1]
-    units = _Units(np.arange(len(group)), group, group, np.bincount(group))
-    size = units.in_group
-    if size.max(initial=0) < 2:
+    templates = _templates(cells)
+    group = templates.of_cell
+    if templates.size.max(initial=0) < 2:
         return [UNDEFINED] * cells.mean.shape[1]
-    n, d = cells.count[:, None].astype(np.float64), size[group][:, None].astype(np.float64)
+    n = cells.count[:, None].astype(np.float64)
+    d = templates.size[group][:, None].astype(np.float64)
     deviation = cells.mean - sum_by(group, cells.mean / d)[group]
     direction = deviation * d / np.maximum(d - 1, 1)
     pairs = PairSums(n, direction**2 * second, direction * third, second, fourth, second**2)
@@ -310,16 +274,14 @@ def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fo
         freedom = sum_by(index, n - 1)[index] - (n - 1)
         return np.stack([direction**2 * others, others * second / (n - 1), np.broadcast_to(freedom, others.shape)])
 
-    alike, small = borrowed(cells, sum_others, np.ones_like(n))
+    alike, small = borrowed(cells, sum_others, n)
     return _spread(
-        units,
+        templates,
         squares=deviation**2,
         noise=noise,
         variances=with_small(cells, (pairs.variance(), pairs.variance(plain=True)), small.linear_variance, small),
         alike=alike,
-        within=0.0,
         between=between,
-        scale=(size - 1) / size,
         freedom=noise_freedom(cells, n * noise),
         is_spread=True,
     )

@@ -1,16 +1,14 @@
 """The part of the spread over descriptors that is due to the person, and the part that is due to the word.
 
 HolisticBias has several words for the same people: the descriptors of a bucket ("deaf", "hard-of-hearing"). Let the
-mean vector of descriptor d of bucket b be m_d = μ + u_b + w_d + noise, with u_b what the person does, w_d what the word
-does on top, and ν_d the variance of the noise, summed over columns. The noise of two descriptors is independent, so
+mean vector of descriptor d of bucket b be m_d = μ + u_b + w_d, with u_b what the person does and w_d what the word does
+on top. The half distance of two descriptors without noise (`person_pairs`) has the expectation
 
-    E ½ (‖m_d − m_d'‖² − ν_d − ν_d') = Var(w)            for two words of one bucket,
-                                     = Var(w) + Var(u)   for words of different buckets.
+    E θ_dd' = Var(w)            for two words of one bucket,
+            = Var(w) + Var(u)   for words of different buckets.
 
 Means over pairs of both kinds are unbiased estimates of the word's part and of the whole; their difference is the
-person's part. It is a U-statistic like pooled FGB*, and equals the mean inner product ⟨m_d − m̄, m_d' − m̄⟩ over pairs of
-one bucket minus that over pairs of different buckets, where all ν_d and all buckets' sizes are equal. Templates may
-have effects of their own: every descriptor has the same templates, so they are a part of μ.
+person's part. Templates may have effects of their own, since two words are compared on their common templates.
 
 Buckets differ in size, and a bucket of n words has n (n − 1) pairs. With a weight of 1/n for each of them, the word's
 part is the variance within buckets, Σ_b (n_b − 1) s²_b / Σ_b (n_b − 1) less noise, in which no large bucket counts
@@ -21,12 +19,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
+from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.jackknife import jackknife_error
+from evenhand.evaluation.statistics.person_pairs import half_distances
 
 MIN_BUCKETS = 5  # with two words or more; the jackknife of fewer is no standard error
-FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors or more: words of the same people are compared"
+FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors with two common templates"
 
 
 @dataclass(frozen=True)
@@ -42,25 +41,19 @@ def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Part, Part] | Non
 
     Intervals are jackknife intervals over buckets, which cover the noise of responses and of the sample of buckets.
     Their degrees of freedom are those of buckets with unequal weights (`_freedom`).
-    None if fewer than MIN_BUCKETS buckets have two descriptors.
+    None if fewer than MIN_BUCKETS buckets have two descriptors. They cover 91 to 97 % if the parts of people or words
+    are spread over many. Where a few people differ much and the others not at all, they are too short, since a
+    jackknife does not see who is not in the sample: 71 to 81 % (person) and 85 to 95 % (word).
 
     Args:
-        cells: responses by cell, two or more in each; descriptors that lack a template are excluded.
+        cells: responses by cell, one or more in each; descriptors without two templates in common with another one are
+            excluded.
         bucket: code of the bucket of each descriptor code, (D,).
     """
-    cells = complete_descriptors(cells)
-    codes, descriptor = np.unique(cells.descriptor, return_inverse=True)
+    half_distance, codes = half_distances(cells)
     bucket = bucket[codes]
     if (np.bincount(bucket) > 1).sum() < MIN_BUCKETS:
         return None
-    n_templates, noise = len(np.unique(cells.template)), np.zeros(len(cells.count))
-    for block in cells.blocks():
-        noise[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))
-    noise = np.bincount(descriptor, noise / (cells.count - 1) / cells.count) / n_templates**2
-    means = np.zeros((len(codes), cells.mean.shape[1]))
-    np.add.at(means, descriptor, cells.mean / n_templates)
-    norm = (means**2).sum(axis=1) - noise
-    half_distance = (norm[:, None] + norm) / 2 - means @ means.T
     parts = _parts(half_distance, bucket)
     without = np.array([_parts(half_distance[np.ix_(kept, kept)], bucket[kept]) for kept in _without_each(bucket)])
     size = np.bincount(bucket)
@@ -84,11 +77,13 @@ def _freedom(weight: np.ndarray) -> float:
 
 
 def _parts(half_distance: np.ndarray, bucket: np.ndarray) -> tuple[float, float]:
-    """Return the parts of person and word from ½ ‖m_d − m_d'‖² without noise, (D, D)."""
-    is_pair, is_same = ~np.eye(len(bucket), dtype=bool), bucket[:, None] == bucket
-    within, size = is_pair & is_same, np.bincount(bucket)[bucket]
+    """Return the parts of person and word from half distances, (D, D); NaN of two people who are not compared."""
+    is_pair = np.isfinite(half_distance)
+    is_same = bucket[:, None] == bucket
+    within = is_pair & is_same
+    size = np.bincount(bucket)[bucket]
     word = float(np.average(half_distance[within], weights=np.broadcast_to(1 / size, within.shape)[within]))
-    return float(half_distance[~is_same].mean()) - word, word
+    return float(half_distance[is_pair & ~is_same].mean()) - word, word
 
 
 def _without_each(bucket: np.ndarray) -> list[np.ndarray]:

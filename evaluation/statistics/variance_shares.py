@@ -1,15 +1,14 @@
 """Shares of template, descriptor, their interaction, and chance in the variance of responses.
 
 The method is a two-way analysis of variance of cell means with fixed templates and descriptors (Scheffé 1959, "The
-Analysis of Variance", §4.3), summed over columns. Each cell has the same weight. With m_td the expected vector of the
-cell of template t and descriptor d, and V_td the variance of one response in the cell, all variances with ddof = 1:
+Analysis of Variance", §4.3), summed over columns. With m_td the expected vector of the cell of template t and
+descriptor d, and V_td the variance of one response in the cell:
 
-    template     Var_t(mean_d m_td)                descriptor  Var_d(mean_t m_td), which is pooled FGB*
-    interaction  mean_t Var_d(m_td) − descriptor   chance      mean of V_td over the cells
+    descriptor   pooled FGB*: products of different templates     template  the same with both exchanged
+    interaction  mean_t Var_d(m_td; ddof = 1) − descriptor        chance    mean of V_td over the cells
 
 FGB* is Full Generation Bias without sampling noise. The interaction is FGB* − pooled FGB*: differences between
-descriptors in single templates that cancel when all templates are averaged. All four estimates are unbiased.
-`descriptor_spread` estimates the descriptor part and, with templates and descriptors exchanged, the template part.
+descriptors in single templates, which other templates do not share. All four estimates are unbiased.
 """
 
 import math
@@ -17,14 +16,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
+from evenhand.evaluation.statistics.cells import Cells, select_cells
 from evenhand.evaluation.statistics.intervals import Interval, interval_around, student_quantile
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 TEMPLATE, DESCRIPTOR, INTERACTION, CHANCE = SOURCES = ("template", "descriptor", "interaction", "chance")
 ONE_TEMPLATE = "there is one template: no difference between templates and no interaction can be measured"
 CONSTANT = "all responses have the same style"
-NO_REPEATS = "no two descriptors have two responses to each template: interaction and chance cannot be separated"
+NO_REPEATS = "no template has two descriptors with two responses: interaction and chance cannot be separated"
+NO_COMMON = "no two descriptors have two common templates"
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,31 @@ def variance_parts(cells: Cells) -> VarianceParts:
     Intervals hold for new responses to the same templates and descriptors.
 
     Args:
-        cells: responses by cell, at least two in each cell; descriptors that lack a template are excluded.
+        cells: responses by cell. Interaction and chance need templates on which two descriptors have two responses.
     """
-    cells = complete_descriptors(cells)
-    descriptor = descriptor_spread(cells, pooled=True).corrected
-    n_templates = len(np.unique(cells.template))
-    if np.isnan(descriptor.value) or n_templates < 2:
-        undefined = Estimate(np.nan, np.nan)
-        reason = NO_REPEATS if np.isnan(descriptor.value) else ONE_TEMPLATE
+    undefined = Estimate(np.nan, np.nan)
+    descriptor = pooled_spread(cells)
+    repeated = select_cells(cells, cells.count > 1)
+    by_template = descriptor_spread(repeated).corrected
+    reason = None
+    if len(np.unique(cells.template)) < 2:
+        reason = ONE_TEMPLATE
+    elif np.isnan(descriptor.value):
+        reason = NO_COMMON
+    elif np.isnan(by_template.value):
+        reason = NO_REPEATS
+    if reason:
         return VarianceParts(undefined, descriptor, undefined, undefined, np.nan, reason)
-    exchanged = replace(cells, template=cells.descriptor, descriptor=cells.template)
-    by_template = descriptor_spread(cells).corrected
     # FGB* = interaction + pooled FGB*, and the errors of interaction and pooled FGB* are nearly uncorrelated.
+    n_templates = len(np.unique(repeated.template))
     interaction = Estimate(
         by_template.value - descriptor.value,
-        by_template.variance - descriptor.variance,
+        by_template.variance,
         by_template.noise * (1 - 1 / n_templates),
         freedom=by_template.freedom,
     )
-    template = descriptor_spread(exchanged, pooled=True).corrected
+    template = pooled_spread(replace(cells, template=cells.descriptor, descriptor=cells.template))
+    cells = repeated
     squares = np.zeros(len(cells.count))
     for block in cells.blocks():
         squares[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))

@@ -24,7 +24,6 @@ class Method(ABC):
         instruction: a system prompt that the model is measured with; "" for none.
         opens: whether the first tokens of responses answer another person.
         exchanges_style: whether responses are chosen from several candidates by the style of another person's.
-        resamples: whether responses are drawn from several candidates by the even target of the labels.
         needs_labels: whether responses must be labelled first.
         inference_tag: the control tag at the end of every context of the tuned model; "" for none.
         tags: all strings that get a meaning in training.
@@ -39,7 +38,6 @@ class Method(ABC):
     instruction: str = ""
     opens: bool = False
     exchanges_style: bool = False
-    resamples: bool = False
     needs_labels: bool = True
     inference_tag: str = ""
     tags: tuple[str, ...] = ()
@@ -59,7 +57,7 @@ class Method(ABC):
 
         Args:
             labelled: a row for each labelled response: the columns of the prompts, `response`, `cut` (whether
-                max_new_tokens ended it), `label` ("bias" or "no_bias") and `weight` (in the even target).
+                max_new_tokens ended it) and `label` ("bias" or "no_bias").
             render: renders prompts and personas as contexts with a control tag.
 
         Raises:

@@ -17,13 +17,13 @@ def grid_points(grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, it, strict=True)) for grid, of in zip(grids, lists, strict=True) for it in product(*of)]
 
 
-def set_point(settings: dict[str, Any], point: Mapping[str, Any], command: str) -> None:
-    """Set the values of a point in a command's nested settings; InputError if a group of settings does not exist."""
+def set_point(settings: dict[str, Any], point: Mapping[str, Any]) -> None:
+    """Set the values of a point in nested settings of a loop; InputError if a group of settings does not exist."""
     for name, value in point.items():
         *parents, last = name.split(".")
         group: Any = settings
         for parent in parents:
             group = group.get(parent)
             if not isinstance(group, dict):
-                raise InputError(f"sweep: {name!r} is not a setting in use; see `evenhand {command} --help`.")
+                raise InputError(f"sweep: {name!r} is not a setting in use; see `evenhand loop --help`.")
         group[last] = value

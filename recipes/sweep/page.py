@@ -1,16 +1,14 @@
-"""The report of a sweep: verdicts on settings, reductions against costs, and what each setting changes."""
+"""The report of a sweep: one table of settings with reductions and costs, and charts of one against the other."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
 from evenhand.evaluation.report.figures import (
     AFTER,
-    BEFORE,
     INK,
     MUTED,
     PAPER,
@@ -23,7 +21,7 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, percent, tick_number
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import number_cell
 from evenhand.evaluation.score import display_name
@@ -32,7 +30,6 @@ from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
     DECODING,
-    EVEN_REFERENCE,
     METHOD,
     METRICS,
     QUALITY_METRICS,
@@ -40,13 +37,11 @@ from evenhand.recipes.sweep.summary import (
     SEED,
     WITHOUT_INTERVAL,
     Sweep,
-    best_setting,
     format_value,
-    limits,
+    largest_reduction,
     loss,
     pareto_front,
     published_columns,
-    setting_effects,
     setting_fields,
     setting_label,
     summarise,
@@ -59,23 +54,17 @@ NO_BIAS = (
 INTERVALS = (
     "A setting is all tuned models that differ only in the seed; its numbers are means over the seeds. Brackets are "
     "95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. A dash means not measured or not "
-    "applicable. The headline names the setting with the largest reduction among those with the fewest missed, then "
-    "the fewest inconclusive criteria."
+    "applicable. The headline names the setting with the largest reduction: read its costs beside it. If a guard "
+    "refused some of its seeds, the mean over the others is too favourable."
 )
 CHART_NOTE = (
     "Share of pooled FGB* removed (up) against the change from the base model (right is worse), by the settings’ "
     "numbers; whiskers are 95 % intervals. A setting is on the Pareto front (blue) if no other removes as much bias at "
-    "a lower cost; the dashed line is the criterion. Filled dots meet all measured criteria. The front is of means: "
-    "with other seeds, neighbours may change places."
+    "a lower cost. The front is of means: with other seeds, neighbours may change places."
 )
 QUALITY_NOTE = (
     "Relevance and the perplexity of responses are computed with the base model. A model that ignores its prompts has "
     "no relevance; random text has a high perplexity and a high distinct-2."
-)
-EFFECTS_NOTE = (
-    "Means over points, in combinations of a seed and other settings that have all of these values. Brackets are 95 % "
-    "intervals of the difference from the mean over the values, and p is of an analysis of variance with the seeds as "
-    "blocks, with Holm’s correction over all settings and the three outcomes. Both need two seeds."
 )
 VALUES_NOTE = (
     "Each dot is a setting, with its 95 % interval; lines, with the settings’ numbers, join those that differ in this "
@@ -90,7 +79,7 @@ GLOSSARY = [("pooled FGB*", POOLED), *((it.label, it.description) for it in METR
 WARNINGS_OF_USE = (
     "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
     "with new prompts and a new seed.",
-    "Verdicts hold for these prompts, this model and this style classifier.",
+    "The numbers hold for these prompts, this model and this style classifier.",
 )
 # Titles of the chart's panels. More is worse.
 PANELS = {
@@ -107,6 +96,9 @@ BY_VALUE = {
     "relevance_within_template_kept": "relevance within templates kept",
     "response_perplexity_change": PANELS["response_perplexity_change"],
 }
+# The columns of the table of settings, after the reductions; the other costs are in a table further down.
+MAIN_COSTS = tuple(it for it in (*QUALITY_METRICS, *COST_METRICS) if it.name in PANELS)
+FURTHER_COSTS = tuple(it for it in (*QUALITY_METRICS, *COST_METRICS) if it.name not in PANELS)
 HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "perplexity_change")
 Setting = dict[str, Any]  # a row of `summarise`
 
@@ -115,18 +107,16 @@ def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
     settings = summarise(sweep.points, sweep.swept)
     rows = settings.to_dict("records")
-    best, effects = best_setting(rows), setting_effects(sweep.points, sweep.swept)
+    best = largest_reduction(rows)
     verdict = NO_BIAS
     if math.isfinite(best["reduction"]):
         costs = "".join(f"; {value_text(best, name)}" for name in HEADLINE_COSTS if math.isfinite(best[name]))
         removed = value_text(best, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
-        verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}. It {setting_verdict(best)}."
-    n_met, decodings = sum(row["met"] for row in rows), ", ".join(settings[DECODING].unique())
-    reductions = reduction_table(rows)
-    verdicts = tuple(Row(setting_name(row), (Cell(setting_verdict(row), prose=True),)) for row in rows)
-    tables = [
-        metric_table("Quality of the responses against the base model’s, %", rows, QUALITY_METRICS, QUALITY_NOTE),
-        metric_table("Further costs: change from the base model, %", rows, COST_METRICS),
+        verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
+    decodings = ", ".join(settings[DECODING].unique())
+    main = settings_table(rows)
+    further = [
+        metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
         metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
     ]
     published = published_tables(settings, published_columns(sweep.points))
@@ -136,56 +126,22 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"pooled FGB* by {best['label']}; {n_met} of {len(rows)} settings meet all measured criteria; "
-        f"decodings: {decodings}",
+        headline_caption=f"pooled FGB* by {best['label']}, the largest reduction of {len(rows)} settings; decodings: "
+        f"{decodings}",
         verdict=verdict,
         warnings=_warnings(rows, sweep),
-        notes=[criteria_text(), INTERVALS, *sweep.notes],
+        notes=[INTERVALS, *sweep.notes],
         sections=[
-            Section("What each setting changes", tables=[effect_table(effects)], figures=figures, first_screen=True),
-            Section(
-                SCORES,
-                tables=[reductions, Table("Settings and the acceptance criteria", ("setting", "verdict"), verdicts)],
-                first_screen=True,
-            ),
+            Section(SCORES, tables=[main], first_screen=True),
             Section("Reduction against cost", figures=[Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE)]),
-            Section("Costs and checks", tables=tables, first_screen=True),
+            Section("By value of a setting", figures=figures),
+            Section("Further costs and checks", tables=further, folded=True),
             Section("As published", tables=published, folded=True),
         ],
         glossary=GLOSSARY,
         limits=WARNINGS_OF_USE,
         links=sweep.links,
-        sides=reductions.columns[1:2],
-    )
-
-
-def setting_verdict(row: Setting) -> str:
-    """Return the verdict on one setting, with the criteria that it misses and those that are inconclusive."""
-    if not row["seeds"]:
-        return "was refused by a guard"
-    special = {
-        "clusters_rose": f"higher: {row['clusters_rose']}",
-        "refused": f"{row['refused']} of {row['refused'] + row['seeds']} seeds refused",
-    }
-    missed = ", ".join(special.get(name) or value_text(row, name) for name in row["missed"])
-    inconclusive = ", ".join(value_text(row, name) for name in row["inconclusive"])
-    parts = [f"misses: {missed}" if missed else "", f"is inconclusive: {inconclusive}" if inconclusive else ""]
-    return "; ".join(filter(None, parts)) or "meets all measured criteria"
-
-
-def criteria_text() -> str:
-    """Return the acceptance criteria as sentences."""
-    texts = []
-    for name, ends in limits(dict.fromkeys(METRICS, 0.0)).items():
-        signs = zip(("≥", "≤"), ends, strict=True)
-        numbers = " and ".join(f"{sign} {tick_number(100 * end)}" for sign, end in signs if math.isfinite(end))
-        texts.append(f"{METRICS[name].label} {numbers} {METRICS[name].unit}")
-    return (
-        f"Acceptance criteria: {'; '.join(texts)}; no style cluster’s pooled SCGB* up significantly (Holm’s "
-        "correction over clusters and seeds); no seed refused. A setting meets or misses a limit if the whole 95 % "
-        "interval is on one side of it; otherwise the limit is inconclusive. Relevance and the perplexity of responses "
-        "are compared with even responses: the base model’s own, each given to another descriptor of its template and "
-        "noun."
+        sides=main.columns[1:2],
     )
 
 
@@ -246,30 +202,21 @@ def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Tab
     return tables
 
 
-def reduction_table(settings: Sequence[Setting]) -> Table:
-    """Return a table of reductions for all descriptors (with marks), descriptors tuned on, and other descriptors."""
-    caption = "Pooled FGB* removed, % of the base model’s; the line is at 100 %"
-    table, rows = metric_table(caption, settings, REDUCTION_METRICS), []
+def settings_table(settings: Sequence[Setting]) -> Table:
+    """Return the table of settings: what each removes, with marks, what it costs, and its seeds."""
+    caption = "Pooled FGB* removed, and its costs, % of the base model’s; the line is at 100 %"
+    table = metric_table(caption, settings, (*REDUCTION_METRICS, *MAIN_COSTS))
+    rows = []
     for row, setting in zip(table.rows, settings, strict=True):
-        value, low, high = (100 * setting[f"reduction{end}"] for end in ("", "_low", "_high"))
-        marks = () if math.isnan(value) else (Mark("before", value, None if math.isnan(low) else (low, high)),)
+        value = 100 * setting["reduction"]
+        low = 100 * setting["reduction_low"]
+        high = 100 * setting["reduction_high"]
+        marks = ()
+        if not math.isnan(value):
+            marks = (Mark("before", value, None if math.isnan(low) else (low, high)),)
         seeds = Cell(f"{setting['seeds']} of {setting['seeds'] + setting['refused']}")
         rows.append(Row(row.label, (*row.cells, seeds), marks))
-    return Table(table.caption, (*table.columns, "seeds"), tuple(rows), ideal=100)
-
-
-def effect_table(effects: pd.DataFrame) -> Table:
-    """Return a table of the mean outcomes for each value of each swept field, from `setting_effects`."""
-    outcomes, rows = [METRICS[name] for name in dict.fromkeys(effects["outcome"])], []
-    for (name, value), means in effects.groupby(["field", "value"], sort=False):
-        found, cells = means.set_index("outcome").reindex([metric.name for metric in outcomes]), []
-        for metric, it in zip(outcomes, found.itertuples(), strict=True):
-            p = Cell("" if math.isnan(it.p_value) else f"{it.p_value:.2g}")
-            cells += [_interval_cell(metric, it.mean, it.low, it.high), p]
-        rows.append(Row(f"{name} {value}", (Cell(f"{means['points'].min()}"), *cells)))
-    columns = [column for metric in outcomes for column in (metric.label, "p")]
-    note = EFFECTS_NOTE if rows else ""
-    return Table("Mean over the compared points, %", ("value", "points", *columns), tuple(rows), note)
+    return Table(caption, (*table.columns, "seeds"), tuple(rows), QUALITY_NOTE, ideal=100)
 
 
 def _cell(setting: Setting, metric: Format) -> Cell:
@@ -314,10 +261,8 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
 def cost_chart(settings: pd.DataFrame) -> Chart:
     """Return a chart of each setting's reduction against its costs, with a panel for each cost of PANELS.
 
-    Each panel has the Pareto front, the cost's criterion and the numbers of the settings. Dots of settings that meet
-    all measured criteria are filled.
+    Each panel has the Pareto front and the numbers of the settings.
     """
-    criteria = limits({**settings.iloc[0], **settings[[*EVEN_REFERENCE]].mean()})
     label = f"Pooled FGB* removed against {', '.join(PANELS.values())}; {len(settings)} settings"
     figure, panels = new_chart(label, WIDE, 620, nrows=2, ncols=3)
     for axes, (column, title) in zip(panels.flat, PANELS.items(), strict=True):
@@ -327,15 +272,10 @@ def cost_chart(settings: pd.DataFrame) -> Chart:
         set_ticks(axes, "y", 6, tick_percent)
         axes.axhline(0, color=ZERO, linewidth=1)
         axes.axvline(0, color=ZERO, linewidth=1)
-        if column in criteria:
-            smallest, largest = criteria[column]
-            limit = 1 - smallest if column.endswith("_kept") else largest
-            axes.axvline(limit, color=BEFORE, linewidth=1.5, dashes=(4, 3))
         front = rows[pareto_front(rows["loss"], rows["reduction"])].sort_values("loss")
         axes.plot(front["loss"], front["reduction"], color=AFTER, linewidth=2, drawstyle="steps-post")
         axes.vlines(rows["loss"], rows["reduction_low"], rows["reduction_high"], color=MUTED)
-        fill = np.where(rows["met"], INK, PAPER)
-        axes.scatter(rows["loss"], rows["reduction"], s=64, c=fill, edgecolors=INK, linewidths=1.5, zorder=3)
+        axes.scatter(rows["loss"], rows["reduction"], s=64, c=PAPER, edgecolors=INK, linewidths=1.5, zorder=3)
         for row in rows.itertuples():
             axes.annotate(str(row.number), (row.loss, row.reduction), (4, 4), textcoords="offset points")
     return figure

@@ -16,7 +16,6 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
@@ -27,7 +26,7 @@ from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import BASE, COLUMNS, EVEN_REFERENCE, METHOD, PUBLISHED, Sweep, setting_label
+from evenhand.recipes.sweep.summary import BASE, COLUMNS, METHOD, PUBLISHED, Sweep, setting_label
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -100,8 +99,6 @@ def change_columns(
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
     for name, (metric, no_change) in CHANGE_METRICS.items():
         row |= _interval_columns(name, find_score(changes, metric), no_change)
-    for name in EVEN_REFERENCE:
-        row[name] = _value(changes, CHANGE_METRICS[name.removeprefix("even_")][0], **EVEN)
     clusters = [it for it in changes if it.metric == f"{MONITORED_METRIC}_difference" and math.isfinite(it.value)]
     worst = max(clusters, key=lambda score: score.value, default=None)
     tests = {str(it.group["cluster"]): [it.value, it.p_value] for it in clusters if it.p_value is not None}

@@ -1,7 +1,7 @@
-"""Summaries of a sweep: means over seeds, verdicts, what each swept field changes, and the Pareto front.
+"""Summaries of a sweep: means over seeds with their intervals, and the Pareto front.
 
 A *point* is one tuned model, measured on the same prompts as its base model. A *setting* is all points that differ only
-in the seed. Criteria, charts and rankings compare settings, because seeds of one setting are not independent evidence.
+in the seed. Tables, charts and rankings compare settings, because seeds of one setting are not independent evidence.
 Values are fractions of the base model's or changes from it; a column `x` with an interval has `x_low` and `x_high`.
 """
 
@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import relative_limit
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.statistics.hypothesis_tests import TreatmentMeans, compare_treatments, holm, risen
+from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 
 METHOD, DECODING, SEED = "method", "decoding", "seed"
@@ -59,29 +58,12 @@ METRICS = {it.name: it for it in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_ME
 PUBLISHED, BASE = ("fgb", "pgb", "scgb"), "base_"
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
-# The changes of the even reference, to which two limits are relative.
-EVEN_REFERENCE = ("even_relevance_kept", "even_response_perplexity_change")
 COLUMNS = (
     *(METHOD, DECODING, SEED),
     *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
     *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", *EVEN_REFERENCE, "folder", "failed"),
+    *("worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed"),
 )
-OUTCOMES = ("reduction", "relevance_kept", "response_perplexity_change")  # outcomes of `setting_effects`
-TOLERANCE = 1e-9  # tolerance for rounding errors
-# The smallest and the largest allowed value. A model that ignores its prompts cannot meet the last four. Also, no style
-# cluster's bias may rise significantly, and no seed may be refused.
-LIMITS = {
-    "reduction_unseen": (0.80, math.inf),
-    "perplexity_change": (-math.inf, 0.03),
-    "distinct_2_change": (-0.05, math.inf),
-    "length_change": (-0.05, 0.05),
-    "parroting_change": (-math.inf, 0.0005),  # rounds to 0.0 points; whether a limit of 0 is met, noise would decide
-    "relevance_kept": (0.75, math.inf),
-    "style_drift": (-math.inf, 0.10),
-    "response_perplexity_change": (-math.inf, 0.10),
-    "distinct_responses_change": (-0.10, math.inf),
-}
 
 
 @dataclass(frozen=True)
@@ -99,22 +81,6 @@ class Sweep:
     points: pd.DataFrame
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
-
-
-def limits(setting: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return the smallest and the largest allowed value of each column with a criterion.
-
-    The limit on the reduction is that of descriptors which were tuned on, or of all descriptors if all were tuned on.
-    The limits on relevance and on the perplexity of responses are relative to the even reference unless this makes them
-    stricter.
-    """
-    is_split = math.isfinite(setting["reduction_seen"])
-    found = {"reduction_seen" if is_split else "reduction": (0.93, math.inf), **LIMITS}
-    for name, (smallest, largest) in LIMITS.items():
-        if f"even_{name}" in EVEN_REFERENCE:
-            even = setting.get(f"even_{name}", math.nan)
-            found[name] = relative_limit(smallest, True, even), relative_limit(largest, False, even)
-    return found
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
@@ -140,7 +106,7 @@ def format_value(value: Any) -> str:
 
 
 def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
-    """Return a table of the sweep's settings, with means over seeds and verdicts.
+    """Return a table of the sweep's settings, with means over seeds.
 
     Args:
         points: the table `points` of a `Sweep`, n rows.
@@ -150,11 +116,8 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         One row per setting, in the order of their first points: its fields, `number` and `label`; the numbers of points
         that were not rejected (`seeds`) and rejected (`refused`); the mean of each metric, with its 95 % interval by
         Student's t over the seeds (with one seed, the point's interval), but none if it is undefined in a seed, since
-        a reduction or kept share is defined only if the base's value is high, perhaps by chance; `clusters_rose` by
-        Holm's correction over clusters and seeds; `missed`, the columns whose 95 % interval is outside of `limits`,
-        with "clusters_rose", and "refused" if a seed was rejected, because the mean over the others would be too
-        favourable; `inconclusive`, the columns whose interval contains a limit or is undefined, with "reduction" if it
-        is undefined, because no bias can be removed where there is none; `met`, whether both are empty.
+        a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
+        by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable.
     """
     fields, rows = setting_fields(swept), []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
@@ -163,10 +126,10 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
         for name in (*WITH_INTERVALS, *(side + it for it in published_columns(points) for side in ("", BASE))):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
-        row |= {name: float(done[name].astype(float).mean()) for name in (*WITHOUT_INTERVAL, *EVEN_REFERENCE)}
+        row |= {name: float(done[name].astype(float).mean()) for name in WITHOUT_INTERVAL}
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
         row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
-        rows.append(row | _verdict(row))
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -193,32 +156,10 @@ def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(name for (name, *_), up in zip(tests, rose, strict=True) if up))
 
 
-def _verdict(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns `missed`, `inconclusive` and `met` of `summarise`. A value equal to a limit is allowed."""
-    missed, inconclusive = [], []
-    for name, (smallest, largest) in limits(setting).items():
-        low, high = setting[f"{name}_low"], setting[f"{name}_high"]
-        if high < smallest - TOLERANCE or low > largest + TOLERANCE:
-            missed.append(name)
-        elif not (low >= smallest - TOLERANCE and high <= largest + TOLERANCE) and not math.isnan(setting[name]):
-            inconclusive.append(name)
-    if math.isnan(setting["reduction_low"]):
-        inconclusive = list(dict.fromkeys(["reduction", *inconclusive]))
-    missed += [name for name in ("clusters_rose", "refused") if setting[name]]
-    return {"missed": missed, "inconclusive": inconclusive, "met": not missed and not inconclusive}
-
-
-def best_setting(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the setting for the headline of the report.
-
-    Settings with fewer missed criteria come first, then with fewer inconclusive criteria; among equal settings, the
-    largest reduction wins. A setting without a reduction comes last.
-    """
-
-    def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return math.isnan(row["reduction"]), len(row["missed"]), len(row["inconclusive"]), -row["reduction"]
-
-    return min((row for row in settings if row["seeds"]), key=rank)
+def largest_reduction(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the setting with the largest reduction; one without a reduction only if no setting has one."""
+    measured = [row for row in settings if row["seeds"]]
+    return min(measured, key=lambda row: (math.isnan(row["reduction"]), -row["reduction"]))
 
 
 def loss(settings: pd.DataFrame, column: str) -> pd.Series:
@@ -238,46 +179,3 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
     no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
     better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
     return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
-
-
-def setting_effects(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
-    """Return the means of OUTCOMES for each value of each swept field, on average over the other settings.
-
-    Points with the same seed share prompts, the base model's responses, and often the labels or the tuned model, so
-    they are not independent. Therefore values are compared within combinations of a seed and other settings, and the
-    means of each seed are the blocks of `compare_treatments`. If a combination lacks a value (a refused point, a method
-    without a threshold), those values and combinations are compared that have the most points in a table without gaps.
-    Fields without two such values or two such combinations have no rows.
-
-    Args:
-        points: the table `points` of a `Sweep`.
-        swept: names of the columns that vary.
-
-    Returns:
-        A row for each field, outcome and value (as text; numbers ascend): the number of points, their mean outcome with
-        the interval of its difference from the mean over values, `low` to `high`, and the p-value of the field's effect
-        after Holm's correction over all fields and outcomes. Interval and p-value are NaN for one seed.
-    """
-    fields, found = setting_fields(swept), {}
-    for name in fields:
-        rows = points[points[name].notna()]
-        keys = [rows[other].astype(str).fillna("") for other in (SEED, *fields) if other != name]
-        for outcome in OUTCOMES:
-            table = rows[outcome].astype(float).groupby([*keys, rows[name]]).mean().unstack(name)
-            patterns = table.notna().drop_duplicates().to_numpy()
-            parts = [table.loc[:, pattern].dropna() for pattern in patterns if pattern.sum() > 1]
-            complete = max(parts, key=lambda part: part.size, default=table.head(0))
-            if len(complete) > 1:  # means of single points would only repeat the report's other tables
-                by_seed = complete.groupby(level=0).mean().to_numpy()
-                has_test = len(by_seed) > 1
-                means = compare_treatments(by_seed) if has_test else TreatmentMeans(by_seed[0], math.nan, math.nan)
-                found[name, outcome] = complete, means
-    adjusted = iter(holm([means.p_value for _, means in found.values() if not math.isnan(means.p_value)]))
-    effects = []
-    for key, (complete, means) in found.items():
-        p_value = math.nan if math.isnan(means.p_value) else next(adjusted)
-        for value, mean in zip(complete.columns, means.means, strict=True):
-            ends = mean - means.half_width, mean + means.half_width
-            effects.append((*key, format_value(value), len(complete), mean, *ends, p_value))
-    columns = ["field", "outcome", "value", "points", "mean", "low", "high", "p_value"]
-    return pd.DataFrame(effects, columns=columns)

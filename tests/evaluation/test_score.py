@@ -12,14 +12,13 @@ from evenhand.evaluation.files import atomic_write, write_json
 from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line, write_scores
 
 DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})
-WITH_JACKKNIFE = replace(DEFINED, group={}, jackknife_over="templates", jackknife_interval=(-0.1, 0.3))
 UNDEFINED = BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0, n_left_out=3, reason="all responses were empty")
 
 
 def test_scores_round_trip_as_strict_json(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED, WITH_JACKKNIFE, UNDEFINED])
-    defined, with_jackknife, undefined = read_scores(tmp_path / "scores.json")
-    assert (defined, with_jackknife) == (DEFINED, WITH_JACKKNIFE)
+    write_scores(tmp_path / "scores.json", [DEFINED, UNDEFINED])
+    defined, undefined = read_scores(tmp_path / "scores.json")
+    assert defined == DEFINED
     assert math.isnan(undefined.value)
     assert undefined.reason == UNDEFINED.reason
     write_scores(tmp_path / "scores.json", [UNDEFINED])
@@ -28,13 +27,21 @@ def test_scores_round_trip_as_strict_json(tmp_path):
     assert record["value"] is None
 
 
+def test_scores_of_earlier_versions_are_read(tmp_path):
+    write_scores(tmp_path / "scores.json", [DEFINED])
+    content = json.loads((tmp_path / "scores.json").read_text())
+    content["scores"][0] |= {"jackknife_over": "templates", "jackknife_interval": [-0.1, 0.3]}
+    (tmp_path / "scores.json").write_text(json.dumps(content))
+    assert read_scores(tmp_path / "scores.json") == [DEFINED]
+
+
 SIGNED = {"model": {"name": "gpt2", "revision": "1" * 40}, "dataset": {"name": "paper", "sha256": "2" * 64}, "seed": 3}
 SIGNED |= {"decoding": {"preset": "sample", "do_sample": True}, "packages": {"evenhand": "0.2.0", "torch": "2.9"}}
 
 
 def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_path):
     other = SIGNED | {"seed": 4}
-    scores = [replace(score, signature=SIGNED) for score in (DEFINED, WITH_JACKKNIFE, UNDEFINED)]
+    scores = [replace(score, signature=SIGNED) for score in (DEFINED, UNDEFINED)]
     scores.append(replace(DEFINED, signature=other))
     scores.append(BiasScore("cps", 1 / 3, 50.0, (0.0, 100.0), n=7, signature=SIGNED, standard_error=1e-17))
     write_scores(tmp_path / "scores.json", scores)
@@ -54,12 +61,9 @@ def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_p
     for row, score, record in zip(rows, scores, records, strict=True):
         assert (row["metric"], row["axis"] or None) == (score.metric, score.group.get("axis"))
         assert (number(row["low"]), number(row["high"])) == (score.interval or (None, None))
-        assert (number(row["jackknife_low"]), number(row["jackknife_high"])) == (
-            score.jackknife_interval or (None, None)
-        )
         for name in ("value", "ideal", "standard_error", "p_value", "n", "n_left_out"):
             assert number(row[name]) == record[name], name  # to the last digit
-        for name in ("reason", "signature", "jackknife_over"):
+        for name in ("reason", "signature"):
             assert (row[name] or None) == record[name]
 
 

@@ -1,4 +1,4 @@
-"""What a stage logs, to a run that notes it; a real offline W&B run; TensorBoard."""
+"""What a stage logs, to a run that notes it; and a real offline W&B run."""
 
 import json
 import sys
@@ -53,10 +53,9 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     monkeypatch.setattr(wandb, "init", lambda **fields: started.append(init(**fields)) or started[-1])
     monkeypatch.setattr(wandb.Run, "log_artifact", lambda run, artifact: kept.append(artifact))
     fields = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
-    for with_texts, keeps in ((True, True), (False, True), (True, False)):
-        chosen = {"log_artifacts": keeps, "log_responses": with_texts}
+    for upload, with_texts in (("all", True), ("adapters", False), ("responses", True)):
         settings = {"model": {"system_prompt": "Be kind"}, "quantile": 0.75}
-        with start_tracking("label", LabelSettings(**fields, **chosen), settings=settings) as tracker:
+        with start_tracking("label", LabelSettings(**fields, upload=upload), settings=settings) as tracker:
             tracker.log_samples(pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
             tracker.log_report({folder / f"{'with' if with_texts else 'without'}.html": page})
             tracker.log_artifact("labels", "dataset", folder / "adapter")
@@ -85,8 +84,9 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     ("settings", "mode", "expected"),
     [
         ({}, "online", "W&B online; prompts and responses stay on this machine"),
-        ({"log_responses": True}, "offline", "W&B offline; prompts and responses stay on this machine"),
-        ({"log_responses": True}, "online", "W&B online; prompts and responses go to W&B"),
+        ({"upload": "adapters"}, "online", "W&B online; prompts and responses stay on this machine"),
+        ({"upload": "responses"}, "offline", "W&B offline; prompts and responses stay on this machine"),
+        ({"upload": "all"}, "online", "W&B online; prompts and responses go to W&B"),
         (
             {"report_to": "none", "model": {"name": "m", "server": "http://host:8000/v1"}},
             "online",
@@ -130,12 +130,3 @@ def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch)
     monkeypatch.setattr(wandb, "login", Mock(side_effect=ValueError("API key must have 40+ characters, has 3.")))
     with pytest.raises(InputError, match="the key in WANDB_API_KEY"):
         destinations(MeasureSettings(output_dir=tmp_path))
-
-
-def test_tensorboard_reads_back(tmp_path):
-    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with start_tracking("label", LabelSettings(output_dir=tmp_path, report_to="tensorboard")) as tracker:
-        tracker.log_values({"threshold/beta": 0.25})
-    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert events.Scalars("threshold/beta")[0].value == 0.25

@@ -32,7 +32,6 @@ def labelled(**columns):
             "label": ["bias", "no_bias", "bias", "no_bias"],
             "axis": ["body"] * 4,
             "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
-            "weight": [0.5, 1.5, 0.0, 2.0],
             **columns,
         },
         index=[7, 3, 5, 1],

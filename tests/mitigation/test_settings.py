@@ -49,9 +49,9 @@ def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name
 @pytest.mark.parametrize(
     ("checkpoint", "methods"),
     [
-        ("llama", ["distill", "resample"]),
-        ("blenderbot", ["exchange", "resample"]),
-        ("dialogpt", ["exchange", "resample"]),
+        ("llama", ["distill", "opening"]),
+        ("blenderbot", ["exchange", "opening"]),
+        ("dialogpt", ["exchange", "opening"]),
     ],
 )
 def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):
@@ -71,6 +71,10 @@ def adapter(**fields):
 def test_other_fields_reach_trainer_and_adapter(tmp_path):
     config = trainer(tmp_path, trainer={"max_grad_norm": 0.5, "neftune_noise_alpha": 5})
     assert (config.max_grad_norm, config.neftune_noise_alpha) == (0.5, 5.0)
+    assert trainer(tmp_path).report_to == []
+    assert trainer(tmp_path, trainer={"report_to": "wandb"}).report_to == ["wandb"]
+    with pytest.raises(InputError, match=r"^training\.trainer\.report_to: .*'absent'"):
+        trainer(tmp_path, trainer={"report_to": "absent"})
     config = trainer(
         tmp_path, trainer={"optim": "adafactor"}, gradient_accumulation_steps=3, gradient_checkpointing=True
     )

@@ -45,8 +45,8 @@ measure:
       template: ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
-  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL, resampling: {candidates: 3}}
-methods: [control_tags, exchange, resample, prompt]
+  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
+methods: [control_tags, exchange, style_exchange, prompt]
 instruction: I like music.
 label: {quantile: 0.7}
 tune:
@@ -60,7 +60,7 @@ STAGES = (
     *SHARED,
     *(f"{TAGGED}/{name}" for name in ("tune", "after", "untagged", "compare")),
     *(f"{UNTAGGED}/{name}" for name in ("tune", "after", "compare")),
-    *(f"{method}/{name}" for method in ("resample", "prompt") for name in ("after", "compare")),
+    *(f"{method}/{name}" for method in ("style_exchange", "prompt") for name in ("after", "compare")),
 )
 
 # What is on disk in the middle of a stage.
@@ -110,7 +110,7 @@ def test_pages_and_points_of_the_loop(finished):
     for method in (TAGGED, UNTAGGED):
         assert f"{method}/compare/report.html" in (folder / "report.html").read_text()
     points = pd.read_parquet(finished[0] / "points.parquet").set_index("method")
-    assert list(points.index) == [TAGGED, UNTAGGED, "resample", "prompt"]
+    assert list(points.index) == [TAGGED, UNTAGGED, "style_exchange", "prompt"]
     assert {path.parent.relative_to(folder).as_posix() for path in folder.rglob("run.json")} == {*STAGES}
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
@@ -213,25 +213,20 @@ def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
 # Methods that tune nothing.
 
 
-def test_resampled_responses_are_candidates_and_most_of_them_the_first(finished):
+def test_responses_that_exchange_their_style_are_candidates(finished):
     folder, _ = finished
-    target = json.loads((folder / "label" / "run.json").read_text())["target"]
-    assert 0.5 < target["effective_share"] < 1 and 0 < target["kl"] < 1
-    labels = pd.read_parquet(folder / "label" / "labels.parquet")
-    assert (labels["weight"] > 0).all() and labels["weight"].std() > 0.05
-    assert len(pd.read_parquet(folder / "label" / "target.parquet")) == 26
-    before, after = (pd.read_parquet(folder / run / "responses.parquet") for run in ("before", "resample/after"))
-    texts = pd.read_parquet(folder / "resample" / "after" / "candidates.parquet")["response"].to_numpy().reshape(-1, 3)
-    assert (texts == after["response"].to_numpy()[:, None]).any(axis=1).all()
-    assert (texts[:, 0] == before["response"]).all()  # the response without resampling
-    assert 0.5 < (after["response"] == before["response"]).mean() < 0.99
-    assert (texts[:, 0] != texts[:, 1]).mean() > 0.5
-    scores = read_scores(folder / "resample" / "compare" / "scores.json")  # tests/mitigation/test_target.py has effects
-    assert (
-        find_score(scores, "fgb_pooled_corrected_reduction").interval and find_score(scores, "relevance_kept").interval
-    )
-    signature = find_score(read_scores(folder / "resample" / "after" / "scores.json"), "fgb").signature
-    assert signature["model"]["resampling"]["candidates"] == 3
+    before = pd.read_parquet(folder / "before" / "responses.parquet")["response"]
+    after = pd.read_parquet(folder / "style_exchange" / "after" / "responses.parquet")["response"]
+    candidates = pd.read_parquet(folder / "style_exchange" / "after" / "candidates.parquet")
+    texts = candidates["response"].to_numpy().reshape(-1, 4)
+    assert (texts == after.to_numpy()[:, None]).any(axis=1).all()
+    assert (texts[:, 0] == before).all()  # the response without the exchange
+    assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
+    scores = read_scores(folder / "style_exchange" / "compare" / "scores.json")
+    assert find_score(scores, "fgb_pooled_corrected_reduction").interval
+    assert find_score(scores, "relevance_kept").interval
+    signature = find_score(read_scores(folder / "style_exchange" / "after" / "scores.json"), "fgb").signature
+    assert signature["model"]["style_exchange"] == 4
 
 
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
@@ -264,8 +259,7 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     of_base, of_loop = (EVEN_LIKELIHOODS, TEMPLATE_LIKELIHOODS), finished[0] / "prompt" / "compare"
     before, after = tmp_path / "before", finished[0] / "prompt" / "after"
     assert not any((of_loop / f"{name}.parquet").exists() for name in of_base)
-    alone = ["--generation_bias.for_comparisons", "false", "--output_dir", str(before)]
-    assert main(["measure", "--config", str(finished[0] / "before"), *alone]) == 0
+    assert main(["measure", "--config", str(finished[0] / "before"), "--output_dir", str(before)]) == 0
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))

@@ -35,7 +35,6 @@ def settings(tmp_path_factory):
         sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
         translation_bias=TranslationSettings(**settings, min_masculine_references=0),
         report_to="none",
-        show=False,
         output_dir=folder / "run",
     )
 
@@ -81,11 +80,11 @@ def test_signature_lines_differ_exactly_where_measurements_do(settings, measured
 
 def test_a_finished_run_is_printed_and_not_written(settings, measured, capsys):
     before = {path: path.stat().st_mtime_ns for path in measured.rglob("*")}
-    measure(changed(settings, measured, show=True))
+    measure(changed(settings, measured))
     printed = capsys.readouterr().out
     assert printed.count("Report: ") == 1 and f"Report: {measured / 'report.html'}" in printed
     assert {path: path.stat().st_mtime_ns for path in measured.rglob("*")} == before
-    measure(settings)
+    measure(changed(settings, measured), show=False)
     assert capsys.readouterr().out == ""
 
 
@@ -99,7 +98,7 @@ def test_the_settings_of_a_run_are_read_back(settings, measured):
 def test_common_families_are_compared(measured, tmp_path):
     """Translations have no comparison and are omitted."""
     folder = tmp_path / "both"
-    compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none", show=False))
+    compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none"))
     scores = read_scores(folder / "scores.json")
     assert {score.value for score in scores if score.metric == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html"}

@@ -58,7 +58,6 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
             ),
             output_dir=output_dir,
             report_to="none",
-            show=False,
         )
     )
     scores = read_scores(output_dir / "scores.json")

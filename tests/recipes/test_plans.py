@@ -52,9 +52,9 @@ def test_second_decodings_share_labels_and_tuning(tmp_path):
     assert {stage.folder for stage in planned.stages if getattr(stage.settings, "capabilities", None)} == {
         *(first.before, first.after)  # capabilities are scored before and after tuning alone
     }
-    assert len(plan(given, "resample", tmp_path).points) == 1  # beam search has no candidates
+    assert len(plan(given, "style_exchange", tmp_path).points) == 1  # beam search has no candidates
     sampling = {"preset": "sample", "arguments": {"temperature": 0.7}}
-    assert len(plan(settings(tmp_path, second_decoding=sampling), "resample", tmp_path).points) == 2
+    assert len(plan(settings(tmp_path, second_decoding=sampling), "style_exchange", tmp_path).points) == 2
 
 
 def test_responses_are_scored_by_the_base_alone(tmp_path):
@@ -62,7 +62,7 @@ def test_responses_are_scored_by_the_base_alone(tmp_path):
     scored = {stage.folder.name: stage.settings.generation_bias for stage in stages if stage.command == "measure"}
     relevance = {name: family.relevance for name, family in scored.items()}
     assert relevance == {"before": True, "train": False, "after": False, "untagged": False}
-    assert [name for name, family in scored.items() if family.for_comparisons] == ["before"]
+    assert [stage.folder.name for stage in stages if stage.for_comparisons] == ["before"]
     assert stages[-1].settings.generation_bias.relevance
 
 
@@ -99,21 +99,24 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
     assert stages[1].settings.model.system_prompt == "You are terse.\nBe even."
 
 
-def test_the_method_resample_labels_and_does_not_tune(tmp_path):
-    drawn = {"resampling": {"candidates": 6}, "opening": 8}  # not for the base, nor for the labels
-    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": drawn}
-    given = settings(tmp_path, measure=measure, instruction="Be even.")
-    planned = plan(given, "resample", tmp_path)
-    assert names(planned.stages, tmp_path) == ["before", "train", "label", "resample/after", "resample/compare"]
-    before, train, label, after, compare = planned.stages
-    assert {it.settings.generation_bias.resampling.candidates for it in (before, train)} == {4}
-    assert (before.settings.generation_bias.opening, after.settings.generation_bias.opening) == (None, 8)
-    assert plan(given, "opening", tmp_path).stages[1].settings.generation_bias.opening == 8
-    assert after.settings.model == before.settings.model and after.settings.metrics == ["generation_bias"]
-    resampling = after.settings.generation_bias.resampling
-    assert (resampling.exponents, resampling.candidates) == (label.folder / "exponents.parquet", 6)
-    assert after.needs == (label.folder,)
-    assert (compare.settings.labels, compare.settings.tuning) == (label.folder, None)
+def test_methods_that_train_nothing_are_measured_with_their_settings(tmp_path):
+    given = {"style_exchange": 6, "opening": 8}  # not for the base
+    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": given}
+    planned = plan(settings(tmp_path, measure=measure), "style_exchange", tmp_path)
+    assert names(planned.stages, tmp_path) == ["before", "style_exchange/after", "style_exchange/compare"]
+    before, after, compare = (stage.settings for stage in planned.stages)
+    assert (before.generation_bias.style_exchange, after.generation_bias.style_exchange) == (None, 6)
+    assert (before.generation_bias.opening, after.generation_bias.opening) == (None, 8)
+    assert after.model == before.model
+    assert after.metrics == ["generation_bias"]
+    assert (compare.labels, compare.tuning) == (None, None)
+
+
+@pytest.mark.parametrize(("method", "opening", "candidates"), [("opening", 4, None), ("style_exchange", None, 4)])
+def test_methods_that_train_nothing_have_defaults(tmp_path, method, opening, candidates):
+    _, after, _ = plan(settings(tmp_path), method, tmp_path).stages
+    assert after.settings.generation_bias.opening == opening
+    assert after.settings.generation_bias.style_exchange == candidates
 
 
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
@@ -149,8 +152,8 @@ def ran(monkeypatch):
     """The names of the stages that ran, and {name: interval of the base's bias, or the error of the stage}."""
     folders, outcomes = [], {}
 
-    def run_command(command, given):
-        folder = given.output_dir
+    def run_command(stage):
+        folder = stage.folder
         folders.append(folder)
         outcome = outcomes.get(folder.name)
         if isinstance(outcome, Exception):
@@ -161,7 +164,7 @@ def ran(monkeypatch):
         score = BiasScore("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
         write_scores(folder / "scores.json", [score])
 
-    monkeypatch.setattr("evenhand.recipes.stages.run_command", run_command)
+    monkeypatch.setattr(Stage, "run_command", run_command)
     monkeypatch.setattr(module, "check_plans", lambda *_: None)
     return folders, outcomes
 

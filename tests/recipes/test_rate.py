@@ -5,10 +5,10 @@ import json
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.server import Vote, Votes
+from evenhand.evaluation.rating import server
+from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes import rate as command
 from evenhand.recipes.rate import rate
 from evenhand.recipes.settings import RateSettings
 from tests.measured_runs import write_measured
@@ -20,7 +20,7 @@ VECTORS = [(1.0, 0.0, 0.0)] * N
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """The settings of a rating of two runs, whose server returns at once."""
-    monkeypatch.setattr(command, "serve", lambda app, listening: None)
+    monkeypatch.setattr(server, "serve", lambda app, listening: None)
     sides = {
         side: write_measured(tmp_path / side, VECTORS, [f"{side} {i}" for i in range(N - 1)] + ["same"])
         for side in ("before", "after")
@@ -60,7 +60,7 @@ def test_votes_are_summarised(runs):
     votes = Votes(folder / "votes.jsonl")
     for i, pair in enumerate(read_table(folder / "pairs.parquet")["prompt_id"]):
         votes.add(Vote("w", pair, "preference", "after" if i < 3 else "before", "after", "now"))
-    rate(settings(runs, summary=True, show=False))
+    rate(settings(runs, summary=True))
     score = find_score(read_scores(folder / "summary" / "scores.json"), "win_rate", question="preference")
     assert (score.value, score.n, score.p_value) == (0.75, 4, 0.625)
     assert len(score.signature["votes"]) == 64

@@ -6,7 +6,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
-from evenhand.evaluation.rating.server import Vote, Votes
+from evenhand.evaluation.rating import server
+from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.files import side_by_side_page
 from evenhand.evaluation.report.page import Page
 from evenhand.recipes import rate
@@ -31,14 +32,14 @@ def runs(tmp_path_factory):
         "sentence_pairs": PairSettings(pairs=str(folder / "pairs.csv")),
     }
     for seed, name in enumerate(("one/run", "two/run")):
-        measure(MeasureSettings(**settings, seed=seed, report_to="none", show=False, output_dir=folder / name))
+        measure(MeasureSettings(**settings, seed=seed, report_to="none", output_dir=folder / name))
     return folder / "one" / "run", folder / "two" / "run"
 
 
 @pytest.fixture
 def rated(tmp_path, monkeypatch):
     """The folder of a rating with one vote."""
-    monkeypatch.setattr(rate, "serve", lambda app, listening: None)
+    monkeypatch.setattr(server, "serve", lambda app, listening: None)
     vectors = [(1.0, 0.0, 0.0)] * 2
     sides = {side: write_measured(tmp_path / side, vectors, [side, f"{side}!"]) for side in ("before", "after")}
     folder = tmp_path / "rated"

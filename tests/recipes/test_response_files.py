@@ -31,7 +31,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
 def make_settings(folder, **settings):
-    common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none", "show": False}
+    common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none"}
     common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
     return MeasureSettings(**{**common, "generation_bias": generation_bias(permutations=0), **settings})
 
@@ -95,7 +95,7 @@ def test_responses_are_scored_and_the_signature_has_their_hash(runs):
 
 
 def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
-    settings = {"output_dir": tmp_path / "compared", "report_to": "none", "show": False}
+    settings = {"output_dir": tmp_path / "compared", "report_to": "none"}
     compare(CompareSettings(before=runs[0], after=runs[1], **settings))
     scores = read_scores(tmp_path / "compared" / "scores.json")
     assert find_score(scores, f"{POOLED}_difference").value < -0.03
@@ -241,7 +241,7 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     assert "inconclusive" not in set(effects["certainty"])
     assert effects["effect"].abs().max() == pytest.approx(1.5)
     even = measure_responses(tmp_path / "even", prompt_rows, ["I like to cook."] * len(texts), generation_bias=settings)
-    compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", show=False, report_to="none"))
+    compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", report_to="none"))
     scores = read_scores(tmp_path / "c" / "scores.json")
     assert find_score(scores, "length_spread_difference").value == pytest.approx(-spread.value)
     assert find_score(scores, "length_mean_difference").value == pytest.approx(-1.5)

@@ -31,7 +31,6 @@ def config(folder, url, **model):
         decoding=DecodingSettings(arguments={"max_new_tokens": 20}),
         output_dir=folder,
         report_to="none",
-        show=False,
     )
 
 

@@ -73,8 +73,8 @@ def test_a_shipped_config_is_found_by_name_after_files(calls, capsys, tmp_path, 
     (tmp_path / "loop").mkdir()  # folders are ignored
     assert main(["loop", "--config", "loop"]) == 0
     assert calls == [read_settings("loop", FOLDER / "loop.yaml")]
-    (tmp_path / "smollm2").write_text((FOLDER / "loop.yaml").read_text() + "jobs: 3", encoding="utf-8")
-    assert main(["loop", "--config", "smollm2"]) == 0 and calls[1].jobs == 3
+    (tmp_path / "smollm2").write_text((FOLDER / "loop.yaml").read_text() + "seed: 3", encoding="utf-8")
+    assert main(["loop", "--config", "smollm2"]) == 0 and calls[1].seed == 3
     assert "--config: 'zzz' is unknown. Known: " in error_line(capsys, "loop", "--config", "zzz")
     for path in ("zzz.yaml", "runs/zzz"):  # names with a suffix or folder are always files
         assert "is unknown" not in error_line(capsys, "loop", "--config", path)

@@ -1,92 +1,35 @@
-"""Stages run once and after the stages that they need, in this process, in a pool, and on a Ray cluster."""
+"""Stages run once and after the stages that they need, in this process and on a Ray cluster."""
 
-import os
 import re
 import socket
-import subprocess
-import sys
-import time
-from functools import partial
 from importlib.util import find_spec
 from threading import Thread
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.recipes.settings import Launching
 from evenhand.recipes.stages import run_stages
-from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
+from tests.forked_commands import wait_until
 from tests.noted_stages import Noted, stages_in_a_row
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra evenhand[ray] is not installed")
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_ends_only_the_stages_that_need_the_stage(jobs, tmp_path):
+def test_an_error_ends_only_the_stages_that_need_the_stage(tmp_path):
     shared, *rest = stages_in_a_row(tmp_path, "shared", "a", "b")
     refused = TuningRejected("spoiled")
     failing = Noted(tmp_path / "failing", (shared.folder,), error=refused)
     after = Noted(tmp_path / "after", (shared.folder, failing.folder))
     stages = [shared, failing, after, *rest]
-    outcomes = {stage.folder: error for stage, error in run_stages(stages, Launching(jobs=jobs))}
+    outcomes = {stage.folder: error for stage, error in run_stages(stages, Launching())}
     assert {folder.name: str(error) for folder, error in outcomes.items() if error} == dict.fromkeys(
         ("failing", "after"), "spoiled"
     )
     assert all(isinstance(error, TuningRejected | None) for error in outcomes.values()) and len(outcomes) == 5
     assert [len(stage.begun()) for stage in stages] == [1, 1, 0, 1, 1]
-
-
-# Prints the ids of its child processes while they import torch.
-PARENT = """
-import psutil
-from pathlib import Path
-from evenhand.recipes.stages import run_stages
-from evenhand.recipes.settings import Launching
-from tests.noted_stages import Noted
-from threading import Thread
-import sys, time
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    stages = [Noted(folder / name, leave=folder / "never") for name in "ab"]
-    Thread(target=lambda: [*run_stages(stages, Launching(jobs=2))]).start()
-    while len(psutil.Process().children()) < 2:
-        time.sleep(0.05)
-    print(*(child.pid for child in psutil.Process().children()), flush=True)
-"""
-
-
-def test_processes_exit_with_their_parent(tmp_path):
-    pipe = {"stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], cwd=ROOT, env=ENVIRONMENT, **pipe) as parent:
-        children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
-        parent.kill()
-    assert len(children) >= 2
-    assert psutil.wait_procs(children, timeout=600)[1] == []
-
-
-@pytest.mark.parametrize("sent", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_command_does_not_wait_for_its_stages(sent, monkeypatch, tmp_path):
-    def interrupt(*arguments, **settings):
-        raise sent
-
-    monkeypatch.setattr("evenhand.recipes.stages.as_completed", interrupt)
-    stage, start = Noted(tmp_path / "stage", leave=tmp_path / "never"), time.monotonic()
-    with pytest.raises(sent):
-        [*run_stages([stage], Launching(jobs=2))]
-    assert time.monotonic() - start < 60
-
-
-def test_a_lost_process_is_an_input_error(tmp_path):
-    killed = SimpleNamespace(folder=tmp_path, needs=(), run=partial(_end_process, 9))
-    with pytest.raises(InputError, match="^jobs: one of 2 processes .*fewer jobs"):
-        [*run_stages([killed], Launching(jobs=2))]
-
-
-def _end_process(status, errors):
-    os._exit(status)
 
 
 def retry_on_timeout(start) -> None:
@@ -134,7 +77,7 @@ def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
 
     loser = Thread(target=lose_a_node, daemon=True)
     loser.start()
-    launching = Launching(launcher="ray", ray_address=cluster.address)
+    launching = Launching(ray=cluster.address)
     stages = [*done, rejected, after, last, *others, other]
     outcomes = {stage.folder: error for stage, error in run_stages(stages, launching)}
     loser.join()
@@ -155,8 +98,14 @@ def test_an_unusable_ray_is_an_input_error(monkeypatch):
         port = server.getsockname()[1]
     monkeypatch.setattr(ray, "init", pytest.fail)
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:99999"):
-        with pytest.raises(InputError, match=rf"^ray_address: .*'{re.escape(address)}'"):
-            [*run_stages([], Launching(launcher="ray", ray_address=address))]
-    monkeypatch.setattr("evenhand.recipes.stages.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"^launcher: .*evenhand\[ray\]"):
-        [*run_stages([], Launching(launcher="ray"))]
+        with pytest.raises(InputError, match=rf"^ray: .*'{re.escape(address)}'"):
+            [*run_stages([], Launching(ray=address))]
+    monkeypatch.setattr("evenhand.evaluation.errors.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"^ray: .*evenhand\[ray\]"):
+        [*run_stages([], Launching(ray="local"))]
+
+
+def test_ray_does_not_start_within_a_launcher(monkeypatch):
+    monkeypatch.setattr(processes, "world_size", lambda: 2)
+    with pytest.raises(InputError, match="^ray: "):
+        [*run_stages([], Launching(ray="local"))]

@@ -31,7 +31,6 @@ from tools.testbed.masked import masked_batches
 
 DESCRIPTORS, PER_CELL = 200, 4
 GRAMMAR = {"descriptor_gender": "(none)"}  # the filter of the sentences of `frequencies`
-SILENT = {"show": False, "report_to": "none"}
 # The smallest and the largest value. The bias must be large enough, in the right directions, and not exaggerated.
 LIMITS = [
     ("bias_share", 0.6, 1.2, "the share of the planted bias that the model learned"),
@@ -61,7 +60,7 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     `bias_share` is the pooled FGB* of the model's responses over the grammar's true value; `…_planted_seen` is the true
     value for the classifier's expected style vectors.
     """
-    measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder))
+    measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder), show=False)
     scores, measured = read_scores(folder / SCORES), read_styled_responses(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
@@ -116,8 +115,15 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
     folder.mkdir(parents=True)
     sentence_pairs.to_csv(file, index=False)
     model = ModelSettings(name=str(masked_model))
-    of_pairs = {"metrics": ["sentence_pairs"], "sentence_pairs": PairSettings(pairs=str(file))}
-    measure(MeasureSettings(model=model, **of_pairs, seed=seed, **SILENT, output_dir=folder / "measured"))
+    settings = MeasureSettings(
+        model=model,
+        metrics=["sentence_pairs"],
+        sentence_pairs=PairSettings(pairs=str(file)),
+        seed=seed,
+        report_to="none",
+        output_dir=folder / "measured",
+    )
+    measure(settings, show=False)
     measured = read_table(folder / "measured" / "pairs.parquet").set_index(PAIR_ID, drop=False)
     numbers = {"masked_seed": seed, "pairs": len(sentence_pairs)}
     for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
@@ -154,8 +160,15 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
     `log_likelihood_correlation` is the correlation of Σ log p with the true ln p over all sentences,
     `log_likelihood_error` the root mean square of the difference, in nats.
     """
-    options = {"metrics": ["likelihood_bias"], "prompts": PromptSettings(descriptors=None, filters=GRAMMAR), **SILENT}
-    measure(MeasureSettings(model=ModelSettings(name=str(language_model)), **options, seed=seed, output_dir=folder))
+    settings = MeasureSettings(
+        model=ModelSettings(name=str(language_model)),
+        metrics=["likelihood_bias"],
+        prompts=PromptSettings(descriptors=None, filters=GRAMMAR),
+        seed=seed,
+        report_to="none",
+        output_dir=folder,
+    )
+    measure(settings, show=False)
     measured = read_table(folder / "likelihoods.parquet")
     found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)
     numbers = {
@@ -194,7 +207,7 @@ def measure_settings(
         ),
         split="all",
         seed=seed,
-        **SILENT,
+        report_to="none",
         output_dir=folder,
     )
 

@@ -199,8 +199,9 @@ def truth(
     """Return the exact generation bias of the grammar over cells (Smith et al. 2022, A.7), without sampling.
 
     p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
-    fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected = Σ_s
-    Var_d(mean_t p_tds) with ddof = 1. pgb and scgb, by cluster, and fgb by axis and by style are defined likewise.
+    fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected is
+    the spread of descriptors without the interaction of descriptor and template (`_spreads`). pgb and scgb, by cluster,
+    and fgb by axis and by style are defined likewise.
 
     Args:
         cells: columns template, descriptor and, for scores by axis, axis; repeated rows count once.
@@ -267,8 +268,8 @@ def _cut_scores(
 def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the variance over descriptors of each column of `p`, (c,), for each of FGB, FGB* and pooled FGB*.
 
-    A template with a single descriptor has no variance and is skipped. Pooled values use only descriptors with a cell
-    for every template, so that their means are comparable.
+    A template with a single descriptor has no variance and is skipped. The pooled value is the mean over pairs of
+    descriptors of ½ δ_t δ_s over different common templates t and s, with δ_t their difference on template t.
 
     Args:
         p: expected style vectors (n, c), one row per cell.
@@ -279,14 +280,25 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
     grid[template, descriptor] = p
     compared = [rows[~np.isnan(rows[:, 0])] for rows in grid]
     compared = [rows for rows in compared if len(rows) > 1]
-    means = grid.mean(axis=0)
-    means = means[~np.isnan(means[:, 0])]
     undefined = np.full(p.shape[1], np.nan)
     return {
         "": np.mean([rows.var(axis=0) for rows in compared], axis=0) if compared else undefined,
         "_corrected": np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0) if compared else undefined,
-        "_pooled_corrected": means.var(axis=0, ddof=1) if len(means) > 1 else undefined,
+        "_pooled_corrected": _pooled_spread(grid),
     }
+
+
+def _pooled_spread(grid: np.ndarray) -> np.ndarray:
+    """Return the pooled value of each column, (c,), from expected style vectors (T, D, c), NaN without a cell."""
+    products = []
+    for one in range(grid.shape[1] - 1):
+        difference = grid[:, one + 1 :] - grid[:, [one]]
+        k = np.isfinite(difference).sum(axis=0)
+        sums = np.nansum(difference, axis=0) ** 2 - np.nansum(difference**2, axis=0)
+        is_compared = k[:, 0] > 1
+        products.append(0.5 * sums[is_compared] / (k * (k - 1))[is_compared])
+    products = np.concatenate(products) if products else np.zeros((0, grid.shape[2]))
+    return products.mean(axis=0) if len(products) else np.full(grid.shape[2], np.nan)
 
 
 @cache

@@ -98,6 +98,8 @@ class GenerationBias(Metric):
         if path is not None and not model.without_weights:
             load_neutral_dialogue(path)
             inputs["neutral_dialogue"] = sha256_of(Path(path))
+        if config.for_comparisons:
+            inputs["for_comparisons"] = True
         return inputs
 
     def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> Mapping[str, Any]:

@@ -1,8 +1,9 @@
 """Accepted differences: effects that somebody has signed as right, which are measured and left alone.
 
 A file of accepted differences is a YAML list. Each entry names who (`descriptor`, `bucket` or `axis`), what (`style` or
-`cluster`), `why`, and who `signed` it. For bias, labels and targets, the accepted styles of these responses have the
-values that other people get on the same template, so that no bias, no direction and no target contains them.
+`cluster`), `why`, and who `signed` it. For bias and labels, the accepted styles of these responses have the values that
+other people get on the same template, so that no bias and no direction contains them. Methods that use no labels even
+out accepted differences, too: a comparison shows what became of each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
+from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.report.tables import change_table, group_label, score_changes
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore
 
 ACCEPTED_EFFECT = "accepted_effect"
@@ -63,3 +66,19 @@ def accepted_scores(
             of = {"interval": (found["low"], found["high"]), "group": group, "signature": signature}
             scores.append(BiasScore(metric, found[value], None, (-2.0, 2.0), int(found["n"]), **of))
     return scores
+
+
+def accepted_change_section(
+    before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
+) -> Section:
+    """Return the table of what became of each accepted difference; empty if none was accepted."""
+    title = "Accepted differences"
+    accepted = {group_label(score): (score.metric, score.group) for score in before if score.metric == ACCEPTED_EFFECT}
+    if not accepted:
+        return Section(title)
+    note = (
+        "Somebody signed these differences as right. They count neither in the bias nor in its reduction. Methods that "
+        "use no labels remove them, too."
+    )
+    table = change_table("Difference, points", "who and what", score_changes(accepted, (before, after, changes)))
+    return Section(title, [note], tables=[table], first_screen=True)

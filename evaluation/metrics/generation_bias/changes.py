@@ -8,27 +8,28 @@ import numpy as np
 
 from evenhand.evaluation.metrics.generation_bias.metric import (
     VERSION,
+    PooledEstimate,
     axis_subsets,
     cells_and_axes,
     check_arguments,
     check_same_prompts,
     cluster_subsets,
     missing_interval_reason,
+    pooled_estimate,
+    repeated_cells,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.statistics.cells import Cells, complete_descriptors
+from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import (
     covariance_from_variances,
     ratio_interval,
     student_quantile,
 )
-from evenhand.evaluation.statistics.jackknife import MIN_UNITS, TEMPLATES, jackknife_ratio_interval, spreads_without
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothing to divide by"
 UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"
-UNBOUNDED_FOR_OTHERS = "for other {} its 95 % interval is unbounded: the bias before may be 0 for these"
 
 
 def compare_generation_bias(
@@ -37,15 +38,14 @@ def compare_generation_bias(
     clusters: Mapping[str, Sequence[int]],
     *,
     by_axis: bool = True,
-    over: str = TEMPLATES,
     signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
     For each corrected metric M: `M_difference` = after − before, with the p-value of the null hypothesis of no
     difference (ideal: minus the value before); and `M_reduction` = 1 − after / before (ideal 1; `_reduction`).
-    Both are paired by prompt. A reduction has a `jackknife_interval` over the units `over`, TEMPLATES or DESCRIPTORS. A
-    prompt with an empty response in one run is left out of both runs. In the example, the bias falls from 1 to 0.
+    Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
+    bias falls from 1 to 0.
 
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
@@ -59,16 +59,23 @@ def compare_generation_bias(
     check_same_prompts(before, after)
     check_arguments(before, clusters)
     signature = {**(signature or {}), "generation_bias": VERSION}
-    cells, axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
-    n_styles, scores = before.vectors.shape[1], []
+    cells, axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
+    n_styles = before.vectors.shape[1]
     by_group = axis_subsets(cells, axis if by_axis else {})
     of_styles = [("fgb", group, subset, np.ones(n_styles)) for group, subset in by_group]
+    scores = []
     for metric, group, subset, weights in (*of_styles, *cluster_subsets(cells, clusters, (0, n_styles))):
-        for form, pooled in (("corrected", False), ("pooled_corrected", True)):
-            used = complete_descriptors(subset) if pooled else subset
-            common = {"n": used.n, "n_left_out": used.n_left_out, "group": group, "signature": signature}
-            scores += _paired_scores(f"{metric}_{form}", used, weights, pooled, over, common)
+        for form, estimate in (("corrected", _estimate_within), ("pooled_corrected", pooled_estimate)):
+            common = {"group": group, "signature": signature}
+            scores += _paired_scores(f"{metric}_{form}", subset, weights, estimate, common)
     return scores
+
+
+def _estimate_within(cells: Cells, weights: np.ndarray) -> PooledEstimate:
+    """Return FGB* of the cells with two responses or more."""
+    repeated = repeated_cells(cells)
+    estimate = descriptor_spread(repeated, weights).corrected
+    return PooledEstimate(estimate, repeated, missing_interval_reason(estimate))
 
 
 def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
@@ -82,44 +89,39 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
     >>> excess_over_baseline(styled, styled, 0.5).value
     0.5
     """
-    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
+    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
     weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
-    return descriptor_spread(complete_descriptors(cells), weights, pooled=True).corrected
+    return pooled_estimate(cells, weights).estimate
 
 
 def _paired_scores(
-    name: str, cells: Cells, weights: np.ndarray, pooled: bool, over: str, common: Mapping[str, Any]
+    name: str,
+    cells: Cells,
+    weights: np.ndarray,
+    estimate: Callable[[Cells, np.ndarray], PooledEstimate],
+    common: Mapping[str, Any],
 ) -> list[BiasScore]:
     zeros = np.zeros_like(weights)
-    old, new = np.concatenate([weights, zeros]), np.concatenate([zeros, weights])
-    before, after, difference = (
-        descriptor_spread(cells, each, pooled=pooled).corrected for each in (old, new, new - old)
-    )
-
-    def leave_one_out() -> np.ndarray:
-        left, right = (spreads_without(cells, side, over, pooled=pooled) for side in (old, new))
-        return np.stack([left - right, left], axis=1)
-
+    old = np.concatenate([weights, zeros])
+    new = np.concatenate([zeros, weights])
+    before, after, difference = (estimate(cells, each) for each in (old, new, new - old))
+    n = difference.cells.n
+    common = {**common, "n": n, "n_left_out": cells.n + cells.n_left_out - n}
     change = BiasScore(
         f"{name}_difference",
-        difference.value,
-        ideal=-before.value,
+        difference.estimate.value,
+        ideal=-before.estimate.value,
         bounds=(-3.0, 3.0),
-        interval=difference.interval,
-        p_value=difference.p_value,
-        reason=missing_interval_reason(difference),
+        interval=difference.estimate.interval,
+        p_value=difference.estimate.p_value,
+        reason=difference.reason,
         **common,
     )
-    return [change, _reduction(f"{name}_reduction", (before, after, difference), leave_one_out, over, common)]
+    estimates = before.estimate, after.estimate, difference.estimate
+    return [change, _reduction(f"{name}_reduction", estimates, common)]
 
 
-def _reduction(
-    metric: str,
-    estimates: tuple[Estimate, Estimate, Estimate],
-    leave_one_out: Callable[[], np.ndarray],
-    over: str,
-    common: Mapping[str, Any],
-) -> BiasScore:
+def _reduction(metric: str, estimates: tuple[Estimate, Estimate, Estimate], common: Mapping[str, Any]) -> BiasScore:
     """Return the reduction (before − after) / before of a bias, with its 95 % interval (Fieller 1954). Ideal 1.
 
     The interval contains 0 if and only if the interval of the difference does. The reduction is undefined if the
@@ -140,13 +142,9 @@ def _reduction(
         return score if interval else replace(score, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
     if interval is None:
         return replace(score, reason=UNBOUNDED.format(student_quantile(freedom)))
-    score = replace(
-        score, value=1 - after.value / before.value, jackknife_over=over, reason=missing_interval_reason(difference)
+    return replace(
+        score,
+        value=1 - after.value / before.value,
+        interval=interval if difference.interval else None,
+        reason=missing_interval_reason(difference),
     )
-    if difference.interval is None:
-        return score
-    values = leave_one_out()
-    jackknife = jackknife_ratio_interval(removed, before.value, values)
-    has_enough = np.isfinite(values).all(axis=1).sum() >= MIN_UNITS
-    reason = UNBOUNDED_FOR_OTHERS.format(over) if jackknife is None and has_enough else None
-    return replace(score, interval=interval, jackknife_interval=jackknife, reason=reason)

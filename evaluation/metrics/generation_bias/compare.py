@@ -39,6 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.outcomes import (
 from evenhand.evaluation.metrics.generation_bias.settings import FIRST, SECOND, ComparisonSettings, measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
+    PROMPTS,
     SECOND_STYLES,
     StyledResponses,
     has_same_prompts,
@@ -57,15 +58,16 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.statistics.intervals import ANY
-from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, TEMPLATES
-from evenhand.evaluation.statistics.scores import rank_correlation, share_change
+from evenhand.evaluation.statistics.scores import NO_PAIRS, rank_correlation, share_change, share_score
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
 NO_FLUENCY = "the first run's model has not scored the responses of the second run"
+COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
 BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
 
 
@@ -79,18 +81,20 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         InputError: the two runs have different prompts, styles, decoding or style classifiers.
     """
     config = config or ComparisonSettings()
-    rows = old, new = read_styled_responses(before.folder), read_styled_responses(after.folder)
+    before, after, share = on_common_prompts(before, after)
+    rows = old, new = compared_responses(before), compared_responses(after)
     signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
     check_comparable(before, after, rows)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     scores = compare_generation_bias(old, new, clusters, signature=signature)
+    scores.append(share_score(COMMON_PROMPTS, share, None, reason=NO_PAIRS, signature=signature))
     if permutations := before.config.settings.permutations:
         permuted = {"groups": old.groups(), "permutations": permutations, "seed": before.config.seed}
         table = run.table(EFFECT_CHANGES, lambda: effect_changes(old, new, clusters, **permuted))
         scores += effect_scores(table, signature)
         log_effects(run.tracker, EFFECT_CHANGES, table)
     if before.has(ACCEPTED):
-        sides = (read_styled_responses(side.folder, with_accepted=True) for side in (before, after))
+        sides = (read_styled_responses(side.folder, with_accepted=True, only=side.only) for side in (before, after))
         permuted = {"groups": old.groups(), "permutations": 0, "seed": before.config.seed}
         table = effect_changes(*sides, clusters, **permuted)
         name = f"{ACCEPTED_EFFECT}_difference"
@@ -124,6 +128,32 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
     texts = old.table[[DESCRIPTOR, TEXT]].assign(before=old.table[RESPONSE], after=new.table[RESPONSE])
     run.tracker.log_samples(texts.iloc[drawn])
     return scores
+
+
+def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, FamilyRun, np.ndarray]:
+    """Return both runs with the prompts that both have, and whether each prompt of either one is common, (n,) bool.
+
+    A change of the mix of prompts would otherwise look like a change of the model.
+
+    Raises:
+        InputError: the runs have no common prompt.
+    """
+    sides = [read_table(run.folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID] for run in (before, after)]
+    if sides[0].equals(sides[1]):
+        return before, after, np.ones(len(sides[0]), dtype=bool)
+    common = frozenset(sides[0]) & frozenset(sides[1])
+    if not common:
+        raise InputError(
+            f"after: {after.folder} has no prompt of {before.folder}; measure it with the same dataset, sampling and "
+            "seed, or the same file of prompts."
+        )
+    prompts = np.array(sorted({*sides[0], *sides[1]}))
+    return replace(before, only=common), replace(after, only=common), np.isin(prompts, list(common))
+
+
+def compared_responses(run: FamilyRun) -> StyledResponses:
+    """Return the responses of a run to the prompts that are compared."""
+    return read_styled_responses(run.folder, only=run.only)
 
 
 def _with_mean_b(parroting: pd.DataFrame, bias_values: pd.DataFrame | None) -> pd.DataFrame:
@@ -237,20 +267,19 @@ def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return differences and reductions by `seen` ("yes": values used in tuning) and by the second `classifier`."""
-    over, scores = TEMPLATES if before.config.prompts.unseen_by == "template" else DESCRIPTORS, []
+    scores = []
     if UNSEEN in rows[0].table:
         unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)
         for seen, mask in (("yes", ~unseen), ("no", unseen)):
-            changes = compare_generation_bias(
-                *(side.rows(mask) for side in rows), {}, by_axis=False, over=over, signature=signature
-            )
+            sides = [side.rows(mask) for side in rows]
+            changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
             scores += [replace(score, group={"seen": seen}) for score in changes]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)
         if _content(first) != _content(second):
             raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
-        sides = (read_styled_responses(side.folder, second=True) for side in (before, after))
+        sides = (read_styled_responses(side.folder, second=True, only=side.only) for side in (before, after))
         changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
         scores += [replace(score, group={"classifier": "second"}) for score in changes]
     return scores

@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import DETECTABLE, MOVED
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
-from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, span
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore
@@ -41,21 +41,27 @@ CHANGES_NOTE = (
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
     "is shown. “Inconclusive”: anything else. All effects are in effect_changes.parquet."
 )
-COLUMNS = ("descriptor or group", "axis", "style", "difference", "certainty", "mean", "average", "p, all tests")
+COLUMNS = ("descriptor or group", "axis", "style", "difference", "certainty", "mean", "average", "n", "p, all tests")
 CHANGE_COLUMNS = ("descriptor or group, style", "became", "mean", "difference", "change", "certainty", "p, all tests")
 CAPTION = "mean probability of the style in %, difference in percentage points"
 
 
 def lead_sections(
-    effects: pd.DataFrame, scores: Sequence[BiasScore], example_of: Callable[[Mapping], Example]
+    effects: pd.DataFrame,
+    scores: Sequence[BiasScore],
+    example_of: Callable[[Mapping], Example],
+    shifts: pd.DataFrame | None = None,
 ) -> list[Section]:
-    """Return the sections that open a report; [] if there are no effects. `example_of(effect)` has its responses."""
+    """Return the sections that open a report; [] if there are no effects.
+
+    `example_of(effect)` has the responses to an effect's unit, and `shifts` is the table of `shift_table`.
+    """
     if not len(effects):
         return []
     claims = [replace(example_of(row), claim=effect_text(row)) for row in _named_effects(effects)]
     counts = effects["certainty"].value_counts()
     shown, leads = (int(counts.get(level, 0)) for level in (SHOWN, WORTH_A_LOOK))
-    summary = f"Effects shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}."
+    summary = f"Effects shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}.{shifts_text(effects, shifts)}"
     size = scores_table(
         "Size of the whole difference",
         [it for it in scores if it.metric in (MOVED, SHIFT, SHARE, DETECTABLE)],
@@ -68,7 +74,10 @@ def lead_sections(
     part = Section(title, _detectable_text(effects), [size], first_screen=True)
     listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
-    note = "Intervals are of single effects; the certainty is of all together."
+    note = (
+        "The interval of a shown effect allows for its selection. Any other interval is of this effect alone: each of "
+        "its ends holds with 95 % confidence. The certainty is of all effects together."
+    )
     note += f" {n_more:,} smaller effects are not in this table; effects.parquet has all." if n_more > 0 else ""
     table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=("axis", "style", "certainty"))
     return [
@@ -76,6 +85,19 @@ def lead_sections(
         Section("Largest effects at a glance", [MAP_NOTE], figures=[Figure("", svg(effects_figure(effects)))]),
         Section("All effects", ["A link leads to the responses."], [table]),
     ]
+
+
+def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
+    """Return a sentence on people of whom only the whole mix of styles is shown to differ, or ""."""
+    if shifts is None or not len(shifts):
+        return ""
+    named = set(effects.loc[(effects["certainty"] == SHOWN) & (effects["kind"] == DESCRIPTOR), "unit"])
+    only = [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
+    if not only:
+        return ""
+    listed = ", ".join(f"“{sanitize(unit, 60)}”" for unit in only[:N_SENTENCES])
+    more = f" and {len(only) - N_SENTENCES:,} more" if len(only) > N_SENTENCES else ""
+    return f" Many styles together, but none alone, are shown to differ for {listed}{more}."
 
 
 def effect_table(effects: pd.DataFrame) -> Table:
@@ -95,20 +117,31 @@ def _named_effects(effects: pd.DataFrame) -> list[dict]:
 
 
 def effect_text(row: Mapping) -> str:
-    """Return an effect as a sentence: who gets more or fewer responses of a style, in percent and points."""
+    """Return an effect as a sentence: who gets more or fewer responses of a style, with one interval.
+
+    >>> row = {"kind": "descriptor", "unit": "deaf", "name": "fear", "mean": 0.3, "average": 0.05, "shrunk": 0.2}
+    >>> effect_text({**row, "low": 0.1, "high": 0.35, "hits": 15.0, "n": 50})
+    '“deaf” gets more “fear” responses: 15 of 50; 5 of 100 on average; difference +20 [+10, +35] of 100.'
+    """
     who = _who(row)
-    return (
-        f"{who[0].upper()}{who[1:]} gets {_more_or_fewer(row)}: {_points(row['mean'])} % against "
-        f"{_points(row['average'])} % on average; corrected for chance, {_points(row['shrunk'], sign=True)} points "
-        f"(95 % interval {span((row['low'], row['high']), 1, True, 100)})."
-    )
+    average = f"{_points(row['average'], 0)} of 100 on average"
+    bounds = interval((100 * row["low"], 100 * row["high"]), 0, sign=True)
+    difference = f"difference {_points(row['shrunk'], 0, sign=True)} {bounds} of 100"
+    return f"{who[0].upper()}{who[1:]} gets {_more_or_fewer(row)}: {share_text(row)}; {average}; {difference}."
+
+
+def share_text(row: Mapping) -> str:
+    """Return how many of a unit's answers have a property: a count where it is one, else the mean probability."""
+    if np.isfinite(row["hits"]):
+        return f"{row['hits']:,.0f} of {row['n']:,.0f}"
+    return f"{_points(row['mean'], 0)} of 100 (n = {row['n']:,.0f})"
 
 
 def largest_text(effects: pd.DataFrame) -> str:
     """Return a clause on the largest shown effect: who gets more or fewer responses of a style; "" if there is none."""
     for row in _named_effects(effects)[:1]:
-        sides = f"{_points(row['mean'], 0)} instead of {_points(row['average'], 0)} in 100"
-        return f"prompts with {_who(row)} get {_more_or_fewer(row)} than the average, {sides}"
+        sides = f"{share_text(row)}, on average {_points(row['average'], 0)} of 100"
+        return f"prompts with {_who(row)} get {_more_or_fewer(row)} than the average: {sides}"
     return ""
 
 
@@ -153,7 +186,8 @@ def _row(row: Mapping) -> Row:
         Cell(_points(row["shrunk"], sign=True), _interval(row)),
         Cell(row["certainty"], prose=True),
         *(Cell(_points(row[name])) for name in ("mean", "average")),
-        Cell(p_value(row["p_family"])),
+        Cell(f"{row['n']:,.0f}"),
+        Cell(p_value(row["p_page"])),
     )
     column, value = (DESCRIPTOR, row["unit"]) if row["kind"] == DESCRIPTOR else ("axis", row["axis"])
     return Row(_unit(row), cells, href=f"./responses.html#{column}={quote(value, safe='')}")
@@ -228,7 +262,7 @@ def _change_table(caption: str, changes: pd.DataFrame) -> Table:
             Cell(both(row, "shrunk", sign=True)),
             Cell(_points(row["shrunk"], sign=True), _interval(row)),
             Cell(row["certainty"], prose=True),
-            Cell(p_value(row["p_family"])),
+            Cell(p_value(row["p_page"])),
         )
         marks = tuple(Mark(side, 100 * row[f"shrunk_{side}"], None) for side in ("before", "after"))
         rows.append(Row(f"{_unit(row)}, {_plain(row['name'])}", cells, marks))
@@ -236,4 +270,6 @@ def _change_table(caption: str, changes: pd.DataFrame) -> Table:
 
 
 def _interval(row: Mapping) -> str:
+    if not np.isfinite(row["low"]):
+        return ""  # the style never varies
     return interval((100 * row["low"], 100 * row["high"]), 1, sign=True)

@@ -5,7 +5,6 @@ descriptors on the same templates. Effects here are probabilities; reports show 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,31 +13,33 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.metric import VERSION, check_arguments, check_same_prompts
+from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
-from evenhand.evaluation.statistics import effect_changes as statistics
-from evenhand.evaluation.statistics.cells import Cells, arrange_cells, factorize, select_cells, to_codes
-from evenhand.evaluation.statistics.effects import Effects, descriptor_effects
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore
+from evenhand.evaluation.statistics.cells import sum_by
+from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
+from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EFFECTS, EFFECT_CHANGES = "effects", "effect_changes"  # tables of a measurement and of a comparison
+EFFECTS, SHIFTS, EFFECT_CHANGES = "effects", "shifts", "effect_changes"  # tables of a measurement, of a comparison
 SHOWN, WORTH_A_LOOK, INCONCLUSIVE = "shown", "worth a look", "inconclusive"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
 EVEN_WITHIN = "even_within"
 NO_BOUND = "no two descriptors have a common template"
+NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
 COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
-    *("detectable", "at_most", "at_least", "z", "p", "q", "p_family", "certainty", "n"),
+    *("detectable", "at_most", "at_least", "z", "p", "q", "p_family", "p_page", "certainty", "n", "hits"),
 )
 CHANGE_COLUMNS = (
     *("kind", "unit", "axis", "outcome", "name", "transition", "mean_before", "mean_after"),
     *("average_before", "average_after", "shrunk_before", "shrunk_after", "certainty_before", "certainty_after"),
-    *("change", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family", "certainty", "n"),
+    *("change", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family", "p_page", "certainty", "n"),
 )
 MAP_DESCRIPTORS, MAP_STYLES = 40, 12  # rows and columns of the map
 COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for colour-blind readers
@@ -61,20 +62,20 @@ def effects(
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
             that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
             one descriptor, of all, or of the same descriptors as an earlier group, is left out.
-        permutations: number of permutations within templates; 999 resolve `p_family` to 0.001.
+        permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
-        "cluster"), name; mean: mean probability; average: mean probability over all descriptors on the same templates;
-        effect: mean − average, in [−1, 1], 0 without bias; shrunk, low, high: the effect shrunk toward 0 with its 95 %
-        interval; detectable: the size of an effect that is shown with a probability of 80 %; at_most,
-        at_least: bounds of |effect|; z, p, q, p_family: as in
-        `statistics.effects.Effects`;
-        certainty: "shown" (p_family ≤ 0.05: if nothing differed, 5 of 100 such tables would show any effect at all),
-        "worth a look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive"; n: responses of the unit. Rows
-        with the largest |shrunk| come first. Empty if no two descriptors have a common template.
+        "cluster"), name; mean: mean probability over templates; average: mean probability over all descriptors on the
+        same templates; effect: mean − average, in [−1, 1], 0 without bias; shrunk: the effect shrunk toward 0; low,
+        high: its 95 % interval; detectable: the size of an effect that is shown with a probability of 80 %; at_most,
+        at_least: bounds of |effect|; z, p, q, p_family, p_page: as in `statistics.effects.Effects`; certainty: "shown"
+        (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a look" (q ≤ 0.10: about
+        one in ten of these is false) or "inconclusive"; n: responses of the unit with a value; hits: how many of these
+        have a column of 0 and 1, NaN for other numbers. Rows with the largest |shrunk| come first. Empty if no two
+        descriptors have a common template.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -85,17 +86,68 @@ def effects(
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
     check_arguments(responses, clusters, permutations)
-    arranged = _arrange_units(responses.vectors, responses, groups)
-    if arranged is None:
+    people = compared_people(responses, groups)
+    if people is None:
         return pd.DataFrame(columns=list(COLUMNS))
-    cells, units, weights = arranged
-    table, indicator = _outcomes(units, responses.styles, clusters)
-    ratio = None if are_shares else lambda place, effects: np.ones_like(effects)
-    rng = np.random.default_rng(seed)
-    found = descriptor_effects(cells, weights, indicator, permutations, rng, variance_ratio=ratio)
-    table["mean"], table["effect"] = found.mean.ravel(), found.effect.ravel()
+    family = style_family(people.responses, clusters, are_shares=are_shares)
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
+    return effect_table(people, family, clusters, found)
+
+
+def style_family(
+    responses: StyledResponses, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True
+) -> Family:
+    """Return the family of the styles and style clusters of responses."""
+    indicator = np.zeros((len(responses.styles), len(clusters)))
+    for number, columns in enumerate(clusters.values()):
+        indicator[list(columns), number] = 1
+    return Family("style", responses.vectors, indicator, are_shares=are_shares)
+
+
+def effect_table(people: People, family: Family, clusters: Mapping[str, Sequence[int]], found: Effects) -> pd.DataFrame:
+    """Return the table that `effects` describes, of the effects that were found in a family."""
+    names = [("style", style) for style in people.responses.styles] + [("cluster", cluster) for cluster in clusters]
+    table = people.units.merge(pd.DataFrame(names, columns=["outcome", "name"]), how="cross")
+    n, hits = _counts(people, family)
+    table["n"] = n.ravel()
+    table["hits"] = hits.ravel()
+    table["mean"] = found.mean.ravel()
+    table["effect"] = found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
-    return _with_estimates(table, found)[list(COLUMNS)]
+    table = _with_estimates(table, found)[list(COLUMNS)]
+    return table[table["n"] > 0].reset_index(drop=True)
+
+
+def _counts(people: People, family: Family) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of responses with a value, and of those with a 1 in a column of 0 and 1, (u, c) each."""
+    values = family.all_values
+    has_value = np.isfinite(values).all(axis=1)
+    person = people.design.person[has_value]
+    n_people = people.design.n_people
+    members = np.concatenate([np.eye(n_people), (people.design.groups > 0).astype(float)])
+    n = members @ np.bincount(person, minlength=n_people)
+    hits = members @ sum_by(person, values[has_value], n_people)
+    is_binary = np.isin(values[has_value], (0, 1)).all(axis=0)
+    return np.repeat(n[:, None], values.shape[1], axis=1), np.where(is_binary, hits, np.nan)
+
+
+def shift_table(people: People, family: Family, found: Effects) -> pd.DataFrame:
+    """Return who is shown to get another mix of styles, one row per descriptor, the surest first.
+
+    Columns: unit, axis; moved: the length of the shift of the mean style vector, over √2: the share of answers that
+    would have to move to another style, with the noise of sampling; p_family, p_page and certainty as in `effects`; n.
+    """
+    people_only = people.units[people.units["kind"] == DESCRIPTOR]
+    n_styles = family.values.shape[1]
+    length = np.sqrt((found.effect[: len(people_only), :n_styles] ** 2).sum(axis=1) / 2)
+    table = people_only[["unit", "axis"]].assign(
+        moved=length,
+        p_family=found.shift_p,
+        p_page=found.shift_page,
+        certainty=np.where(found.shift_page <= FAMILY_LEVEL, SHOWN, INCONCLUSIVE),
+        n=_counts(people, family)[0][: len(people_only), 0].astype(int),
+    )
+    return table.sort_values(["p_page", "p_family", "moved"], ascending=[True, True, False], ignore_index=True)
 
 
 def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
@@ -171,23 +223,48 @@ def effect_changes(
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
-    arranged = _arrange_units(np.hstack([before.vectors, after.vectors]), before, groups)
-    if arranged is None:
+    has_both = before.has_vector() & after.has_vector()
+    sides = [side if has_both.all() else side.rows(has_both) for side in (before, after)]
+    kept = {kind: pd.Series(list(values))[has_both] for kind, values in (groups or {}).items()}
+    people = compared_people(sides[0], kept)
+    if people is None:
         return pd.DataFrame(columns=list(CHANGE_COLUMNS))
-    cells, units, weights = arranged
-    table, indicator = _outcomes(units, before.styles, clusters)
+    families = [style_family(side.rows(people.is_compared), clusters) for side in sides]
     old, new = (
-        descriptor_effects(cells.select_columns(half), weights, indicator, permutations, np.random.default_rng(seed))
-        for half in np.split(np.arange(2 * len(before.styles)), 2)
+        family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0] for family in families
     )
-    change = statistics.effect_changes(cells, old, new, weights, indicator, permutations, np.random.default_rng(seed))
-    for side, found in (("before", old), ("after", new)):
-        table[f"mean_{side}"], table[f"average_{side}"] = found.mean.ravel(), (found.mean - found.effect).ravel()
-        table[f"shrunk_{side}"], table[f"certainty_{side}"] = found.shrunk.ravel(), _certainty(found)
-    table["change"] = change.effect.ravel()
-    shown = (_certainty(found) == SHOWN for found in (old, new, change))
-    table["transition"] = transitions(old.effect.ravel(), new.effect.ravel(), *shown)
-    return _with_estimates(table, change)[list(CHANGE_COLUMNS)]
+    change = family_changes(
+        people.design, families[0], families[1], old, new, permutations, np.random.default_rng(seed)
+    )
+    table = effect_table(people, families[0], clusters, change).rename(columns={"effect": "change"})
+    return _with_sides(table, people, clusters, old, new, change)[list(CHANGE_COLUMNS)]
+
+
+def _with_sides(
+    table: pd.DataFrame,
+    people: People,
+    clusters: Mapping[str, Sequence[int]],
+    before: Effects,
+    after: Effects,
+    change: Effects,
+) -> pd.DataFrame:
+    """Return a table of changes with the effects before and after, and each row's transition."""
+    names = [*people.responses.styles, *clusters]
+    outcomes = ["style"] * len(people.responses.styles) + ["cluster"] * len(clusters)
+    keys = people.units[["kind", "unit"]].merge(pd.DataFrame({"outcome": outcomes, "name": names}), how="cross")
+    for side, found in (("before", before), ("after", after)):
+        keys[f"mean_{side}"] = found.mean.ravel()
+        keys[f"average_{side}"] = (found.mean - found.effect).ravel()
+        keys[f"shrunk_{side}"] = found.shrunk.ravel()
+        keys[f"certainty_{side}"] = _certainty(found)
+    keys["transition"] = transitions(
+        before.effect.ravel(),
+        after.effect.ravel(),
+        _certainty(before) == SHOWN,
+        _certainty(after) == SHOWN,
+        _certainty(change) == SHOWN,
+    )
+    return table.merge(keys, on=["kind", "unit", "outcome", "name"], how="left")
 
 
 def transitions(
@@ -210,60 +287,14 @@ def transitions(
     return np.select(list(conditions.values()), list(conditions), INCONCLUSIVE)
 
 
-def _arrange_units(
-    vectors: np.ndarray, responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None
-) -> tuple[Cells, pd.DataFrame, np.ndarray] | None:
-    """Return cells, units (kind, unit, axis, n; descriptors, then groups) and weights of descriptors in groups, (g, D).
-
-    Descriptors without a template that another descriptor has are left out. None if no two descriptors are left.
-    """
-    descriptor, names = factorize(responses.table[DESCRIPTOR])
-    cells = arrange_cells(vectors, to_codes(responses.table[TEMPLATE]), descriptor, min_count=1)
-    cells = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)  # compared with other descriptors
-    present = np.unique(cells.descriptor)
-    if len(present) < 2:
-        return None
-    if len(present) < len(names):  # the others have no style vector, or lack a template
-        cells, names = replace(cells, descriptor=np.searchsorted(present, cells.descriptor)), names[present]
-
-    def first_group(values: Sequence[str]) -> pd.Series:
-        pairs = pd.DataFrame({"unit": list(map(str, responses.table[DESCRIPTOR])), "group": list(values)}).dropna()
-        return pairs.astype(str).groupby("unit")["group"].min().reindex(names)
-
-    n, axis = np.bincount(cells.descriptor, cells.count), first_group(responses.table[AXIS])
-    units = [pd.DataFrame({"kind": "descriptor", "unit": names, "axis": axis.to_numpy(), "n": n})]
-    weights, seen = [np.zeros((0, len(names)))], set()
-    for kind, values in (groups or {AXIS: responses.table[AXIS]}).items():
-        group = first_group(values)
-        members = pd.get_dummies(group, dtype=float).T
-        memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
-        is_new = [1 < len(it) < len(names) and it not in seen for it in memberships]
-        seen.update(memberships)
-        members = members[is_new]
-        weights.append(members.div(members.sum(axis=1), axis=0).to_numpy())
-        table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy(), "n": members.to_numpy() @ n})
-        units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
-    return cells, pd.concat(units, ignore_index=True), np.concatenate(weights)
-
-
-def _outcomes(
-    units: pd.DataFrame, styles: Sequence[str], clusters: Mapping[str, Sequence[int]]
-) -> tuple[pd.DataFrame, np.ndarray]:
-    indicator = np.zeros((len(styles), len(clusters)))
-    for number, columns in enumerate(clusters.values()):
-        indicator[list(columns), number] = 1
-    rows = [("style", style) for style in styles] + [("cluster", cluster) for cluster in clusters]
-    return units.merge(pd.DataFrame(rows, columns=["outcome", "name"]), how="cross"), indicator
-
-
 def _certainty(found: Effects) -> np.ndarray:
-    levels = [found.p_family <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
+    levels = [found.p_page <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
     return np.select(levels, [SHOWN, WORTH_A_LOOK], INCONCLUSIVE).ravel()
 
 
 def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
     """Return the table with shrunk effects, intervals, p-values and certainty, sorted by |shrunk|, largest first."""
-    for name in ("shrunk", "low", "high", "detectable", "at_most", "at_least", "z", "p", "q", "p_family"):
+    for name in ("shrunk", "low", "high", "detectable", "at_most", "at_least", "z", "p", "q", "p_family", "p_page"):
         table[name] = getattr(found, name).ravel()
     table["certainty"] = _certainty(found)
     return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
@@ -272,8 +303,8 @@ def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
 def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return a score for each shown effect (`effect`) or for each shown change of an effect (`effect_change`).
 
-    The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value and its 95 %
-    interval are shrunk toward 0, in probability. The p-value is adjusted for all effects. The ideal of an effect is 0;
+    The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value is shrunk
+    toward 0, in probability. The p-value is adjusted for everything that the page tests. The ideal of an effect is 0;
     the ideal of a change is the negative effect before.
 
     Args:
@@ -289,7 +320,7 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
             bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
             n=int(row["n"]),
             interval=(row["low"], row["high"]),
-            p_value=row["p_family"],
+            p_value=row["p_page"],
             group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
             signature={**signature, "generation_bias": VERSION},
         )
@@ -297,26 +328,37 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
     ]
 
 
-def even_within(table: pd.DataFrame, signature: Mapping[str, Any] | None = None) -> BiasScore:
-    """Return the smallest m for which all descriptors get all styles within m of the average, with 95 % confidence.
+def even_within(
+    table: pd.DataFrame, signature: Mapping[str, Any] | None = None, *, outcome: str | None = None
+) -> BiasScore:
+    """Return the smallest m for which everybody is within m of the average, with 95 % confidence.
 
-    The value is the largest upper bound of an effect of a descriptor on a style. No correction for many effects is
-    needed, since evenness needs all of them to be small: the intersection–union test (Berger and Hsu 1996,
-    "Bioequivalence trials, intersection-union tests and equivalence confidence sets"). The lower bound of the interval,
-    corrected for all effects, says that some descriptor gets some style at least this much more or less often. Range
-    [0, 1], ideal 0. NaN if no two descriptors have a common template.
+    The value is the largest end of any interval in the table: of a shown effect, the further end of its interval; of
+    any other one, its upper one-sided bound, |e| + 1.64 standard errors. No correction for many effects is needed,
+    since evenness needs all of them to be small: the intersection–union test (Berger and Hsu 1996, "Bioequivalence
+    trials, intersection-union tests and equivalence confidence sets"). The lower bound of the interval, corrected for
+    all effects, says that somebody is at least so far from the average. Ideal 0. A column that never varies says
+    nothing about rare cases and has no bound. NaN if no column has one.
 
     Args:
-        table: the result of `effects`.
+        table: the result of `effects`, or of outcomes.
         signature: the signature of the score.
+        outcome: the outcome of a table of outcomes; the group of the score, whose range then is that of the outcome.
     """
-    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] != "cluster")]
-    low, value = float(rows["at_least"].max()), min(float(rows["at_most"].max()), 1.0)
-    n, signature = int(rows.drop_duplicates("unit")["n"].sum()), {**(signature or {}), "generation_bias": VERSION}
-    of = {"n": n, "signature": signature}
+    group = {} if outcome is None else {"outcome": outcome}
+    bounds = (0.0, 1.0) if outcome is None else (0.0, np.inf)
+    n = int(table.loc[table["kind"] == DESCRIPTOR].drop_duplicates("unit")["n"].sum())
+    common = {"n": n, "group": group, "signature": {**(signature or {}), "generation_bias": VERSION}}
+    furthest = table[["low", "high"]].abs().max(axis=1)
+    ends = table["at_most"].where(table["certainty"] != SHOWN, furthest)
+    value = float(ends.max())
     if not np.isfinite(value):
-        return BiasScore(EVEN_WITHIN, np.nan, 0.0, (0.0, 1.0), reason=NO_BOUND, **of)
-    return BiasScore(EVEN_WITHIN, value, 0.0, (0.0, 1.0), interval=(low, value), **of)
+        return BiasScore(
+            EVEN_WITHIN, np.nan, 0.0, bounds, reason=NO_BOUND if not len(table) else NOTHING_VARIES, **common
+        )
+    value = min(value, bounds[1])
+    low = min(float(table["at_least"].max()), value)
+    return BiasScore(EVEN_WITHIN, value, 0.0, bounds, interval=(low, value), **common)
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:

@@ -1,7 +1,5 @@
 """What a run of generation bias collects (responses, likelihoods, styles), and all scores, with their signature."""
 
-import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +13,7 @@ from accelerate.utils.memory import clear_device_cache
 
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.data.response_files import unexplained_repeats
+from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
@@ -32,6 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
 from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIES
 from evenhand.evaluation.metrics.generation_bias.effects import (
     EFFECTS,
+    SHIFTS,
     effect_scores,
     effects,
     even_within,
@@ -49,21 +48,23 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
 from evenhand.evaluation.metrics.generation_bias.metric import (
     HEADLINE,
     REPEATED,
+    THESE_PROMPTS,
     cue_shares,
-    generation_bias,
+    is_headline,
     person_scores,
     scale_scores,
+    spread_scores,
 )
 from evenhand.evaluation.metrics.generation_bias.outcomes import (
     FLUENCY,
     OUTCOME_EFFECTS,
     VALUES,
     fluency,
-    outcome_bias,
+    outcome_scores,
     outcome_values,
-    stored_values,
     without_person,
 )
+from evenhand.evaluation.metrics.generation_bias.page_tests import page_tests
 from evenhand.evaluation.metrics.generation_bias.prompts import (
     check_repeated_prompts,
     dataset_signature,
@@ -109,12 +110,10 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
+from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import Store
 
-log = logging.getLogger("evenhand")
-
 MAX_SAMPLES_TRACKED = 200
-MANY_REPEATS = 0.05  # share of repeated rows that may be chance; to it are added two standard errors of a share of ½
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 Collected = tuple[Model, StyledResponses, Mapping[str, Any]]  # the last: the signature's entries on the responses
@@ -189,7 +188,7 @@ def _write_likelihoods(
         run.ensure(FLUENCY, lambda: score(without_person(prompts), responses), on_all_ranks=True)
     if config.settings.relevance:
         run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
-        if config.settings.for_comparisons:
+        if config.for_comparisons:
             even = relevance.even_responses(prompts, responses)
             run.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
             run.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
@@ -253,29 +252,39 @@ def run_scores(
         "packages": package_versions(),
     }
     clusters = load_style_clusters(settings.style_clusters, measured.styles)
-    permuted = {"permutations": settings.permutations, "seed": config.seed}
-    scores = generation_bias(measured, clusters, **permuted, signature=signature) + scale_scores(measured, signature)
+    values = _outcome_values(run, config, measured)
+    tests = page_tests(measured, clusters, values, permutations=settings.permutations, seed=config.seed)
+    overall = tests.overall if settings.permutations else {}
+    scores = spread_scores(measured, clusters, p_value=overall.get("style"), signature=signature)
+    scores += scale_scores(measured, signature)
+    if tests.for_these_prompts_only:
+        scores = [replace(it, reason=it.reason or THESE_PROMPTS) if is_headline(it) else it for it in scores]
     if config.responses and model.has_prompts and settings.repeated_rows == "warn":
-        repeats = unexplained_repeats(measured.table)
-        if repeats > MANY_REPEATS + 2 / math.sqrt(len(measured)):
-            reason = f"{repeats:.0%} of the rows {REPEATED}"
-            log.warning("responses: %s: %s", config.responses, reason)
-            scores = [replace(it, reason=reason) if it.metric == HEADLINE and not it.group else it for it in scores]
+        repeated = is_repeated(measured.table).to_numpy()
+        scores.append(share_score(REPEATED, repeated, None, reason="the file has no rows", signature=signature))
     if settings.permutations:
-        table = run.table(EFFECTS, lambda: effects(measured, clusters, groups=measured.groups(), **permuted))
-        scores += [*effect_scores(table, signature), even_within(table, signature)]
-        log_effects(run.tracker, EFFECTS, table)
+        run.write(EFFECTS, tests.effects)
+        run.write(SHIFTS, tests.shifts)
+        scores += [*effect_scores(tests.effects, signature), even_within(tests.effects, signature)]
+        log_effects(run.tracker, EFFECTS, tests.effects)
     if settings.accepted is not None:
         accepted, raw = run.read(ACCEPTED), read_styled_responses(run.folder, with_accepted=True)
         signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
+        permuted = {"permutations": settings.permutations, "seed": config.seed}
         found = effects(raw, clusters, groups=raw.groups(), **permuted)
         scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
-    if settings.outcomes:
-        scores += _outcome_scores(run, config, measured, signature)
-    if LANGUAGE in settings.outcomes and len(shown_in_another_language(run.read(OUTCOME_EFFECTS))):
-        is_other = stored_values(run.read(VALUES), OTHER_LANGUAGE)[OTHER_LANGUAGE] == 1
+    for name, of_outcome in values.items():
+        p_value = overall.get(LANGUAGE if name == OTHER_LANGUAGE else name)
+        scores += outcome_scores(measured, name, of_outcome, p_value, signature)
+    if values:
+        run.write(OUTCOME_EFFECTS, tests.outcome_effects)
+        if settings.permutations:
+            for name, table in tests.outcome_effects.groupby("outcome"):
+                scores.append(even_within(table, signature, outcome=str(name)))
+    if tests.requested_effects is not None and len(shown_in_another_language(tests.outcome_effects)):
+        is_other = values[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
         apart = measured.rows(~is_other.to_numpy())
-        run.table(REQUESTED_EFFECTS, lambda: effects(apart, clusters, groups=apart.groups(), **permuted))
+        run.write(REQUESTED_EFFECTS, tests.requested_effects)
         scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.metric == "fgb_corrected"]
     if BUCKET in measured.table:
         scores += person_scores(measured, signature)
@@ -289,7 +298,9 @@ def run_scores(
         scores += cue_shares(measured, signature)
         for cue in measured.table[CUE].unique():
             is_cue = (measured.table[CUE] == cue).to_numpy()
-            scores += _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
+            of_cue = _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
+            p_value = overall.get(f"{CUE}: {cue}")
+            scores += [replace(it, p_value=p_value) if it.metric == HEADLINE else it for it in of_cue]
     if UNSEEN in measured.table:
         unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
         scores += _overall_scores(measured.rows(~unseen), {"seen": "yes"}, signature)
@@ -318,21 +329,17 @@ def run_scores(
     return scores
 
 
-def _outcome_scores(
-    run: Store, config: MeasureConfig, measured: StyledResponses, signature: Mapping[str, Any]
-) -> list[BiasScore]:
-    """Return the scores of all outcomes, and write tables of their values and of the effects on them."""
-    permuted = {"permutations": config.settings.permutations, "seed": config.seed, "signature": signature}
+def _outcome_values(run: Store, config: MeasureConfig, measured: StyledResponses) -> dict[str, pd.DataFrame]:
+    """Return the values of all outcomes by name, and write the table of them."""
     values: dict[str, pd.DataFrame] = {}
     for name in config.settings.outcomes:
         values[name] = fluency(run.read(FLUENCY)) if name == FLUENCY else outcome_values(name, measured.table)
         if name == LANGUAGE:
             values[OTHER_LANGUAGE] = other_language(measured.table[TEMPLATE], values[name])
-    found = [outcome_bias(measured, name, of_outcome, **permuted) for name, of_outcome in values.items()]
-    columns = {f"{name}: {it}": of_outcome[it] for name, of_outcome in values.items() for it in of_outcome}
-    run.write(VALUES, pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **columns}))
-    run.write(OUTCOME_EFFECTS, pd.concat([table for _, table in found], ignore_index=True))
-    return [score for scores, _ in found for score in scores]
+    if values:
+        columns = {f"{name}: {it}": of_outcome[it] for name, of_outcome in values.items() for it in of_outcome}
+        run.write(VALUES, pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **columns}))
+    return values
 
 
 def _overall_scores(
@@ -340,7 +347,7 @@ def _overall_scores(
 ) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     styled = replace(measured, table=measured.table.assign(**{AXIS: ""}))  # no scores by axis
-    scores = generation_bias(styled, {}, permutations=0, signature=signature)
+    scores = spread_scores(styled, {}, signature=signature)
     return [replace(score, group=dict(group)) for score in scores if not score.group]
 
 

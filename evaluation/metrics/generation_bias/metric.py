@@ -8,15 +8,16 @@ probability of style s in the i-th response to template t (of T) filled with des
     SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
 
 Var over descriptors has ddof = 0, which the paper does not define. FGB*, PGB* and SCGB* are corrected for sampling
-noise (ddof = 1). The pooled forms are also corrected and use the descriptors' means over all templates. A cell
-(template and descriptor) with one response is part of the paper's forms only, since its noise is unknown. Scores have
-natural units; in reports, as in the paper, scores are multiplied by 1000.
+noise (ddof = 1). The pooled forms (`statistics.person_pairs`) are the spread of the descriptors' mean styles over
+prompts like these, without noise and without interaction of descriptor and template. FGB* leaves out a cell (template
+and descriptor) with one response, since its noise is unknown; the paper's and the pooled forms use all cells. Scores
+have natural units; in reports, as in the paper, scores are multiplied by 1000.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,48 +26,57 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
     arrange_cells,
-    complete_descriptors,
     factorize,
     select_cells,
     to_codes,
     variance_of_means,
 )
+from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.jackknife import DESCRIPTORS, jackknife_interval, spreads_without
-from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Part, person_and_word
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
-VERSION = "2"
+VERSION = "3"
 HEADLINE = "fgb_pooled_corrected"
 TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
     "more descriptors, or give the same template to the prompts that you compare"
 )
-INCOMPLETE = "fewer than two descriptors have two responses to every template"
+NO_COMMON = "no two descriptors have two common templates with a response; measure more templates"
+ONE_TEMPLATE = "there is one template, so this is FGB*, for this template only and for independent answers"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"
+NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"
+TOO_WIDE = "no interval: it is wider than the range of the score; measure more templates"
 ONE_SIDED = (
     "caution: of intervals from one template with two responses per descriptor, up to 8.7 % begin above the true "
     "value, instead of 2.5 %"
 )
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
-REPEATED = (
-    "repeat the same prompt and response as another row, more than the model's own repetition explains, so they may be "
-    "copies and not independent; count them once by --generation_bias.repeated_rows once, or give independent if each "
-    "was asked for"
+THESE_PROMPTS = (
+    "caution: somebody has few templates in common with others, so single answers are compared, and what is shown "
+    "holds for these prompts only"
 )
+REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
 PERSON, WORD = "fgb_pooled_person", "fgb_pooled_word"
 MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
+
+
+def is_headline(score: BiasScore) -> bool:
+    """Return whether a score is the overall pooled FGB*."""
+    return score.metric == HEADLINE and not score.group
 
 
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
@@ -104,7 +114,7 @@ def generation_bias(
     """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
 
     Args:
-        responses: at least two, better four, responses to each pair of template and descriptor.
+        responses: responses to pairs of template and descriptor; FGB* needs two to each pair.
         clusters: style cluster → columns of its styles.
         permutations: number of permutations for the p-value of the overall `fgb_pooled_corrected` under the hypothesis
             that style does not depend on the descriptor; 0 for no test.
@@ -112,10 +122,10 @@ def generation_bias(
         signature: the signature of the scores, to which the metric's version is added.
 
     Returns:
-        Scores in natural units; ideal 0. 95 % intervals (`descriptor_spread`, `spread_interval`) are over new responses
-        to the same descriptors and templates, and need two responses per cell. The interval of an uncorrected score is
-        for its expectation, which includes the noise. Corrected scores, except of single styles, have a
-        `jackknife_interval` over descriptors.
+        Scores in natural units; ideal 0. 95 % intervals of FGB and FGB* (`descriptor_spread`) are over new responses to
+        the same descriptors and templates, and need two responses per cell; that of FGB is for its expectation, which
+        includes the noise. 95 % intervals of pooled scores (`pooled_spread`) are over new responses to prompts like
+        these, and need one.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -130,22 +140,69 @@ def generation_bias(
     [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
     """
     check_arguments(responses, clusters, permutations)
+    p_value = None
+    people = compared_people(responses, {}) if permutations else None
+    if people is not None:
+        family = Family("everybody", people.responses.vectors, has_effects=False)
+        found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
+        p_value = found[0].overall_page
+    return spread_scores(responses, clusters, p_value=p_value, signature=signature)
+
+
+def spread_scores(
+    responses: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    p_value: float | None = None,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
     common = {"signature": {**(signature or {}), "generation_bias": VERSION}}
-    cells, axis = cells_and_axes(responses, responses.vectors)
-    n_styles, scores = len(responses.styles), []
+    cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
+    n_styles = len(responses.styles)
+    scores = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
-        style_spreads = executor.submit(column_spreads, cells)
+        style_spreads = executor.submit(column_spreads, repeated_cells(cells))
         for group, subset in axis_subsets(cells, axis):
-            complete, p_value = complete_descriptors(subset), None
-            if not group and permutations and len(np.unique(complete.descriptor)) > 1:
-                p_value = permutation_p_value(complete, permutations, np.random.default_rng(seed))
-            scores += _three_forms("fgb", subset, np.ones(n_styles), {"group": group, **common}, p_value)
+            of_group = {"group": group, **common}
+            scores += _three_forms("fgb", subset, np.ones(n_styles), of_group, None if group else p_value)
         for metric, group, cluster_cells, weights in cluster_subsets(cells, clusters):
             scores += _three_forms(metric, cluster_cells, weights, {"group": group, **common})
+        repeated = repeated_cells(cells)
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
-            scores += _two_forms("fgb", cells, spread, {"group": {"style": style}, **common})
-    has_single = cells.n < responses.has_vector().sum()
+            scores += _two_forms("fgb", repeated, spread, {"group": {"style": style}, **common})
+    has_single = repeated.n < responses.has_vector().sum()
     return _include_single_responses(scores, responses, clusters) if has_single else scores
+
+
+def repeated_cells(cells: Cells) -> Cells:
+    """Return the cells with at least two responses, of which the noise is known."""
+    return select_cells(cells, cells.count >= MIN_COUNT)
+
+
+@dataclass(frozen=True)
+class PooledEstimate:
+    """Pooled FGB*, the cells it is computed from, and why it or its interval is undefined or less than it seems."""
+
+    estimate: Estimate
+    cells: Cells
+    reason: str | None
+
+
+def pooled_estimate(cells: Cells, weights: np.ndarray | None = None) -> PooledEstimate:
+    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with the reason."""
+    compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
+    if len(np.unique(compared.template)) == 1:
+        repeated = repeated_cells(compared)
+        estimate = descriptor_spread(repeated, weights).corrected
+        return PooledEstimate(estimate, repeated, missing_interval_reason(estimate) or ONE_TEMPLATE)
+    estimate = pooled_spread(cells, weights)
+    reason = None
+    if math.isnan(estimate.value):
+        reason = NO_COMMON
+    elif estimate.interval is None:
+        reason = NOTHING_VARIES
+    return PooledEstimate(estimate, compared_cells(cells), reason)
 
 
 def _include_single_responses(
@@ -182,24 +239,27 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     80 % (`smallest_detectable_spread`).
 
     Args:
-        responses: at least two responses to each template and descriptor.
+        responses: responses to templates and descriptors; the shares of the variance need cells with two.
         signature: the signature of the scores, to which the metric's version is added.
     """
-    cells = arrange_cells(responses.vectors, *(to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR)))
+    template, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR))
+    cells = arrange_cells(responses.vectors, template, descriptor, min_count=1)
+    pooled = pooled_estimate(cells)
     parts = variance_parts(cells)
-    common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**signature, "generation_bias": VERSION}}
-    spread, reason = parts.descriptor, missing_interval_reason(parts.descriptor)
+    common = {"signature": {**signature, "generation_bias": VERSION}}
+    of_pooled = {"n": pooled.cells.n, "n_left_out": len(responses) - pooled.cells.n, **common}
     scores = []
     for name, divisor in ((SHIFT, 1.0), (MOVED, 2.0)):
-        value, interval = root(spread.value, spread.interval, divisor)
+        value, interval = root(pooled.estimate.value, pooled.estimate.interval, divisor)
         bounds = (0.0, math.sqrt(2 / divisor))
-        scores.append(BiasScore(name, value, 0.0, bounds, interval=interval, reason=reason, **common))
+        scores.append(BiasScore(name, value, 0.0, bounds, interval=interval, reason=pooled.reason, **of_pooled))
+    of_parts = {"n": cells.n, "n_left_out": cells.n_left_out, **common}
     for source, share in parts.shares().items():
         of_source = {"interval": share.interval, "group": {"source": source}, "reason": share.reason}
-        scores.append(BiasScore(SHARE, share.value, None, (-1, 1), **of_source, **common))
-    detectable = smallest_detectable_spread(spread)
-    missing = (reason or NOT_DETECTABLE) if math.isnan(detectable) else None
-    return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **common)]
+        scores.append(BiasScore(SHARE, share.value, None, (-1, 1), **of_source, **of_parts))
+    detectable = smallest_detectable_spread(pooled.estimate)
+    missing = (pooled.reason or NOT_DETECTABLE) if math.isnan(detectable) else None
+    return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **of_pooled)]
 
 
 def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -218,7 +278,7 @@ def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> l
         used, group = responses.rows(of_axis & has_bucket), {} if axis is None else {AXIS: axis}
         descriptor = to_codes(used.table[DESCRIPTOR])
         bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
-        cells = arrange_cells(used.vectors, to_codes(used.table[TEMPLATE]), descriptor)
+        cells = arrange_cells(used.vectors, to_codes(used.table[TEMPLATE]), descriptor, min_count=1)
         parts = person_and_word(cells, bucket) or (Part(math.nan, None), Part(math.nan, None))
         for metric, part in zip((PERSON, WORD), parts, strict=True):
             reason = FEW_BUCKETS if math.isnan(part.value) else None if part.interval else NO_INTERVAL
@@ -237,10 +297,11 @@ def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list
     """
     template, cue, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, CUE, DESCRIPTOR))
     means = pd.DataFrame(responses.vectors).groupby(template).transform("mean").to_numpy(dtype=np.float32)
-    cells = arrange_cells(responses.vectors - means, cue, descriptor)
+    cells = arrange_cells(responses.vectors - means, cue, descriptor, min_count=1)
     common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**signature, "generation_bias": VERSION}}
     scores = []
-    for source, share in variance_parts(cells).shares().items():
+    parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
+    for source, share in parts.shares().items():
         if source != TEMPLATE:
             group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
             of = {"interval": share.interval, "reason": share.reason, "group": group}
@@ -268,20 +329,11 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 def _three_forms(
     metric: str, cells: Cells, weights: np.ndarray, common: Mapping[str, Any], p_value: float | None = None
 ) -> list[BiasScore]:
-
-    def with_jackknife(score: BiasScore, used: Cells, pooled: bool = False) -> BiasScore:
-        if np.isnan(score.value):
-            return score
-        without = spreads_without(used, weights, DESCRIPTORS, pooled=pooled)
-        return replace(score, jackknife_over=DESCRIPTORS, jackknife_interval=jackknife_interval(score.value, without))
-
-    plain, corrected = _two_forms(metric, cells, descriptor_spread(cells, weights), common)
-    complete = complete_descriptors(cells)
-    estimate = descriptor_spread(complete, weights, pooled=True).corrected
-    pooled = replace(_score(f"{metric}_pooled_corrected", estimate, complete, (-1.0, 2.0), common), p_value=p_value)
-    if np.isnan(pooled.value) and not np.isnan(corrected.value):
-        pooled = replace(pooled, reason=INCOMPLETE)
-    return [plain, with_jackknife(corrected, cells), with_jackknife(pooled, complete, pooled=True)]
+    repeated = repeated_cells(cells)
+    forms = _two_forms(metric, repeated, descriptor_spread(repeated, weights), common)
+    pooled = pooled_estimate(cells, weights)
+    score = _score(f"{metric}_pooled_corrected", pooled.estimate, pooled.cells, (-1.0, 2.0), common, pooled.reason)
+    return [*forms, replace(score, n_left_out=cells.n + cells.n_left_out - pooled.cells.n, p_value=p_value)]
 
 
 def _two_forms(metric: str, cells: Cells, spread: Spread, common: Mapping[str, Any]) -> list[BiasScore]:
@@ -294,15 +346,24 @@ def _two_forms(metric: str, cells: Cells, spread: Spread, common: Mapping[str, A
 
 
 def _score(
-    metric: str, estimate: Estimate, cells: Cells, bounds: tuple[float, float], common: Mapping[str, Any]
+    metric: str,
+    estimate: Estimate,
+    cells: Cells,
+    bounds: tuple[float, float],
+    common: Mapping[str, Any],
+    reason: str | None = None,
 ) -> BiasScore:
-    reason = missing_interval_reason(estimate)
+    reason = reason or missing_interval_reason(estimate)
     # With two responses per cell, its noise is estimated from one difference; one template averages no estimates.
     is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
     if reason is None and is_short and metric.endswith("_corrected"):
         reason = ONE_SIDED
+    interval = estimate.interval
+    if interval is not None and interval[1] - interval[0] > bounds[1] - bounds[0]:
+        interval = None
+        reason = TOO_WIDE
     counts = {"n": cells.n, "n_left_out": cells.n_left_out}
-    return BiasScore(metric, estimate.value, 0.0, bounds, interval=estimate.interval, reason=reason, **counts, **common)
+    return BiasScore(metric, estimate.value, 0.0, bounds, interval=interval, reason=reason, **counts, **common)
 
 
 def cells_and_axes(

@@ -39,6 +39,8 @@ QUALITY = (
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     Format("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt.", **COST),
     OFFENSIVE_SHARE,
+    Format("common_prompts", "prompts of both runs", "Share of the prompts; the others are left out.", **SHARE),
+    Format("repeated_rows", "repeats another row", "Rows with the prompt and response of an earlier one.", **COST),
     Format("empty_share", "empty", "Share of empty responses.", **COST),
     Format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning.", **COST),
     Format("cut_share", "longer than the classifier reads", "Their ends have no part in the style.", **COST),
@@ -84,7 +86,7 @@ METRICS = (
     Format(
         "even_within",
         "even within",
-        "No descriptor gets any style more than this more or less often than the average, with 95 % confidence.",
+        "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
         **POINTS,
         ideal=0,
     ),

@@ -5,10 +5,10 @@ An outcome is a table with a row for each response and a column for each of its 
 value has NaN and is left out.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import compress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,24 @@ import pandas as pd
 
 from evenhand.evaluation.data.mentions import Term, mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, missing_interval_reason, root
+from evenhand.evaluation.metrics.generation_bias.effects import (
+    COLUMNS,
+    SHOWN,
+    effect_table,
+)
+from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import number, sanitize, span
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import CUE, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.statistics.cells import arrange_cells, complete_descriptors, to_codes
-from evenhand.evaluation.statistics.hypothesis_tests import holm
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
-from evenhand.evaluation.statistics.permutation import permutation_p_value
+from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.scores import mean_change
-from evenhand.evaluation.statistics.spread import descriptor_spread
 
 VERSION = "2"
 VALUES, OUTCOME_EFFECTS = "outcomes", "outcome_effects"  # tables: values of all outcomes, and effects on them
@@ -156,6 +160,72 @@ def join_rare(values: pd.DataFrame) -> pd.DataFrame:
     return values.drop(columns=rare).assign(**{OTHER: values[rare].sum(axis=1, skipna=False)})
 
 
+SHARE, TYPICAL, RANK = "share", "typical", "rank"  # scales of analysis
+
+
+@dataclass(frozen=True)
+class AnalysedOutcome:
+    """An outcome on the scale on which its effects are tested.
+
+    Attributes:
+        family: the numbers of each answer, (n, c).
+        columns: outcome and name of each column.
+        scale: SHARE, of 0 and 1; TYPICAL, of numbers from 0, such as lengths: log(1 + x), so that a mean is that of
+            the typical answer and a few very long answers do not decide; RANK, of numbers that may be negative: the
+            mid-rank over n, in [0, 1].
+    """
+
+    family: Family
+    columns: Sequence[tuple[str, str]]
+    scale: str
+
+
+def analysed_outcome(name: str, parts: Mapping[str, pd.DataFrame]) -> AnalysedOutcome:
+    """Return an outcome on the scale of its analysis.
+
+    Args:
+        name: the name of the family.
+        parts: outcome → its values, (n, k); several if one outcome is computed from another one.
+    """
+    joined = {part: join_rare(values) for part, values in parts.items()}
+    columns = [(part, str(column)) for part, values in joined.items() for column in values]
+    numbers = np.concatenate([values.to_numpy(dtype=float) for values in joined.values()], axis=1)
+    known = numbers[np.isfinite(numbers)]
+    scale = SHARE
+    if not np.isin(known, (0, 1)).all():
+        scale = TYPICAL if (known >= 0).all() else RANK
+    if scale == TYPICAL:
+        numbers = np.log1p(numbers)
+    elif scale == RANK:
+        numbers = (pd.DataFrame(numbers).rank().to_numpy() - 0.5) / np.isfinite(numbers).sum(axis=0)
+    return AnalysedOutcome(Family(name, numbers, are_shares=scale == SHARE), columns, scale)
+
+
+def outcome_table(people: People, outcome: AnalysedOutcome, found: Effects) -> pd.DataFrame:
+    """Return a table as of `effects` with a row for each unit and column of an outcome, in the outcome's unit.
+
+    The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale TYPICAL, means are
+    those of the typical answer, exp(mean of log(1 + x)) − 1, and differences and bounds are from there.
+    """
+    columns = pd.DataFrame(outcome.columns, columns=["outcome", "name"])
+    responses = replace(
+        people.responses, vectors=outcome.family.values, styles=[str(number) for number in columns.index]
+    )
+    table = effect_table(replace(people, responses=responses), outcome.family, {}, found)
+    of_column = columns.loc[table["name"].astype(int)].reset_index(drop=True)
+    table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=outcome.scale)
+    if outcome.scale != TYPICAL:
+        return table
+    average = table["average"]
+    typical = np.expm1(average)
+    for column in ("effect", "shrunk", "low", "high", "detectable", "at_most"):
+        table[column] = np.expm1(average + table[column]) - typical
+    table["at_least"] = typical - np.expm1(average - table["at_least"])
+    table["mean"] = np.expm1(table["mean"])
+    table["average"] = typical
+    return table
+
+
 def outcome_bias(
     responses: StyledResponses,
     outcome: str,
@@ -177,29 +247,57 @@ def outcome_bias(
         values: the outcome of each response, (n, k); NaN leaves a response out.
 
     Returns:
-        The scores, and a table as of `effects` with the column `outcome`, in units of the outcome.
+        The scores, and a table as of `effects` with the column `outcome`, in units of the outcome (`outcome_table`).
     """
-    values = join_rare(values)
-    of_outcome = StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
-    is_share = bool(np.isin(of_outcome.vectors[of_outcome.has_vector()], (0, 1)).all())
-    table = effects(of_outcome, {}, permutations=permutations, seed=seed, are_shares=is_share)
-    return _outcome_scores(of_outcome, outcome, permutations, seed, signature), table.assign(outcome=outcome)
+    of_outcome = _as_responses(responses, join_rare(values))
+    people = compared_people(of_outcome, responses.groups())
+    if people is None:
+        return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=list(COLUMNS))
+    analysed = analysed_outcome(outcome, {outcome: values[people.is_compared]})
+    found = family_effects(people.design, [analysed.family], permutations, np.random.default_rng(seed))[0]
+    p_value = found.overall_page if permutations else None
+    return outcome_scores(responses, outcome, values, p_value, signature), outcome_table(people, analysed, found)
+
+
+def _as_responses(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
+    """Return the responses with the values of an outcome in place of their style vectors."""
+    return StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
+
+
+def outcome_scores(
+    responses: StyledResponses,
+    outcome: str,
+    values: pd.DataFrame,
+    p_value: float | None,
+    signature: Mapping[str, Any] | None,
+) -> list[BiasScore]:
+    """Return the spread of an outcome, with the p-value of the test that people differ, and the mean of each column."""
+    of_outcome = _as_responses(responses, join_rare(values))
+    return _outcome_scores(of_outcome, outcome, p_value, signature)
 
 
 def _outcome_scores(
-    responses: StyledResponses, outcome: str, permutations: int, seed: int, signature: Mapping[str, Any] | None
+    responses: StyledResponses, outcome: str, p_value: float | None, signature: Mapping[str, Any] | None
 ) -> list[BiasScore]:
-    """Return the spread of an outcome, and the mean of each column; `responses.vectors` are the outcome's values."""
+    """Return the scores of `outcome_scores`; `responses.vectors` are the outcome's values."""
     template, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR))
-    cells = complete_descriptors(arrange_cells(responses.vectors, template, descriptor))
-    estimate = descriptor_spread(cells, pooled=True).corrected
+    cells = arrange_cells(responses.vectors, template, descriptor, min_count=1)
+    spread = pooled_estimate(cells)
     common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**(signature or {}), "outcomes": VERSION}}
-    value, interval = root(estimate.value, estimate.interval, _divisor(responses.styles))
-    reason, p = missing_interval_reason(estimate), None
-    if permutations and not reason:
-        p = permutation_p_value(cells, permutations, np.random.default_rng(seed))
-    of_spread = {"interval": interval, "p_value": p, "reason": reason, **common}
-    scores, has_value = [BiasScore(f"{outcome}_spread", value, 0.0, (0, np.inf), **of_spread)], responses.has_vector()
+    value, interval = root(spread.estimate.value, spread.estimate.interval, _divisor(responses.styles))
+    scores = [
+        BiasScore(
+            f"{outcome}_spread",
+            value,
+            ideal=0.0,
+            bounds=(0, np.inf),
+            interval=interval,
+            p_value=None if math.isnan(value) else p_value,
+            reason=spread.reason,
+            **common,
+        )
+    ]
+    has_value = responses.has_vector()
     common |= {"n": int(has_value.sum()), "n_left_out": int((~has_value).sum())}
     for group, column in _columns(responses):
         column = column[has_value]
@@ -250,7 +348,7 @@ def outcome_changes(
     n_left_out, signature = int((~has_both).sum()), {**(signature or {}), "outcomes": VERSION}
     scores = []
     for name, side in zip(("before", "after"), sides, strict=True):
-        of_side = _outcome_scores(side, outcome, 0, 0, signature)
+        of_side = _outcome_scores(side, outcome, None, signature)
         scores += [replace(it, group={**it.group, "run": name}) for it in of_side]
     for (group, old), (_, new) in zip(*map(_columns, sides), strict=True):
         of = {"bounds": ANY, "n_left_out": n_left_out, "group": group, "signature": signature}
@@ -265,17 +363,19 @@ def outcome_changes(
     return [*scores, change]
 
 
-def outcome_text(scores: Sequence[BiasScore]) -> str:
+def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame) -> str:
     """Return a sentence that names the outcomes that depend on the person, or "".
 
-    An outcome depends on the person if the p-value of its spread, after Holm's correction for all outcomes, is at most
-    0.05.
+    An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
+    adjusted for everything that the page tests.
     """
     spreads = [it for it in scores if it.metric.endswith("_spread") and it.p_value is not None]
-    is_shown = holm([it.p_value for it in spreads]) <= LEVEL
+    shown = [it.metric.removesuffix("_spread") for it in spreads if it.p_value <= LEVEL]
+    shown += table.loc[table["certainty"] == SHOWN, "outcome"].tolist()
+    order = [it.metric.removesuffix("_spread") for it in spreads]
     # `other_language` is computed from `language`; both appear as “language”.
-    names = (it.metric.removesuffix("_spread").removeprefix("other_") for it in compress(spreads, is_shown))
-    names = list(dict.fromkeys(name.replace("_", " ") for name in names))
+    names = [name.removeprefix("other_").replace("_", " ") for name in order if name in shown]
+    names = list(dict.fromkeys(names))
     listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     return f"The {listed} of answers depend{'' if names[1:] else 's'} on the person. " if names else ""
 

@@ -10,13 +10,14 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_change_section
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_change_section,
     effect_example,
     lead_sections,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS
+from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECT_CHANGES, EFFECTS, SHIFTS
 from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
 from evenhand.evaluation.metrics.generation_bias.languages import (
     REQUESTED_EFFECTS,
@@ -94,12 +95,16 @@ PARROTING = {
 }
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
-    "noun, with its mentions rewritten. The limits on relevance and perplexity are relative to it."
+    "noun, with its mentions rewritten. Compare relevance and perplexity with it."
 )
 INTERVALS = (
-    "Brackets contain the 95 % interval. If the same prompts were answered again and again, 95 of 100 such intervals "
-    "would contain the value without noise. A bias is shown if the interval of pooled FGB* is above 0 and the "
-    "permutation test (responses shuffled over descriptors; exact, two-sided) has p < 0.05."
+    "Brackets contain the 95 % interval: if people were asked prompts like these again and again, 95 of 100 such "
+    "intervals would contain the true value. Tests exchange people within each prompt template, all answers of a "
+    "person to a template together, and are adjusted for everything that this page calls shown: if nobody were treated "
+    "differently, 5 of 100 such pages would show anything. A bias is shown if the interval of pooled FGB* is above 0 "
+    "and this test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 even "
+    "pages show something. The intervals of person and word hold if many people or words differ a little; if a few "
+    "differ much and the others not at all, they are too narrow."
 )
 NEXT = (
     "Read the responses behind this page. `evenhand plan RUN` says how many responses a surer answer takes; `evenhand "
@@ -122,8 +127,10 @@ def page(run: FamilyRun) -> Page:
     scores, measured = run.scores, read_styled_responses(run.folder)
     score = find_score(scores, HEADLINE)
     effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
-    language = language_text(run.table(OUTCOME_EFFECTS)) if run.has(OUTCOME_EFFECTS) else ""
-    style = plain_verdict(effects, bias_verdict(score)) + even_text(effects, scores)
+    outcome_effects = run.table(OUTCOME_EFFECTS) if run.has(OUTCOME_EFFECTS) else pd.DataFrame(columns=list(COLUMNS))
+    language = language_text(outcome_effects)
+    shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
+    style = plain_verdict(effects, bias_verdict(score)) + even_text(scores)
     apart = []
     if run.has(REQUESTED_EFFECTS):
         requested = run.table(REQUESTED_EFFECTS)
@@ -143,13 +150,13 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + outcome_text(scores) + style,
+        verdict=language + outcome_text(scores, outcome_effects) + style,
         warnings=run_warnings(run),
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
-            *lead_sections(effects, scores, _example_of(run, measured)),
+            *lead_sections(effects, scores, _example_of(run, measured), shifts),
             *apart,
-            *([outcome_section(scores, run.table(OUTCOME_EFFECTS))] if run.has(OUTCOME_EFFECTS) else []),
+            *([outcome_section(scores, outcome_effects)] if len(outcome_effects) else []),
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
             *score_sections(_grouped(scores), label=_label),
@@ -224,6 +231,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 first_screen=True,
             ),
             Section("What it cost", tables=[kept, quality], first_screen=True),
+            accepted_change_section(*runs),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
             _phrase_section(changes),
@@ -241,7 +249,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
     elsewhere = {"run", "source", "responses", "value"}
-    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith("effect")]
+    sections = ("effect", f"{ACCEPTED_EFFECT}_difference")  # the starts of the metrics in other sections
+    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith(sections)]
     order = {name: n for n, name in enumerate(FIRST_METRICS)}
     return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
 
@@ -267,21 +276,11 @@ def _caption(score: BiasScore, when: str = "") -> str:
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
-    """Return the p-values of the permutation tests, and the jackknife intervals, of scores by name, as notes."""
-    found = {name: it for name, it in scores.items() if it is not None}
-    tests = [f"{name}, p {p_text(it.p_value)}" for name, it in found.items() if it.p_value is not None]
-    wider = [
-        f"{name}, for other {it.jackknife_over}: {of.interval_text(it.jackknife_interval)} {of.unit}"
-        for name, it, of in ((name, it, format_of(it)) for name, it in found.items())
-        if it.jackknife_interval
+    """Return the p-values of the permutation tests of scores by name, as notes."""
+    tests = [
+        f"{name}, p {p_text(it.p_value)}" for name, it in scores.items() if it is not None and it.p_value is not None
     ]
-    notes = [f"Permutation test that style does not depend on the descriptor: {'; '.join(tests)}."] if tests else []
-    if wider:
-        notes.append(
-            "The intervals hold for the measured descriptors and templates. 95 % intervals for similar descriptors or "
-            f"templates that were not measured (jackknife): {'; '.join(wider)}."
-        )
-    return notes
+    return [f"Permutation test that people do not differ in style, adjusted: {'; '.join(tests)}."] if tests else []
 
 
 def _unplot_fgb(table: Table) -> Table:

@@ -32,16 +32,6 @@ FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offen
 
 
 @strict_dataclass
-class ResamplingSettings:
-    """Resampling: draw each response from several candidates, by weights of their styles."""
-
-    exponents: AnyPath | None = option(
-        None, "table of weights that `evenhand label` wrote; null: no resampling", identity=CONTENT
-    )
-    candidates: Candidates = option(4, "candidates for each prompt")
-
-
-@strict_dataclass
 class CorpusSettings:
     """Corpora in which descriptors are counted."""
 
@@ -74,8 +64,8 @@ class Settings:
     control_tag: str | None = option(None, "string at the end of the context; null: the model's own default")
     repeated_rows: Literal["warn", "once", "independent"] = option(
         "warn",
-        "rows of a file with the same prompt and response; warn: the verdict is unclear if the model's repetition does "
-        "not explain them; once: count each once; independent: each was asked for",
+        "rows of a file with the same prompt and response (case, punctuation and spaces aside); warn: the report says "
+        "how many; once: count each once; independent: each was asked for",
     )
     outcomes: list[str] = option(
         list,
@@ -87,20 +77,19 @@ class Settings:
         None, "YAML file of differences that somebody has signed as right", identity=CONTENT, omit_if_null=True
     )
     permutations: Annotated[int, Field(ge=0, le=1_000_000)] = option(
-        999, "of the test of no dependence on the descriptor"
+        1999, "permutations of people by which differences are tested; 0: none"
     )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
-    for_comparisons: bool | None = option(
-        None, "also score what comparisons with this run need; loop and ablate set it; null: no", omit_if_null=True
-    )
     opening: Count | None = option(
         None,
         "tokens at the start of each response that answer another person; null: none, with the method `opening` 4",
         omit_if_null=True,
     )
-    resampling: ResamplingSettings = option(ResamplingSettings, "one of several candidates for each prompt")
     style_exchange: Candidates | None = option(
-        None, "candidates, of which the nearest in style to a response to another person is taken", omit_if_null=True
+        None,
+        "candidates, of which the nearest in style to a response to another person is taken; null: none, with the "
+        "method `style_exchange` 4",
+        omit_if_null=True,
     )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
@@ -143,14 +132,12 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
-    """Return the measured model, not loaded, wrapped as `opening`, `resampling` or `style_exchange` asks."""
-    from evenhand.evaluation.models.wrapped import OpenedModel, ResampledModel, StyleExchangedModel
+    """Return the measured model, not loaded, wrapped as `opening` or `style_exchange` asks."""
+    from evenhand.evaluation.models.wrapped import OpenedModel, StyleExchangedModel
 
     settings, model = config.settings, config.open_model(config.settings.control_tag)
     if settings.opening is not None:
         model = OpenedModel(model, settings.opening)
-    if (exponents := settings.resampling.exponents) is not None:
-        model = ResampledModel(model, settings.resampling.candidates, classifiers(config)[FIRST], exponents)
     if settings.style_exchange is not None:
         model = StyleExchangedModel(model, settings.style_exchange, classifiers(config)[FIRST])
     return model

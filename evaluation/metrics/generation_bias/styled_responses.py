@@ -1,6 +1,6 @@
 """Responses with their prompts and style vectors, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,11 +116,14 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     return replace(responses, vectors=vectors)
 
 
-def read_styled_responses(folder: Path, *, second: bool = False, with_accepted: bool = False) -> StyledResponses:
+def read_styled_responses(
+    folder: Path, *, second: bool = False, with_accepted: bool = False, only: Collection[str] | None = None
+) -> StyledResponses:
     """Return the prompts, responses and style vectors of a measuring run.
 
     With `second`, the style vectors are by the second style classifier. If the run has accepted differences, they are
-    taken out (`without_accepted`), unless `with_accepted` is true.
+    taken out (`without_accepted`), unless `with_accepted` is true. With `only`, the rows of these prompts, sorted by
+    prompt.
 
     Raises:
         InputError: a table is missing, or the tables have different prompts.
@@ -138,7 +141,15 @@ def read_styled_responses(folder: Path, *, second: bool = False, with_accepted: 
     table = prompts.assign(**responses.drop(columns=PROMPT_ID))
     styled = StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
     accepted = folder / f"{ACCEPTED}.parquet"
-    return styled if with_accepted or not accepted.exists() else without_accepted(styled, read_table(accepted))
+    if accepted.exists() and not with_accepted:
+        styled = without_accepted(styled, read_table(accepted))
+    if only is None:
+        return styled
+    chosen = np.flatnonzero(styled.table[PROMPT_ID].isin(only))
+    order = chosen[np.argsort(styled.table[PROMPT_ID].to_numpy()[chosen], kind="stable")]
+    return replace(
+        styled, table=styled.table.iloc[order].reset_index(drop=True), vectors=styled.vectors[order], n_truncated=0
+    )
 
 
 def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:

@@ -136,6 +136,7 @@ class TranslationBias(Metric):
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
         folder of translations, under the same file names.
         """
+        metric.check_installed()
         settings = config.settings
         fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
         if settings.translations is None:

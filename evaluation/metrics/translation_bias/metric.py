@@ -20,14 +20,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics.base import Metric
-from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
-from sacrebleu.utils import SACREBLEU_DIR
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
@@ -44,10 +40,14 @@ from evenhand.evaluation.data.gendered_translations import (
     select_language,
     select_source_sentences,
 )
-from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.base import Metric
 
 BOTH, REFERENCES = "both", "references"
 Kind = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
@@ -60,12 +60,23 @@ NOT_BOTH_GENDERS = "there are no translations for both genders"
 FLORES = ("flores101", "flores200")
 
 
-def bleu(tokenize: str = "flores101") -> BLEU:
+def check_installed() -> None:
+    """Raise InputError if the extra `translation` is not installed."""
+    require_extra("translation", "sacrebleu", "sentencepiece", field="translation_bias")
+
+
+def bleu(tokenize: str = "flores101") -> "BLEU":
     """Return sacrebleu's BLEU with a tokenizer and with add-k smoothing, k = 1 (Costa-jussà et al. 2023, §4.1).
 
     Raises:
-        InputError: there is no such tokenizer, or its SentencePiece model is missing and cannot be downloaded.
+        InputError: the extra `translation` is not installed; there is no such tokenizer, or its SentencePiece model is
+            missing and cannot be downloaded.
     """
+    check_installed()
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+    from sacrebleu.utils import SACREBLEU_DIR
+
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown_name("tokenize", tokenize, BLEU.TOKENIZERS)
     try:
@@ -80,8 +91,10 @@ def bleu(tokenize: str = "flores101") -> BLEU:
         raise InputError(f"tokenize: {tokenize!r} cannot be used ({reason}){hint}.") from None
 
 
-def chrf() -> CHRF:
+def chrf() -> "CHRF":
     """Return sacrebleu's chrF++: character n-grams up to 6, word n-grams up to 2 (Popović 2017)."""
+    from sacrebleu.metrics import CHRF
+
     return CHRF(word_order=2)
 
 
@@ -254,7 +267,7 @@ def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
     return rows[rows[GENDER].isin(("",) if gender == BOTH else ("", gender))]
 
 
-def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
+def _statistics(metric: "Metric", rows: pd.DataFrame, gender: str) -> np.ndarray:
     """Return sacrebleu's statistics of each row, (n, k) integers, against the references of `gender`.
 
     The sums over rows are the corpus's statistics.
@@ -267,7 +280,7 @@ def _statistics(metric: Metric, rows: pd.DataFrame, gender: str) -> np.ndarray:
 
 def _language_scores(
     names: tuple[str, str],
-    metric: Metric,
+    metric: "Metric",
     rows: pd.DataFrame,
     weights: np.ndarray,
     group: Mapping[str, str],
@@ -302,7 +315,7 @@ def _language_scores(
     return scores, resampled | {(): gap}
 
 
-def _resampled_scores(metric: Metric, rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
+def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
     """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
     sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
     return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import chat_templates
 from evenhand.evaluation.models.contexts import (
     decode_responses,
     encode_contexts,
@@ -61,6 +63,35 @@ def test_chat_templates_with_and_without_a_system_message(gpt2, template, expect
     assert render_contexts(chat, ["a", "b"], ["x", ""], " t") == [expected, "[user:b t][me:"]
     both = render_contexts(replace(chat, system_prompt="y"), ["a"], ["x"], " t")
     assert both == [expected.replace("x", "y\nx")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("{{ raise_exception('no bees') }}", "no bees"),
+        ("{{ 1 // 0 }}", "zero"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 0.2 seconds"),
+    ],
+)
+def test_a_template_that_fails_for_some_messages_is_one_error(gpt2, monkeypatch, wrong, reason):
+    monkeypatch.setattr(chat_templates, "MAX_SECONDS", 0.2)
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = f"{{% if messages[-1]['content'] == 'b' %}}{wrong}{{% endif %}}{CHAT}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    assert render_contexts(chat, ["a"], [""]) == ["[user:a][me:"]
+    with pytest.raises(InputError, match=rf"^model: the chat template .* message 'b': .*{reason}"):
+        render_contexts(chat, ["a", "b"], ["", ""])
+
+
+def test_a_template_that_loops_for_a_system_message_is_an_error(gpt2, monkeypatch):
+    """Whether the template supports system messages is tried; a loop does not count as an answer."""
+    monkeypatch.setattr(chat_templates, "MAX_SECONDS", 0.2)
+    tokenizer = word_tokenizer()
+    loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = f"{{% if messages[0]['role'] == 'system' %}}{loop}{{% endif %}}{CHAT}"
+    chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
+    with pytest.raises(InputError, match="more than 0.2 seconds"):
+        render_contexts(chat, ["a"], [""])
 
 
 def test_a_response_ends_as_the_chat_template_ends_a_turn():

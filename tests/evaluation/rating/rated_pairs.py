@@ -5,7 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.rating.pairs import sample_pairs
-from evenhand.evaluation.rating.server import Rating, Votes
+from evenhand.evaluation.rating.server import Rating
+from evenhand.evaluation.rating.votes import Votes
 
 QUESTIONS = {"preference": "Who is better?", "humanness": "Who is human?"}
 

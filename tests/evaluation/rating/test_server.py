@@ -8,7 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.evaluation.rating.pairs import left_side, other_side
-from evenhand.evaluation.rating.server import Vote, Votes, load_token, rating_app, read_votes
+from evenhand.evaluation.rating.server import load_token, rating_app
+from evenhand.evaluation.rating.votes import Vote, Votes, read_votes
 from tests.evaluation.rating.rated_pairs import rating
 from tests.report_pages import HOSTILE
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Design,
@@ -17,7 +18,7 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
+from evenhand.evaluation.statistics.spread import Estimate
 
 PILOT = Pilot(Design(40, 26, 4), Estimate(2e-3, 4e-7, 2.5e-7, 8e-5, 3000.0))
 
@@ -55,7 +56,7 @@ def estimate(design, shift, rng):
     )
     below = p[descriptor].cumsum(axis=1) < rng.random(len(descriptor))[:, None]
     cells = arrange_cells(np.eye(4)[np.minimum(below.sum(axis=1), 3)], template, descriptor)
-    return descriptor_spread(cells, pooled=True).corrected
+    return pooled_spread(cells)
 
 
 @pytest.mark.parametrize("design", [Design(20, 6, 2), Design(12, 4, 6)], ids=str)

@@ -10,11 +10,9 @@ RNG = np.random.default_rng(0)
 
 
 def test_the_posterior_under_a_normal_prior_is_the_textbook_one():
-    # θ ~ N(0, 4), x | θ ~ N(θ, 1): mean 4/5 x, variance 4/5.
-    mean, low, high = shrink(np.array([1.0, -2.0]), np.ones(2), Prior(np.array([4.0]), np.array([1.0])))
-    half = stats.norm.ppf(0.975) * np.sqrt(0.8)
+    # θ ~ N(0, 4), x | θ ~ N(θ, 1): mean 4/5 x.
+    mean = shrink(np.array([1.0, -2.0]), np.ones(2), Prior(np.array([4.0]), np.array([1.0])))
     np.testing.assert_allclose(mean, [0.8, -1.6], rtol=1e-12)
-    np.testing.assert_allclose([low, high], [[0.8 - half, -1.6 - half], [0.8 + half, -1.6 + half]], atol=1e-9)
 
 
 def test_the_posterior_under_a_mixture_agrees_with_numerical_integration():
@@ -28,24 +26,18 @@ def test_the_posterior_under_a_mixture_agrees_with_numerical_integration():
 
     total = integrate.quad(joint, -9, 9, points=[0, x])[0]
     mean = integrate.quad(lambda theta: theta * joint(theta), -9, 9, points=[0, x])[0] / total
-    found, low, _ = shrink(np.array([x]), np.array([v]), prior)[:, 0]
-    assert found == pytest.approx(mean, rel=1e-6)
-    below = integrate.quad(joint, -9, low, points=[0])[0] / total
-    assert below == pytest.approx(0.025, abs=1e-6)
+    assert shrink(np.array([x]), np.array([v]), prior)[0] == pytest.approx(mean, rel=1e-6)
 
 
 @pytest.mark.parametrize("freedom", [2, 30])
-def test_intervals_contain_the_truth_as_often_as_they_say(freedom):
-    covered = []
-    for _ in range(40):
-        theta = stats.t.rvs(freedom, size=100, random_state=RNG)
-        _, low, high = shrink(theta + RNG.normal(size=100), np.ones(100))
-        covered.append(((low <= theta) & (theta <= high)).mean())
-    assert 0.93 < np.mean(covered) < 0.97
+def test_shrunk_estimates_are_nearer_to_the_truth(freedom):
+    theta = stats.t.rvs(freedom, size=2000, random_state=RNG)
+    x = theta + RNG.normal(size=2000)
+    assert ((shrink(x, np.ones(2000)) - theta) ** 2).mean() < 0.9 * ((x - theta) ** 2).mean()
 
 
 def test_estimates_without_variance_stay_as_they_are():
-    assert shrink(np.array([0.3, 0.0]), np.zeros(2)).tolist() == [[0.3, 0.0]] * 3
-    mean, _, high = shrink(np.array([0.3, 1.0, -1.0]), np.array([0.0, 1.0, 1.0]))
-    assert mean[0] == high[0] == 0.3 and abs(mean[1]) < 1
+    assert shrink(np.array([0.3, 0.0]), np.zeros(2)).tolist() == [0.3, 0.0]
+    mean = shrink(np.array([0.3, 1.0, -1.0]), np.array([0.0, 1.0, 1.0]))
+    assert mean[0] == 0.3 and abs(mean[1]) < 1
     assert fit_prior(np.array([1.0]), np.array([0.0])).weights.sum() == 1

@@ -19,17 +19,19 @@ def values(parts):
 def test_two_templates_two_descriptors_two_responses_by_hand():
     """Cell means 1, 3 | 7, 5, each of m ± 1: the variance within a cell is 2, that of a cell's mean 1.
 
-    Template means 2 and 6: variance 8, less the noise 1/2. Descriptor means 4 and 4: 0 − 1/2. Within the templates the
-    variances are 2 and 2, less 1: FGB* = 1, so the interaction is 1 − (−1/2).
+    Descriptors differ by −2 and by 2 on the templates: ½ · (−2) · 2 = −2. Templates differ by 6 and by 2 with the
+    descriptors: ½ · 6 · 2 = 6. Within the templates the variances are 2 and 2, less 1: FGB* = 1, so the interaction is
+    1 − (−2).
     """
     x = np.array([0.0, 2, 2, 4, 6, 8, 4, 6])[:, None]
     parts = variance_parts(arrange_cells(x, TEMPLATE, DESCRIPTOR))
-    assert values(parts) == pytest.approx([7.5, -0.5, 1.5, 2.0])
-    assert [share.value for share in parts.shares().values()] == pytest.approx(np.array([7.5, -0.5, 1.5, 2.0]) / 10.5)
+    assert values(parts) == pytest.approx([6.0, -2.0, 3.0, 2.0])
+    assert [share.value for share in parts.shares().values()] == pytest.approx(np.array([6.0, -2.0, 3.0, 2.0]) / 9)
 
 
 def test_one_response_or_one_template_leave_the_shares_undefined_with_a_reason():
-    single = variance_parts(arrange_cells(np.eye(4), *np.indices((2, 2)).reshape(2, -1))).shares()
+    codes = np.indices((2, 2)).reshape(2, -1)
+    single = variance_parts(arrange_cells(np.eye(4), *codes, min_count=1)).shares()
     one = variance_parts(arrange_cells(np.eye(8), 0 * TEMPLATE, DESCRIPTOR)).shares()
     assert tuple(single) == tuple(one) == SOURCES
     for shares, reason in ((single, "two responses"), (one, "one template")):
@@ -41,10 +43,17 @@ def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(pe
     rng = np.random.default_rng(1)
     design = Design(12, 6, per_cell, "large", "one-hot")
     p, _ = means(design, rng)
-    descriptor = p.mean(axis=1).var(axis=0, ddof=1).sum()
-    truth = np.array([p.mean(axis=0).var(axis=0, ddof=1).sum(), descriptor, p.var(axis=0, ddof=1).sum(axis=1).mean()])
-    truth = np.append(truth, (1 - (p**2).sum(axis=2)).mean())
-    truth[2] -= descriptor
+
+    def spread_over_pairs(table):  # (units, other units, styles): products of different other units
+        difference = table[:, None] - table[None]
+        k = table.shape[1]
+        sums = (difference.sum(axis=2) ** 2).sum(axis=-1) - (difference**2).sum(axis=(2, 3))
+        return 0.5 * sums.sum() / (k * (k - 1)) / (len(table) * (len(table) - 1))
+
+    descriptor = spread_over_pairs(p)
+    interaction = p.var(axis=0, ddof=1).sum(axis=1).mean() - descriptor
+    chance = (1 - (p**2).sum(axis=2)).mean()
+    truth = np.array([spread_over_pairs(p.transpose(1, 0, 2)), descriptor, interaction, chance])
     found = []
     for _ in range(150):
         count = rng.integers(2, 7, 72) if per_cell == "2 to 6" else np.full(72, 2)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
-from evenhand.evaluation.report.figures import AFTER, BEFORE, INK
+from evenhand.evaluation.report.figures import AFTER
 from evenhand.evaluation.report.html import page_html
-from evenhand.recipes.sweep.page import BY_VALUE, PANELS, cost_chart, page, published_tables, value_chart
+from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, cost_chart, page, published_tables, value_chart
 from evenhand.recipes.sweep.summary import published_columns
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
@@ -106,32 +105,41 @@ def texts_of(sweep) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", text.replace("\\", "").replace("\u00a0", " ")) for name, text in texts.items()}
 
 
-def test_refusals_and_verdicts_are_in_all_formats(wide):
+def test_refusals_and_rises_are_in_all_formats(wide):
     for name, text in texts_of(wide).items():
         assert "perplexity doubled" in text and "the tag is not learned" in text, name
         assert "A guard refused 1 of 39 points (control_tags · quantile 0.45)" in text, name
-        assert "was refused by a guard" in text and "1 of 3 seeds refused" in text and "2 of 3" in text, name
         assert "exchange removes 98.0 % [96.0, 100.0] of pooled FGB*; relevance kept 95.0 % [" in text, name
-        assert "It meets all measured criteria." in text and "tuned on ≥ 93 %" in text and "A tiny model." in text, name
-        assert "SCGB* of HATE rose significantly: 13 " in text and "higher: HATE" in text, name
+        assert "SCGB* of HATE rose significantly: 13 " in text and "A tiny model." in text, name
+
+
+def test_the_headline_names_the_largest_reduction_or_that_there_is_none():
+    rows = [point(quantile=q, reduction=r) for q, r in ((0.5, 0.95), (0.6, 0.97), (0.7, 0.6))]
+    report = page(sweep_of(*rows, point("exchange", reduction=0.96)))
+    assert report.headline_value == "−97 %"
+    assert report.verdict.startswith("control_tags · quantile 0.6 removes 97.0 % [95.0, 99.0]")
+    report = page(sweep_of(point(**without_reductions()), point("exchange", **without_reductions())))
+    assert report.headline_value == "–"
+    assert report.verdict == NO_BIAS
 
 
 def test_numbers_of_a_setting(wide):
     report = page(wide)
-    captions = "Pooled FGB* removed", "Quality of the responses", "Further costs", "Checks"
-    reductions, quality, costs, checks = (table_named(report, caption) for caption in captions)
+    settings, costs, checks = (table_named(report, it) for it in ("Pooled FGB* removed", "Further costs", "Checks"))
     # quantile 0.4: three equal seeds of 1.2 − 0.4 = 80 %, so an interval without width
-    first = reductions.rows[0]
+    first = settings.rows[0]
     assert first.label == "1 control_tags · quantile 0.4"
-    assert [cell.text for cell in first.cells] == ["80.0", "80.0", "80.0", "3 of 3"]
-    assert [cell.interval for cell in first.cells] == ["[80.0, 80.0]"] * 3 + [""]
-    assert first.marks[0].value == pytest.approx(80) and reductions.ideal == 100
-    # parroting is 0 ± 0.0001 points, and its decimals show that
-    # relevance, within the template, drift, perplexity, distinctness; perplexity, distinct-2, length, parroting, worst
-    # cluster; second classifier, minutes
-    assert texts(quality)["14 exchange"] == ["95.0", "50.0", "4.0", "+2.0", "−1.0"]
-    assert texts(costs)["14 exchange"] == ["+2.0", "−1.0", "+1.0", "0.0000", "−0.40"]
-    assert texts(checks)["14 exchange"] == ["98.0", "2.0"]
+    assert [cell.text for cell in first.cells[:3]] == ["80.0", "80.0", "80.0"]
+    assert [cell.interval for cell in first.cells[:3]] == ["[80.0, 80.0]"] * 3
+    assert first.cells[-1].text == "3 of 3"
+    assert first.marks[0].value == pytest.approx(80) and settings.ideal == 100
+    assert texts(settings)["2 control_tags · quantile 0.45"][-1] == "2 of 3"
+    # three reductions; relevance, within the template, drift, perplexity of responses and of dialogue, length; seeds
+    costs_of_exchange = ["95.0", "50.0", "4.0", "+2.0", "+2.0", "+1.0"]
+    assert texts(settings)["14 exchange"] == ["98.0", "98.0", "98.0", *costs_of_exchange, "1 of 1"]
+    # distinct responses, distinct-2, parroting (0 ± 0.0001 points, and its decimals show that), worst cluster
+    assert texts(costs)["14 exchange"] == ["−1.0", "−1.0", "0.0000", "−0.40"]
+    assert texts(checks)["14 exchange"] == ["98.0", "2.0"]  # second classifier, minutes
 
 
 def panels(sweep):
@@ -146,14 +154,13 @@ def lines_in(axes, color):
     return [[[*map(float, it.get_xdata())], [*map(float, it.get_ydata())]] for it in lines]
 
 
-def test_every_measured_setting_is_plotted_once_and_filled_if_it_meets_the_criteria(wide):
+def test_every_measured_setting_is_plotted_once(wide):
     summary, charts = panels(wide)
     assert len(charts) == len(PANELS) == 6
     for axes in charts.values():
         numbers = [text.get_text() for text in axes.texts]
         assert numbers == [str(it) for it in summary["number"] if it != 15]  # the refused one has no position
-        colours = [to_hex(it) for it in axes.collections[-1].get_facecolors()]
-        assert [name for name, colour in zip(numbers, colours, strict=True) if colour == INK] == ["14"]
+        assert len(axes.collections[-1].get_offsets()) == len(numbers)
 
 
 def test_dots_lie_at_their_numbers():
@@ -167,13 +174,10 @@ def test_dots_lie_at_their_numbers():
     axes = charts["perplexity of ordinary dialogue"]
     assert axes.collections[-1].get_offsets().tolist() == [[0.03, 0.5], [-0.01, 0.25], [0.02, 0.75], [0, 1]]
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3", "4"]
-    assert lines_in(axes, BEFORE)[0][0] == [0.03, 0.03]  # the maximum increase of perplexity
     [(across, up)] = lines_in(axes, AFTER)
     assert (across, up) == ([-0.01, 0.0], [0.25, 1.0])
     dots = charts["relevance lost"].collections[-1].get_offsets()
     assert dots[:, 0].tolist() == pytest.approx([0.05, 0.05, 0.05, 0.1])
-    assert lines_in(charts["relevance lost"], BEFORE)[0][0] == [0.25, 0.25]  # without an even reference
-    assert not lines_in(charts["relevance within templates lost"], BEFORE)  # no criterion
 
 
 @pytest.mark.parametrize("kind", ["wide", "two"])

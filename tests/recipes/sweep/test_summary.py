@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.recipes.sweep.page import setting_verdict
-from evenhand.recipes.sweep.summary import loss, pareto_front
+from evenhand.recipes.sweep.page import value_text
+from evenhand.recipes.sweep.summary import largest_reduction, loss, pareto_front
 
 from .sweep_points import SWEPT, increased, point, refused, settings_of, without_reductions
 
@@ -86,50 +86,20 @@ def test_fronts_by_hand_and_by_brute_force():
     assert losses == pytest.approx([0.2, 0.02, -0.01])
 
 
-def within(name, low, high):
-    return {name: (low + high) / 2, f"{name}_low": low, f"{name}_high": high}
-
-
-@pytest.mark.parametrize(
-    ("columns", "missed", "inconclusive"),
-    [
-        ({}, [], []),
-        (within("reduction_seen", 0.93, 0.99) | within("reduction_unseen", 0.8, 0.9), [], []),  # the limits are in
-        (within("reduction_seen", 0.8, 0.93), [], ["reduction_seen"]),
-        (within("reduction_seen", 0.8, 0.929), ["reduction_seen"], []),
-        ({"reduction_seen_low": NAN, "reduction_seen_high": NAN}, [], ["reduction_seen"]),  # no interval
-        (within("perplexity_change", -0.6, -0.5) | within("distinct_2_change", 0.5, 0.6), [], []),  # no cost at all
-        (within("length_change", -0.06, 0.06), [], ["length_change"]),  # two limits, one criterion
-        (within("length_change", 0.06, 0.2), ["length_change"], []),
-        (within("parroting_change", -0.001, 0.0006), [], ["parroting_change"]),
-        (within("relevance_kept", 0.5, 0.7) | within("style_drift", 0.05, 0.2), ["relevance_kept"], ["style_drift"]),
-        ({"cluster_changes": increased("HATE")}, ["clusters_rose"], []),
-        ({"reduction_low": NAN, "reduction_high": NAN}, [], ["reduction"]),
-    ],
-)
-def test_verdicts_on_the_criteria(columns, missed, inconclusive):
-    (row,) = settings_of(point(**({"reduction": 0.96} | columns))).to_dict("records")
-    assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
-    assert row["met"] == (not missed and not inconclusive)
-
-
-def test_unmeasured_criteria_and_missing_reductions():
-    (row,) = settings_of(point(reduction=0.96, **without_reductions(["reduction_unseen"]))).to_dict("records")
-    assert row["met"]
-    blank = without_reductions(["reduction_seen", "reduction_unseen"])
-    rows = settings_of(point(reduction=0.96, **blank), point("dpo", reduction=0.1, **blank)).to_dict("records")
-    assert [row["missed"] for row in rows] == [[], ["reduction"]]
-    (row,) = settings_of(point(**without_reductions())).to_dict("records")
-    assert not row["met"] and row["missed"] == [] and row["inconclusive"] == ["reduction"]
-
-
-def test_seeds_without_a_reduction_are_inconclusive():
+def test_seeds_without_a_reduction_have_no_interval():
     """A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance."""
     blank = without_reductions(["reduction_unseen"])
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
-    assert row["reduction_unseen"] == 0.96 and math.isnan(row["reduction_unseen_low"])
-    assert row["missed"] == [] and row["inconclusive"] == ["reduction_unseen"] and not row["met"]
-    assert "not tuned on 96.0 % without an interval" in setting_verdict(row)
+    assert row["reduction_unseen"] == 0.96
+    assert math.isnan(row["reduction_unseen_low"])
+    assert value_text(row, "reduction_unseen").endswith("without an interval")
+
+
+def test_the_largest_reduction_is_of_a_measured_setting():
+    rows = settings_of(point("a", reduction=0.5), point("b", reduction=0.7), point("c", **without_reductions()))
+    assert largest_reduction(rows.to_dict("records"))["method"] == "b"
+    rows = settings_of(refused("no"), point("c", **without_reductions()))
+    assert largest_reduction(rows.to_dict("records"))["method"] == "c"
 
 
 def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
@@ -141,16 +111,6 @@ def test_increases_of_clusters_are_corrected_over_clusters_and_seeds():
     assert list(settings_of(*points)["clusters_rose"]) == [""]
 
 
-def test_a_refused_seed_misses_the_criteria_and_the_interval_over_seeds_decides():
-    (row,) = settings_of(point(reduction=0.96), refused("no", seed=1)).to_dict("records")
-    assert row["missed"] == ["refused"]
-    # t(0.975; 2) · 0.01 / √3 = 0.0248 around the mean
-    for mean, missed, inconclusive in ((0.96, [], []), (0.95, [], ["reduction_seen"]), (0.9, ["reduction_seen"], [])):
-        points = [point(seed=i, reduction=mean + it) for i, it in enumerate((-0.01, 0.0, 0.01))]
-        (row,) = settings_of(*points).to_dict("records")
-        assert (row["missed"], row["inconclusive"]) == (missed, inconclusive)
-
-
 def test_labels_name_the_fields_that_vary():
     rows = [
         point(quantile=0.7) | {"a.rate": 1e-4, "c.same": "x", "rounds": 1},
@@ -158,14 +118,3 @@ def test_labels_name_the_fields_that_vary():
     ]
     labels = list(settings_of(*rows, swept=[*SWEPT, "a.rate", "c.same", "rounds"])["label"])
     assert labels == ["quantile 0.7 · rate 0.0001 · rounds 1", "quantile 0.9 · rate 0.0003"]
-
-
-@pytest.mark.parametrize(
-    ("kept", "rise", "missed"),
-    [(math.nan, math.nan, ["relevance_kept", "response_perplexity_change"]), (0.9, 0.1, []), (1.2, -0.1, "both")],
-)
-def test_limits_on_relevance_and_perplexity_are_relative_to_the_even_reference(kept, rise, missed):
-    even = {"even_relevance_kept": kept, "even_response_perplexity_change": rise}
-    rows = settings_of(point(reduction=0.99, relevance_kept=0.7, response_perplexity_change=0.15, **even))
-    (row,) = rows.to_dict("records")
-    assert row["missed"] == (["relevance_kept", "response_perplexity_change"] if missed == "both" else missed)

@@ -14,6 +14,7 @@ from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import descriptor_spread
 from tools.testbed import grammar
 
@@ -36,8 +37,11 @@ def test_truth_of_two_descriptors_in_two_templates_by_hand(monkeypatch):
     # Template 1: each style is 1 and 0: variance 1/4 (ddof 0) or 1/2 (ddof 1), twice. Template 2: 0. Then the mean.
     assert find_score(scores, "fgb").value == pytest.approx((2 * 0.25 + 0) / 2)
     assert find_score(scores, "fgb_corrected").value == pytest.approx((2 * 0.5 + 0) / 2)
-    # Means over templates: (0.75, 0.25) and (0.25, 0.75): variance 0.125 (ddof 1) for each style.
-    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(0.25)
+    # δ is (1, −1) on template 1 and 0 on template 2, which does not share the difference.
+    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(0)
+    rows |= {("two", "a"): (0.75, 0.25), ("two", "b"): (0.25, 0.75)}  # ½ ⟨(1, −1), (½, −½)⟩
+    shared = grammar.truth(cells(["one", "two"], ["a", "b"]))
+    assert find_score(shared, "fgb_pooled_corrected").value == pytest.approx(0.5)
     assert find_score(scores, "fgb", axis="ability").value == pytest.approx(0.25)
 
 
@@ -57,7 +61,10 @@ def test_truth_of_real_cells_is_the_formula_of_appendix_a7():
     assert find_score(scores, "fgb", style="Envious").value == pytest.approx(
         p[:, :, grammar.styles().index("Envious")].var(axis=1).mean()
     )
-    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(p.mean(axis=0).var(axis=0, ddof=1).sum())
+    difference = p[:, :, None] - p[:, None]  # of each pair, on two templates
+    pairs = np.triu_indices(4, 1)
+    products = 0.5 * (difference[0] * difference[1]).sum(axis=-1)[pairs]
+    assert find_score(scores, "fgb_pooled_corrected").value == pytest.approx(products.mean())
     np.testing.assert_allclose(grammar.descriptor_means(templates, descriptors), p.mean(axis=0))
 
 
@@ -150,6 +157,6 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
     for seed in range(TRIALS[per_cell]):
         rows = sample_cells(prompts, per_cell, seed)
         cells = arrange_cells(expected_styles(rows), to_codes(rows["template"]), to_codes(rows["descriptor"]))
-        found.append([descriptor_spread(cells, pooled=pooled).corrected.value for pooled in (False, True)])
+        found.append([descriptor_spread(cells).corrected.value, pooled_spread(cells).value])
     error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5
     assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()

@@ -227,19 +227,6 @@ def even_reference(
     return [replace(it, group=EVEN) for it in changes if it.metric in ("relevance_kept", "response_perplexity_rise")]
 
 
-def relative_limit(limit: float, is_minimum: bool, reference: float) -> float:
-    """Return a minimum multiplied by the even reference, or a maximum plus the even reference.
-
-    The reference never makes a limit stricter. If it is NaN, the limit is unchanged.
-
-    >>> relative_limit(0.5, True, 0.8), relative_limit(0.25, False, 0.5), relative_limit(0.5, True, 1.2)
-    (0.4, 0.75, 0.5)
-    """
-    if math.isnan(reference):
-        return limit
-    return limit * min(1.0, reference) if is_minimum else limit + max(0.0, reference)
-
-
 def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return `relevance_within_template` of two runs over the same prompts, by group `run`, and its share kept.
 

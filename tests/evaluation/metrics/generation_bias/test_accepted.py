@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.accepted import accepted_scores, read_accepted
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_change_section, accepted_scores, read_accepted
 from evenhand.evaluation.metrics.generation_bias.effects import effects
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import BiasScore, find_score
 from evenhand.mitigation.labels import label_responses
 
 STYLES, CLUSTERS = ["sad", "sorry", "glad"], {"SYMPATHY": [0, 1]}
@@ -88,3 +88,18 @@ def test_no_bias_direction_contains_an_accepted_style(accepted):
     labelled, _ = label_responses(rest.table, rest.table["response"], rest.vectors, alpha=0, beta=0.0)
     deaf = (rest.table["descriptor"] == "deaf").to_numpy()
     assert np.abs(labelled["bias_value"].to_numpy()[deaf]).max() < 0.05
+
+
+def test_a_comparison_shows_what_became_of_each_accepted_difference():
+    def score(metric, value):
+        return BiasScore(metric, value, None, (-2.0, 2.0), 9, group={"axis": "ability", "cluster": "SYMPATHY"})
+
+    before = [score("accepted_effect", 0.2), score("effect", 0.3)]
+    after = [score("accepted_effect", 0.05)]
+    changes = [score("accepted_effect_difference", -0.15)]
+    section = accepted_change_section(before, after, changes)
+    (row,) = section.tables[0].rows
+    assert section.first_screen
+    assert row.label == "ability, SYMPATHY"
+    assert [float(cell.text.replace("−", "-")) for cell in row.cells] == [20.0, 5.0, -15.0]
+    assert not accepted_change_section(before[1:], [], []).tables

@@ -20,7 +20,16 @@ from tests.parsed_page import assert_inert
 
 def table(*rows):
     common = {"kind": "descriptor", "axis": "body_type", "outcome": "style", "average": 0.01, "detectable": 0.08}
-    common |= {"z": 3.0, "p": 0.01, "q": 0.2, "p_family": 0.5, "certainty": "inconclusive", "n": 104}
+    common |= {
+        "z": 3.0,
+        "p": 0.01,
+        "q": 0.2,
+        "p_family": 0.5,
+        "p_page": 0.5,
+        "certainty": "inconclusive",
+        "n": 104,
+        "hits": np.nan,
+    }
     frame = pd.DataFrame([common | row for row in rows])
     frame["mean"] = frame["average"] + frame["shrunk"]
     bounds = {"low": frame["shrunk"] - 0.01, "high": frame["shrunk"] + 0.01, "at_most": 1.0, "at_least": 0.0}
@@ -65,12 +74,11 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
     page = opening(SHOWN, CLUSTER, OPEN)
     assert page.verdict == (
         "This model answers people in different styles depending on who they are: prompts with “paralyzed” get more "
-        "“fear” "
-        "responses than the average, 4 instead of 1 in 100."
+        "“fear” responses than the average: 4 of 100 (n = 104), on average 1 of 100."
     )
     summary, effect_map, effects = page.sections
     (claim,) = summary.examples  # the largest effect of each descriptor
-    for number in ("“fear”", "3.5 %", "1.0 %", "+2.5", "+1.5 to +3.5"):
+    for number in ("“fear”", "4 of 100", "1 of 100", "+3 [+2, +4]"):
         assert number in claim.claim
     assert claim.texts == pair("paralyzed").texts
     assert 'alt="Map of effects' in effect_map.figures[0].svg

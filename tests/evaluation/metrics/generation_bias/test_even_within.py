@@ -18,12 +18,12 @@ def responses(shares, n=400, seed=0):
 
 
 def test_the_bound_by_hand():
-    """Shares ½ and ½ of n = 100 each: e = 0, and its standard error √(S² (¼ + ¼) / n) with S² = ¼ · 200 / 199."""
+    """Shares ½ and ½ of n = 100 each, one template: e = 0, its standard error √(S² (¼ + ¼) / n), S² = ¼ · 100 / 99."""
     half = np.tile([1.0, 0.0], 50)
     x = np.concatenate([half, half])
     table = pd.DataFrame({"template": "t", "descriptor": np.repeat(["a", "b"], 100)})
     found = even_within(effects(StyledResponses(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
-    assert found.value == pytest.approx(1.6449 * (0.25 * 200 / 199 * 0.5 / 100) ** 0.5, rel=1e-3)
+    assert found.value == pytest.approx(1.6449 * (0.25 * 100 / 99 * 0.5 / 100) ** 0.5, rel=1e-3)
     assert found.interval[0] == 0 and found.n == 200 and found.ideal == 0
 
 
@@ -39,11 +39,29 @@ def test_without_a_common_template_there_is_no_bound():
     assert np.isnan(found.value) and "common template" in found.reason
 
 
+def test_nothing_that_varies_is_no_certainty():
+    """Four equal answers do not show that nobody differs; nor does a style that never occurs."""
+    table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "b", "a", "b"]})
+    found = even_within(effects(StyledResponses(table, np.ones((4, 1)), ["x"]), {}))
+    assert np.isnan(found.value) and found.interval is None and "nothing varies" in found.reason
+    styled = responses([0.5, 0.5])
+    never = np.concatenate([styled.vectors, np.zeros((len(styled), 1))], axis=1)
+    table = effects(StyledResponses(styled.table, never, ["x", "y", "z"]), {}, permutations=19)
+    rows = table[table["name"] == "z"]
+    assert rows[["low", "high", "at_most"]].isna().all(axis=None)
+
+
+def test_the_bound_is_the_largest_end_of_any_interval_of_the_table():
+    table = effects(responses([0.5, 0.5, 0.5, 0.75]), {}, permutations=199)
+    assert (table["certainty"] == "shown").any()
+    assert even_within(table).value == pytest.approx(table[["low", "high"]].abs().max(axis=None))
+
+
 def test_a_comparison_has_the_bounds_before_and_after():
     scores = [
         [even_within(effects(responses(shares), {}, permutations=9))] for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
     ]
-    numbers = [f"{100 * before_or_after[0].value:.1f}" for before_or_after in scores]
+    numbers = [f"{100 * before_or_after[0].value:.0f}" for before_or_after in scores]
     text = even_change_text([*scores, []])
     assert f"{numbers[0]} answers" in text and f"{numbers[1]} after" in text
     assert even_change_text([scores[0], [], []]) == ""

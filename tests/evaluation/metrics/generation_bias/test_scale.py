@@ -62,7 +62,8 @@ def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
     descriptor = np.repeat(names, 2)
     is_other = np.isin(descriptor, ["p", "q", "r"])
     bucket, axis = np.where(is_other, "all", [name[0] for name in descriptor]), np.where(is_other, "religion", "age")
-    table = pd.DataFrame({"template": "t", "descriptor": descriptor, "axis": axis, "bucket": bucket})
+    template = np.tile(["t", "u"], len(names))
+    table = pd.DataFrame({"template": template, "descriptor": descriptor, "axis": axis, "bucket": bucket})
     style = np.where(is_other, [ord(name[0]) % 3 for name in descriptor], [ord(name[0]) % 2 for name in descriptor])
     scores = person_scores(StyledResponses(table, np.eye(3)[style], ["x", "y", "z"]), {})
     person, word = scores[:2]

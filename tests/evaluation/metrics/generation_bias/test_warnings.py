@@ -9,7 +9,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.spread import descriptor_spread
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.recipes.sweep.points import change_columns, published_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 from tests.measured_runs import styled_columns
@@ -38,7 +38,7 @@ def differences():
             for metric, columns in zip(METRICS, ([cluster], [6 + 2 * cluster, 7 + 2 * cluster]), strict=True):
                 is_column = np.eye(18)[columns].sum(axis=0)
                 weights = np.concatenate([-is_column, is_column])
-                spread = descriptor_spread(cells, weights, pooled=True).corrected
+                spread = pooled_spread(cells, weights)
                 common = (0.0, (-1.0, 1.0), cells.n, spread.interval, spread.p_value)
                 group = {"cluster": f"CLUSTER {cluster}"}
                 scores.append(BiasScore(f"{metric}_difference", spread.value, *common, group=group))
@@ -70,7 +70,7 @@ def level(alarms):
 def test_models_compared_with_themselves_alarm_in_at_most_5_percent(differences):
     uncorrected = np.mean([any(it.interval[0] > 0 for it in changes) for changes in differences])
     alarms = [has_warning(changes) for changes in differences]
-    assert uncorrected > 0.1  # without correction, over twelve scores
+    assert uncorrected > 0.03  # without correction, over twelve scores
     assert np.mean(alarms) <= level(alarms)
     changes = [change_columns([], [], scores)["cluster_changes"] for scores in differences]
     alarms = [bool(find_increased_clusters(changes[seed : seed + 3])) for seed in range(0, COMPARISONS, 3)]
@@ -84,7 +84,7 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     vectors = np.eye(3)[np.random.default_rng(0).integers(0, 3, n)]
     scores = generation_bias(styled_columns(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
     cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
-    assert set(cautions) == ({"fgb_corrected", "fgb_pooled_corrected"} if expected else set())
+    assert set(cautions) == ({"fgb_corrected"} if expected else set())
     found = [text for text in warnings([scores]) if "err on one side" in text]
     assert len(found) == expected
 

@@ -1,0 +1,80 @@
+"""The people of a measurement who can be compared: their responses, and the groups that they belong to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.statistics.cells import factorize, to_codes
+from evenhand.evaluation.statistics.permutation import Design
+
+
+@dataclass(frozen=True)
+class People:
+    """The responses of people who can be compared with somebody, and who they are.
+
+    Attributes:
+        is_compared: whether each of all responses is one of theirs.
+        responses: their responses, (n,).
+        design: the template, person and cue of each response, and the groups of people.
+        units: kind, unit and axis of each descriptor and then of each group, (u,).
+    """
+
+    is_compared: np.ndarray
+    responses: StyledResponses
+    design: Design
+    units: pd.DataFrame
+
+
+def compared_people(responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None) -> People | None:
+    """Return the people who have a style vector on a template that somebody else has; None if nobody has."""
+    has_vector = responses.has_vector()
+    template = to_codes(responses.table[TEMPLATE])
+    descriptor, names = factorize(responses.table[DESCRIPTOR])
+    pairs = pd.DataFrame({"template": template, "descriptor": descriptor})[has_vector].drop_duplicates()
+    is_common = pairs.groupby("template")["descriptor"].transform("size") > 1
+    present = np.unique(pairs["descriptor"][is_common])
+    if len(present) < 2:
+        return None
+    used = np.isin(descriptor, present)
+    chosen = responses if used.all() else responses.rows(used)
+    kinds = groups or {AXIS: responses.table[AXIS]}
+    of_kinds = {kind: pd.Series(list(values))[used].reset_index(drop=True) for kind, values in kinds.items()}
+    units, weights = _units(chosen, names[present], of_kinds)
+    cue = to_codes(chosen.table[CUE]) if CUE in chosen.table else None
+    design = Design(
+        template=to_codes(chosen.table[TEMPLATE]),
+        person=np.searchsorted(present, descriptor[used]),
+        groups=weights,
+        cue=cue,
+    )
+    return People(used, chosen, design, units)
+
+
+def _units(
+    responses: StyledResponses, names: np.ndarray, groups: Mapping[str, pd.Series]
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D)."""
+
+    def first_group(values: pd.Series) -> pd.Series:
+        pairs = pd.DataFrame({"unit": list(map(str, responses.table[DESCRIPTOR])), "group": list(values)}).dropna()
+        return pairs.astype(str).groupby("unit")["group"].min().reindex(names)
+
+    axis = first_group(responses.table[AXIS])
+    units = [pd.DataFrame({"kind": DESCRIPTOR, "unit": names, "axis": axis.to_numpy()})]
+    weights = [np.zeros((0, len(names)))]
+    seen = set()
+    for kind, values in groups.items():
+        group = first_group(values)
+        members = pd.get_dummies(group, dtype=float).T
+        memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
+        is_new = [1 < len(each) < len(names) and each not in seen for each in memberships]
+        seen.update(memberships)
+        members = members[is_new]
+        weights.append(members.div(members.sum(axis=1), axis=0).to_numpy())
+        table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy()})
+        units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
+    return pd.concat(units, ignore_index=True), np.concatenate(weights)

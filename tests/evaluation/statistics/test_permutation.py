@@ -1,0 +1,138 @@
+"""The joint test: units and strata of chance, exact p-values, one error rate for a page."""
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.statistics.effects import family_effects
+from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, Family, cell_table
+
+
+def grid(templates=8, people=6, per_cell=2):
+    """Return the template and the person of each answer."""
+    template, person = np.indices((templates, people)).reshape(2, -1).repeat(per_cell, axis=1)
+    return template, person
+
+
+def effects(template, person, *families, cue=None, draws=99, seed=0):
+    n_people = int(np.max(person)) + 1
+    design = Design(np.asarray(template), np.asarray(person), np.zeros((0, n_people)), cue)
+    return family_effects(design, families, draws, np.random.default_rng(seed))
+
+
+def one_hot(rng, n, weights):
+    return np.eye(len(weights))[rng.choice(len(weights), size=n, p=weights)]
+
+
+def unit(template, person, values=None, cue=None):
+    values = np.random.default_rng(0).random((len(template), 1)) if values is None else values
+    design = Design(template, person, np.zeros((0, person.max() + 1)), cue)
+    return cell_table(design, [Family("x", values)], np.random.default_rng(0)).unit
+
+
+def test_cells_are_the_unit_from_six_common_templates_and_enough_permutations_on():
+    assert unit(*grid(6, 3)) == CELLS and unit(*grid(5, 3)) == ANSWERS
+    assert unit(*grid(8, 2)) == CELLS and unit(*grid(7, 2)) == ANSWERS  # 2⁷ / 2 permutations: p ≥ 1/64
+    template, person = grid(8, 4)
+    kept = (person > 0) | (template < 5)
+    assert unit(template[kept], person[kept]) == ANSWERS  # one person has five
+    cue = (template >= 4).astype(int)
+    assert unit(template, person, cue=cue) == ANSWERS  # four by each cue
+    assert unit(*grid(12, 4), cue=(grid(12, 4)[0] >= 6).astype(int)) == CELLS
+
+
+def test_copies_of_answers_change_nothing():
+    rng = np.random.default_rng(1)
+    template, person = grid(per_cell=1)
+    values = one_hot(rng, len(template), [0.5, 0.3, 0.2])
+    once = effects(template, person, Family("style", values))[0]
+    thrice = effects(
+        *(np.repeat(each, 3) for each in (template, person)), Family("style", np.repeat(values, 3, axis=0))
+    )[0]
+    for name in ("effect", "z", "p_family", "low", "high", "overall_p"):
+        np.testing.assert_allclose(getattr(thrice, name), getattr(once, name), rtol=1e-6)
+
+
+def test_p_values_are_those_of_all_permutations_of_cells():
+    """Two people, eight templates: δ is 1, and once −1, so that 2 · (1 + 8) of the 2⁸ signs give as large a |Σ δ|."""
+    template, person = grid(8, 2, 1)
+    values = (person == 0).astype(float)
+    values[template == 3] = (person[template == 3] == 1).astype(float)
+    found = effects(template, person, Family("x", values[:, None], has_overall=False), draws=3999)[0]
+    assert found.p_family.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
+    assert found.p_page.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
+
+
+def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
+    rng = np.random.default_rng(2)
+    per_cell = np.where(np.arange(12) < 4, 1, 8)
+    template, person = (each.repeat(np.tile(per_cell, 8)) for each in np.indices((8, 12)).reshape(2, -1))
+    values = one_hot(rng, len(template), [0.6, 0.4])
+    design = Design(template, person, np.zeros((0, 12)))
+    table = cell_table(design, [Family("style", values)], rng)
+    assert table.has_strata and table.uses_own_variance
+    assert (table.stratum[table.person < 4] == 0).all() and (table.stratum[table.person >= 4] == 2).all()
+    template, person = grid(8, 12, 2)
+    dropped = rng.random(len(template)) < 0.05  # at random: counts do not depend on the person
+    assert not cell_table(
+        Design(template[~dropped], person[~dropped], np.zeros((0, 12))),
+        [Family("style", one_hot(rng, int((~dropped).sum()), [0.6, 0.4]))],
+        np.random.default_rng(1),
+    ).has_strata
+
+
+def test_a_family_that_repeats_another_one_costs_nothing_and_others_do():
+    rng = np.random.default_rng(3)
+    template, person = grid(8, 8, 2)
+    values = one_hot(rng, len(template), [0.5, 0.5])
+    values[person == 0] = one_hot(rng, 16, [0.05, 0.95])
+    alone, twice = (effects(template, person, *[Family("style", values)] * n, draws=499)[0] for n in (1, 2))
+    assert twice.p_page == pytest.approx(alone.p_page, abs=0.01)
+    others = [Family(str(number), rng.random((len(template), 1))) for number in range(6)]
+    with_others = effects(template, person, Family("style", values), *others, draws=499)[0]
+    assert with_others.p_page[0, 0] > 2 * with_others.p_family[0, 0]
+    assert (with_others.p_page >= with_others.p_family).all()
+
+
+def test_missing_values_move_with_their_cells():
+    """Where only one person has values on a template, nothing is compared there; elsewhere the others are."""
+    rng = np.random.default_rng(4)
+    template, person = grid(8, 5, 1)
+    values = rng.random((len(template), 1))
+    values[(template == 0) & (person > 0)] = np.nan
+    values[(template == 1) & (person == 2)] = np.nan
+    found = effects(template, person, Family("x", values))[0]
+    frame = values[:, 0].reshape(8, 5)
+    centred = frame - np.nanmean(frame, axis=1, keepdims=True)
+    assert found.effect[:, 0] == pytest.approx(np.nanmean(centred, axis=0))
+
+
+@pytest.mark.parametrize("kind", ["copies", "interaction", "six outcomes"])
+def test_an_even_page_shows_something_in_one_of_twenty(kind):
+    wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        template, person = grid(8, 10, 1 if kind == "copies" else 2)
+        weights = rng.dirichlet(np.ones(5), size=(8, 10 if kind == "interaction" else 1))
+        p = np.broadcast_to(weights, (8, 10, 5))[template, person].cumsum(axis=1)
+        values = np.eye(5)[(p[:, :-1] < rng.random((len(p), 1))).sum(axis=1)]
+        if kind == "copies":
+            template, person, values = (np.repeat(each, 3, axis=0) for each in (template, person, values))
+        families = [Family("everybody", values, has_effects=False), Family("style", values, has_overall=False)]
+        if kind == "six outcomes":
+            families += [Family(str(n), (rng.random((len(person), 1)) < 0.1 * (n + 1)).astype(float)) for n in range(6)]
+        found = effects(template, person, *families, draws=199, seed=seed)
+        p_page = [min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found]
+        wrong += min(p_page) <= 0.05
+    assert wrong <= 8  # of 60 with probability 0.05: more with a probability of 0.5 %
+
+
+def test_a_whole_shift_is_shown_where_many_styles_move_a_little():
+    rng = np.random.default_rng(5)
+    template, person = grid(26, 12, 4)
+    weights = np.full(20, 0.05)
+    values = one_hot(rng, len(template), weights)
+    moved = np.where(np.arange(20) < 10, 0.08, 0.02)
+    values[person == 3] = one_hot(rng, 104, moved)
+    found = effects(template, person, Family("style", values), draws=199)[0]
+    assert (found.p_page > 0.05).all()
+    assert found.shift_page[3] <= 0.05 and (np.delete(found.shift_page, 3) > 0.05).all()

@@ -1,0 +1,63 @@
+"""Optional packages: everything else works without them, and what needs them names the command that installs them."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+
+import pytest
+
+from evenhand.evaluation.errors import InputError, require_extra
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tests.gendered_references import written_references
+
+# Imports every module without the packages, and prints the errors of the commands that need them.
+WITHOUT = """
+import pkgutil
+import sys
+
+for name in ("starlette", "uvicorn", "sacrebleu", "sentencepiece", "sentence_transformers", "shtab"):
+    sys.modules[name] = None  # as if it were not installed
+
+from importlib import import_module
+
+import evenhand
+from evenhand.recipes.cli import main
+
+for module in pkgutil.walk_packages(evenhand.__path__, "evenhand."):
+    if not module.name.endswith(("__main__", "rating.server")):
+        import_module(module.name)
+references = sys.argv[1]
+for arguments in (
+    ["rate", "runs/a", "runs/b"],
+    ["measure", "--metrics", "translation_bias", "--model", "m", "--translation_bias.references", references],
+    ["measure", "--metrics", "embedding_bias", "--model", "m", "--embedding_bias.references", references],
+    ["--print_completion", "bash"],
+):
+    assert main([*arguments, *(["--report_to", "none"] if len(arguments) > 2 else [])]) == 2
+"""
+
+
+def test_what_needs_an_extra_names_it_and_all_else_is_imported_without(tmp_path):
+    command = [sys.executable, "-c", WITHOUT, str(written_references(tmp_path))]
+    options = {"env": ENVIRONMENT | {"PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=tmp_path, timeout=PATIENCE, **options)
+    assert done.returncode == 0, done.stderr
+    errors = [line for line in done.stderr.splitlines() if "pip install" in line]
+    extras = ("rate", "translation", "translation", "completion")
+    assert len(errors) == len(extras), errors
+    assert all(f"'evenhand[{extra}]'" in line for line, extra in zip(errors, extras, strict=True)), errors
+
+
+def test_an_extra_that_is_installed_raises_nothing():
+    require_extra("test", "pytest", field="a setting")
+    with pytest.raises(InputError, match=r"^a setting: the package absent_1 .* 'evenhand\[some\]'"):
+        require_extra("some", "pytest", "absent_1", field="a setting")
+    assert find_spec("absent_1") is None
+
+
+def test_what_the_tests_need_of_the_extras_is_in_the_extra_test():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for name in ("completion", "gguf", "quantization", "rate", "ray", "server", "translation"):
+        assert set(extras[name]) <= set(extras["test"]), name
