@@ -36,6 +36,7 @@ def read_columns(
     try:
         if path.suffix not in SUFFIXES:
             raise ValueError(f"{path.suffix!r} is none of {', '.join(SUFFIXES)}")
+        check_regular(path)
         if path.suffix == ".jsonl":
             return columns_of(read_json_lines(path))
         if path.suffix == ".parquet":
@@ -55,6 +56,12 @@ def read_columns(
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(f"{path} cannot be read as {content} ({reason}); give a table in UTF-8.") from None
+
+
+def check_regular(path: Path) -> None:
+    """Raise ValueError for a path that exists and is no file: a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
 
 
 def check_row_limit(path: Path) -> None:
@@ -90,6 +97,7 @@ def read_json_lines(path: Path, replace_surrogates: bool = False) -> list[dict[s
     Raises:
         OSError, ValueError: the file cannot be read or is not UTF-8, or a line is not an object with valid texts.
     """
+    check_regular(path)
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if line.strip():
