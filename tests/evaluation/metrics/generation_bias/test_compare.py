@@ -173,7 +173,8 @@ def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
     folder = tmp_path / "compare"
     compared = compare(folder, *runs, config)
-    write_table(folder / "corpus_counts.parquet", compared.table("corpus_counts").assign(count=7))
+    counts = compared.table("corpus_counts").assign(count=7)
+    Store(folder, "a fingerprint", Tracker()).write("corpus_counts", counts)
     (folder / "corpus.parquet").unlink()
     (tmp_path / "books.jsonl").unlink()  # it is not read again
     assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
