@@ -5,10 +5,10 @@ $ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of 
 
 Descriptors and templates are fixed, and responses are sampled in each simulation; the target is 93 to 97 %. The true
 value of pooled FGB* is the same statistic of the true cell means; its interval also allows for an interaction, so that
-it is wider than necessary here. `below` is the share of intervals that end below the truth, `< 0` the share of intervals
-that end below 0, although a spread is not negative. One-hot vectors simulate a classifier that is always certain. Smooth
-vectors are Dirichlet around the same means. Narrow vectors are smooth, with nearly all of the probability on three
-styles, as for a dialogue model.
+it is wider than necessary here. `below` is the share of intervals that end below the truth, `< 0` that of intervals
+that end below 0, although a spread is not negative. One-hot vectors simulate a classifier that is always certain.
+Smooth vectors are Dirichlet around the same means. Narrow vectors are smooth, with nearly all of the probability on
+three styles, as for a dialogue model.
 
 With `--reduction`: 24 descriptors × 6 templates × 4 one-hot responses, base biases from weak to strong, and true
 reductions from 0 to 100 %. An unbounded interval, which is reported as undefined, contains every truth.

@@ -134,7 +134,8 @@ def _read_format_4(folder: Path, field: str) -> dict[str, Any]:
 def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, Any]:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
-    kinds = {"settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
+    record.setdefault("versions", {})
+    kinds = {"versions": dict, "settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
     if not isinstance(files, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
         raise InputError(f"{field}: {path} is no record of a run; delete its folder and run the command again.")
     for name in files:  # the run may come from another person, and a stage deletes damaged files
@@ -184,7 +185,7 @@ def damaged_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
 
     A file with the recorded size and time of change is not read; any other file is compared by its SHA-256.
     """
-    versions = record.get("versions") or {}
+    versions = record["versions"]
     damaged = []
     for name, sha256 in record["files"].items():
         path = folder / name

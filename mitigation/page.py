@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FINISHED, read_run, run_state
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
@@ -50,7 +51,8 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 def tuning_metadata(model: str) -> dict[str, str]:
     """Return the content of a tuned model's evenhand.json; {} for other models."""
     file = Path(model) / TUNING_FILE
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    content = read_json(file, "model") if file.exists() else {}
+    return content if isinstance(content, dict) else {}
 
 
 @styled

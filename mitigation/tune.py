@@ -25,7 +25,7 @@ from transformers.trainer_pt_utils import safe_globals
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.files import check_owner, write_json, write_text
+from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
@@ -262,8 +262,9 @@ def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
     file = checkpoints / "inputs.json"
     if not file.exists():
         write_json(file, inputs)
-    recorded = json.loads(file.read_text(encoding="utf-8"))
-    if changed := [name for name, value in inputs.items() if recorded.get(name) != value]:
+    recorded = read_json(file, "output_dir")
+    known = recorded if isinstance(recorded, dict) else {}
+    if changed := [name for name, value in inputs.items() if known.get(name) != value]:
         raise InputError(
             f"output_dir: {checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
             "give another --output_dir, or delete the folder."

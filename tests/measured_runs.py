@@ -31,18 +31,20 @@ def write_measured(
     responses: Sequence[str] = (),
     metrics: Sequence[str] = ("generation_bias",),
     has_scores: bool = False,
+    templates: int = 1,
     **own: Any,
 ) -> Path:
     """Return the folder of a run: half of the responses are to descriptor a, half to b, with these style vectors.
 
-    `own` are the settings of generation bias.
+    The responses to each descriptor are to the templates in turn. `own` are the settings of generation bias.
     """
     families = {"generation_bias": generation_bias_settings(**own)} if "generation_bias" in metrics else {}
     settings = MeasureSettings(model=MODEL, metrics=list(metrics), **families, output_dir=folder, report_to="none")
     with stage("measure", settings):
         n = len(vectors)
         ids = pd.Series([f"p{i}" for i in range(n)])
-        cell = {"template": "t", "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
+        template = [f"t{i % max(n // 2, 1) % templates}" for i in range(n)]
+        cell = {"template": template, "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
         prompts = pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell})
         write_table(folder / "prompts.parquet", prompts)
         write_table(

@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import files_sha256
+from evenhand.evaluation.files import files_sha256, read_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
@@ -276,8 +276,9 @@ def _read_json(path: Path, kind: Any) -> Any:
             raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")
         return dict(pairs)
 
+    text = read_text(path, "prompts.dataset")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=check_unique_keys)
-    except (OSError, ValueError, RecursionError) as error:
+        content = json.loads(text, object_pairs_hook=check_unique_keys)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it.") from None
     return checked(kind, content, str(path))

@@ -23,6 +23,7 @@ from evenhand.evaluation.data.prompts import (
 )
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.files import read_text
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
@@ -54,10 +55,7 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
         InputError: the file cannot be read, has no persona or repeats a persona, or a persona is not two lines long.
     """
     path = path or PERSONAS
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as personas ({error}); give a text file in UTF-8.") from None
+    text = read_text(path, "prompts.personas")
     paragraphs = [part.split("\n") for part in re.split(r"\n\s*\n", text.strip())]
     personas = ["\n".join(map(str.strip, lines)) for lines in paragraphs]
     for lines, persona in zip(paragraphs, personas, strict=True):

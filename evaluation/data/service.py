@@ -13,6 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import SINGULAR_SLOT, Taxonomy, Template, generate_prompts
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_text
 from evenhand.evaluation.score import CUE, PERSONA, TEMPLATE, TEXT
 
 REQUESTS = Path(__file__).resolve().parent / "files" / "requests.txt"
@@ -34,10 +35,8 @@ def load_requests(source: str | int | None = None) -> list[str]:
         InputError: the file cannot be read, has no request or repeats one, or n is larger than the number of requests.
     """
     path = REQUESTS if source is None or isinstance(source, int) else Path(source)
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise InputError(f"prompts.requests: {path} cannot be read ({error}); give a text file in UTF-8.") from None
+    text = read_text(path, "prompts.requests")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     n = source if isinstance(source, int) else len(lines)
     if not 0 < n <= len(lines) or len(set(lines)) < len(lines):
         raise InputError(f"prompts.requests: {source}; give 1 to {len(lines)}, or a file with different lines.")

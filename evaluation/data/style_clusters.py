@@ -1,6 +1,5 @@
 """Files of style clusters, which are named sets of similar styles, and of phrases to count in responses."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.files import read_json, read_yaml
 from evenhand.evaluation.settings import checked
 
 CLUSTERS = Path(__file__).resolve().parent / "files" / "style_clusters"
@@ -40,10 +39,7 @@ def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict
         path = CLUSTERS / f"{name_or_path}.json"
         if not path.exists():
             raise unknown_name("style_clusters", str(name_or_path), (file.stem for file in CLUSTERS.glob("*.json")))
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"style_clusters: {path} cannot be read as JSON ({error}).") from None
+    content = read_json(path, "style_clusters")
     clusters = checked(dict[str, Annotated[list[str], Field(min_length=1)]], content, f"style_clusters: {path}")
     return {
         cluster: tuple(dict.fromkeys(_label_index(cluster, style, labels) for style in styles))

@@ -70,6 +70,7 @@ def read_columns(
     try:
         if path.suffix.lower() not in SUFFIXES:
             raise ValueError(f"{path.suffix!r} is none of {', '.join(SUFFIXES)}")
+        check_regular(path)
         if is_json(path):
             columns = columns_of(read_json_rows(path))
         elif path.suffix.lower() == ".parquet":
@@ -97,6 +98,7 @@ def decode_text(path: Path) -> tuple[str, str]:
     Raises:
         OSError, ValueError: the file cannot be read, or is in another encoding, whose candidates the error names.
     """
+    check_regular(path)
     content = path.read_bytes()
     marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), None)
     if marked is not None:
@@ -243,6 +245,12 @@ def _infer_types(columns: Mapping[str, list], text: Iterable[str]) -> dict[str, 
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
     )
     return read.to_pydict()
+
+
+def check_regular(path: Path) -> None:
+    """Raise ValueError for a path that exists and is no file: a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
 
 
 def check_row_limit(path: Path) -> None:

@@ -18,6 +18,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
@@ -56,9 +57,12 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     names = ("goal", "sol1", "sol2", "label")
     columns = read_columns(settings.questions, "questions", known=names)
     if settings.labels is not None:
-        columns["label"] = [int(line) for line in Path(settings.labels).read_text(encoding="utf-8").split()]
+        lines = read_text(Path(settings.labels), "answer_accuracy.labels").split()
+        columns["label"] = [int(line) if line in ("0", "1") else line for line in lines]
     if missing := [name for name in names if name not in columns]:
         raise InputError(f"answer_accuracy.questions: {settings.questions} has no {missing[0]}; see --help.")
+    if len({len(columns[name]) for name in names}) > 1:
+        raise InputError(f"answer_accuracy.labels: {settings.labels} needs one label for each question, one a line.")
     table = pd.DataFrame({name: columns[name] for name in names})
     if table.isna().any(axis=None) or not table["label"].isin((0, 1)).all():
         raise InputError(f"answer_accuracy.questions: {settings.questions}: give goal, sol1, sol2 and a label 0 or 1.")

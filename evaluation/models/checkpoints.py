@@ -195,6 +195,9 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
 
 def _check_sizes(config: PreTrainedConfig) -> None:
     """Raise ValueError for sizes that no model has; a network of 100,000 layers would be built for hours."""
+    architectures = config.architectures or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise ValueError(f"architectures is {architectures!r}, not a list of names")
     for part in {id(it): it for it in (config, config.get_text_config())}.values():
         for name, most in MOST.items():
             value = getattr(part, name, None)

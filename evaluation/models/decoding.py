@@ -28,7 +28,7 @@ SCORE_ARGUMENTS = {
 }
 
 # Limits above all models and hardware: a number beyond them would only hang, or fill the memory.
-MAX_TOKENS, MAX_BEAMS = 1 << 20, 1000
+MAX_TOKENS, MAX_BEAMS = 1 << 20, 100
 _Count, _Positive = Annotated[int, Field(ge=0, lt=2**31)], Annotated[float, Field(ge=1e-4, allow_inf_nan=False)]
 _PositiveFraction, _Text = Annotated[_Positive, Field(le=1)], Annotated[str, Field(min_length=1)]
 

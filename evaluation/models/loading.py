@@ -249,6 +249,11 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     # run's config.
     defaults = model.generation_config
     settings = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
+    size = model.config.get_text_config().vocab_size
+    for key, value in settings.items():
+        ids = value if isinstance(value, list) else [value]
+        if not all(type(index) is int and index < size for index in ids):
+            raise InputError(f"model: {key} of {name} is {value!r}, and not the ids of tokens below {size:,}.")
     # Marian predicts padding unless its config forbids the token.
     padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):

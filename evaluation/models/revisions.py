@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.files import files_sha256, joined_sha256, sha256_of
+from evenhand.evaluation.files import files_sha256, joined_sha256, read_json, sha256_of
 from evenhand.evaluation.models.gguf_parts import part_names
 
 log = logging.getLogger("evenhand")
@@ -312,7 +312,7 @@ def _read_object(file: Path) -> dict[str, Any]:
     """Return the object in a JSON file; {} if the file has none."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -335,7 +335,11 @@ def module_folders(folder: Path) -> list[Path]:
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
     path = folder / MODULES_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    modules = read_json(path, "model") if path.is_file() else []
+    is_list = isinstance(modules, list) and all(isinstance(module, dict) for module in modules)
+    if not is_list or not all(isinstance(module.get("path"), str) for module in modules):
+        raise InputError(f"model: {path} does not list modules with their paths; save the encoder again.")
+    return modules
 
 
 def classifier_labels(

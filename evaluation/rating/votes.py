@@ -45,7 +45,7 @@ class Votes:
         for number, line in enumerate(content[: self.size].splitlines(), start=1):
             try:
                 self._apply(json.loads(line))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise InputError(f"{path}, line {number}: not a vote ({error}); repair or delete the line.") from None
 
     def of(self, rater: str) -> list[Vote]:

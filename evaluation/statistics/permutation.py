@@ -299,7 +299,8 @@ def residual_variance(table: Table) -> np.ndarray:
     n_templates = np.array([len(np.unique(table.template[has])) for has in present.T])
     n_people = np.array([len(np.unique(table.person[has])) for has in present.T])
     freedom = np.maximum(n_cells - n_templates - n_people + 1, 1)
-    return (residual**2).sum(axis=0) / freedom[table.family]
+    variance = (residual**2).sum(axis=0) / freedom[table.family]
+    return np.maximum(variance, least_variance(table.mean, np.maximum(n_cells, 1)[table.family]))
 
 
 def statistics_of(table: Table, mean: np.ndarray, present: np.ndarray) -> Statistics:
@@ -313,10 +314,20 @@ def statistics_of(table: Table, mean: np.ndarray, present: np.ndarray) -> Statis
     n = np.maximum(of_person @ present.astype(mean.dtype), 1)[:, table.family]
     effect = (of_person @ mean) / n
     around = np.maximum(of_person @ mean**2 - n * effect**2, 0.0)  # summed squares around each person's effect
-    variance = around.sum(axis=0) / np.maximum((n - 1).sum(axis=0), 1) / n
+    n_cells = np.maximum(present.sum(axis=0), 1)[table.family].astype(mean.dtype)
+    pooled = around.sum(axis=0) / np.maximum((n - 1).sum(axis=0), 1)
+    variance = np.maximum(pooled, least_variance(mean, n_cells)) / n
     if table.uses_own_variance:
         variance = np.maximum(variance, around / np.maximum(n - 1, 1) / n)
     return Statistics(effect, variance, n)
+
+
+def least_variance(mean: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
+    """Return the variance of a cell mean if one cell of all differed, (c,), so that people without variance have some.
+
+    No draw changes it.
+    """
+    return (mean**2).sum(axis=0) / n_cells**2
 
 
 # A source of draws from the null hypothesis: yields n statistics with a stream of random numbers.

@@ -42,5 +42,7 @@ def test_values_that_would_be_misread_are_refused(values, fault):
 
 
 def test_booleans_are_booleans_and_digits_are_numbers():
-    settings = checked(MeasureSettings, {"show": True, "seed": "3", "prompts": {"variations": "no"}}, "file")
-    assert (settings.show, settings.seed, settings.prompts.variations) == (True, 3, False)
+    settings = checked(
+        MeasureSettings, {"generation_bias": {"relevance": "no"}, "seed": "3", "prompts": {"variations": True}}, "file"
+    )
+    assert (settings.generation_bias.relevance, settings.seed, settings.prompts.variations) == (False, 3, True)

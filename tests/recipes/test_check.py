@@ -1,7 +1,6 @@
 """`check` ends with status 0, 1, 2 or 3; the steps of docs/bias_gate.yml pass or fail accordingly."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,15 +13,13 @@ import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.changes import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.effects import effect_changes
-from evenhand.evaluation.metrics.generation_bias.metric import REPEATED
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
-from evenhand.evaluation.score import find_score
 from evenhand.recipes.check import Finding, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse
 from tests.measured_runs import write_measured
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-SHARES = {"baseline": (3, 1), "fairer": (2, 2), "worse": (4, 0.5), "unbiased": (2, 2), "small": (3, 1)}  # of 4, style x
+SHARES = {"baseline": (3, 1), "fairer": (2, 2), "worse": (4, 0.5), "unbiased": (2, 2)}  # of 4, style x
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +27,16 @@ def runs(tmp_path_factory):
     """Finished runs by name: descriptors a and b get style x in these quarters of their responses."""
     folder, result = tmp_path_factory.mktemp("runs"), {}
     for seed, (name, shares) in enumerate(SHARES.items()):
-        n = 8 if name == "small" else 80
+        n = 80
         rng = np.random.default_rng(seed)
         styles = [rng.permutation((np.arange(n) >= n * share / 4).astype(int)) for share in shares]
         result[name] = write_measured(
-            folder / name, np.eye(3)[np.concatenate(styles)], ["ok"] * 2 * n, has_scores=True, permutations=99
+            folder / name,
+            np.eye(3)[np.concatenate(styles)],
+            ["ok"] * 2 * n,
+            has_scores=True,
+            templates=16,
+            permutations=99,
         )
     return result
 
@@ -48,17 +50,16 @@ def runs(tmp_path_factory):
             0,
             ["holds: pooled", "holds: rise", "0 of 6 are shown to have grown"],
         ),
-        # Pooled FGB* is 2 · [(0.75 − 0.25)² / 2 − noise] before and 2 · [(1 − 0.125)² / 2 − noise] after.
+        # Pooled FGB* is about 2 · (0.75 − 0.25)² / 2 before and 2 · (1 − 0.125)² / 2 after.
         ("worse", ["--max_rise", "10"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8 percentage points", "p 0.0"]),
         (
             "baseline",
             ["--max_pooled_fgb", "240"],
             3,
-            ["inconclusive: pooled", "decide it with a probability of 80 %", "instead of 80 to each"],
+            ["inconclusive: pooled", "decide it with a probability of 80 %"],
         ),
         ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ 10%: "]),
         ("baseline", ["--max_rise", "10%"], 2, ["max_rise: ", "number"]),
-        ("small", ["--max_rise", "10"], 2, ["run: ", "other prompts"]),
     ],
 )
 def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, texts):
@@ -75,23 +76,16 @@ def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, 
         )
 
 
-def test_copied_rows_decide_nothing(runs, tmp_path, capsys, monkeypatch):
-    def copied(scores, name):
-        return replace(find_score(scores, name), reason=f"half of the rows {REPEATED}")
-
-    monkeypatch.setattr("evenhand.recipes.check.find_score", copied)
-    arguments = ["--max_pooled_fgb", "240.5", "--output_dir", str(tmp_path), "-q"]
-    assert main(["check", str(runs["fairer"]), *arguments]) == 3
-    assert "inconclusive: independent rows in " in (printed := capsys.readouterr().out)
-    assert "half of the rows repeat" in printed and "holds: pooled" in printed
-
-
 def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
-    n, folders = 40_000, []
-    for name, shift in (("before", 0), ("after", 120)):  # 0.3 points of 40,000 responses
-        style = np.arange(2 * n) % n < np.repeat([n // 2 + shift, n // 2 - shift], n)
-        vectors = np.eye(3)[style.astype(int)]
-        folders.append(write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, has_scores=True, permutations=9))
+    folders = []
+    n = 40_000
+    template, rank = np.arange(n) % 10, np.arange(n) // 10
+    for name, shift in (("before", 0), ("after", 12)):  # 0.3 points, nearly the same on each of ten templates
+        more = shift + template % 3 * (shift > 0)
+        is_x = np.concatenate([rank < n // 20 + more, rank < n // 20 - more])
+        own = {"has_scores": True, "templates": 10, "permutations": 9}
+        vectors = np.eye(3)[is_x.astype(int)]
+        folders.append(write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, **own))
     changes = effect_changes(*map(read_styled_responses, folders), {}, permutations=99)
     assert changes["p"].min() < 0.02
     arguments = ["--against", str(folders[0]), "--max_pooled_fgb", "10", "--output_dir", str(tmp_path), "-q"]
@@ -141,9 +135,9 @@ def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
 def test_the_default_limit_is_one_that_an_equal_model_keeps():
     """Of 20 pairs of runs of one model with a planted bias, about 80 % are shown to be within the chosen limit."""
     rows = pd.DataFrame(
-        {"template": np.repeat(["s", "t"], 960), "descriptor": np.tile(np.repeat(list("abcdef"), 160), 2)}
+        {"template": np.repeat(list("qrstuvwx"), 240), "descriptor": np.tile(np.repeat(list("abcdef"), 40), 8)}
     )
-    p, holds = np.tile(np.linspace(0.1, 0.7, 6).repeat(160), 2), []
+    p, holds = np.tile(np.linspace(0.1, 0.7, 6).repeat(40), 8), []
     for seed in range(20):
         is_x = np.random.default_rng(seed).random((2, 1920)) < p
         old, new = (StyledResponses(rows, np.eye(2)[side.astype(int)], ["y", "x"]) for side in is_x)

@@ -71,7 +71,7 @@ def test_votes_are_summarised(runs):
 def test_a_summary_is_of_the_runs_that_are_given(runs, tmp_path):
     rate(settings(runs, pairs=4))
     Votes(runs["output_dir"] / "votes.jsonl").add(Vote("w", "p0", "preference", "after", "after", "now"))
-    rate(settings(runs, summary=True, show=False))
+    rate(settings(runs, summary=True))
     for changed in ({"before": tmp_path / "other"}, {"pairs": 3}, {"seed": 1}):
         with pytest.raises(InputError, match=f"^{next(iter(changed))}: "):
-            rate(settings(runs, summary=True, show=False, **changed))
+            rate(settings(runs, summary=True, **changed))

@@ -1,6 +1,5 @@
 """Prompt and response files in the commands: write prompts; score, compare and label responses without a model."""
 
-import dataclasses
 import json
 import re
 
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import read_responses, unexplained_repeats
+from evenhand.evaluation.data.response_files import is_repeated, read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.page import page, run_warnings
@@ -84,8 +83,9 @@ def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkey
 def test_responses_are_scored_and_the_signature_has_their_hash(runs):
     scores = read_scores(runs[0] / "scores.json")
     pooled = find_score(scores, POOLED)
-    # Two styles, of which a descriptor has ¾ or ¼: 2 · (14/13 · 1/16 − ¼ / 8) = 0.072 if the classifier were sure.
-    assert pooled.interval[0] < 0.03 < pooled.value < 0.09
+    # Two styles, of which a descriptor has ¾ or ¼ on both templates: 2 · 14/13 · 1/16 = 0.13 if it were sure.
+    assert 0.05 < pooled.value < 0.14
+    assert pooled.interval is None and "nothing varies" in pooled.reason
     assert not {"relevance", "perplexity"} & {score.metric for score in scores}
     model = pooled.signature["model"]
     assert model["name"] == "somebody/some-model" and model["sha256"] == pooled.signature["inputs"]["responses"]
@@ -155,35 +155,42 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
 
 
-def test_copied_rows_make_the_verdict_unclear_or_count_once(tmp_path):
-    """Twelve descriptors, eight logged answers each, without bias; then every row three times, in another order."""
+def test_copied_rows_change_nothing_but_a_warning(tmp_path):
+    """Twelve descriptors, eight templates, no bias; then every row three times, once with other punctuation."""
     kinds = np.random.default_rng(1).permutation(np.arange(96) % 2)
-    rows = pd.DataFrame({"text": "Hi", "descriptor": [f"d{row // 8}" for row in range(96)]})
-    rows["response"] = [f"{(KIND, CURT)[kind]} {row}" for row, kind in enumerate(kinds)]
-    files = {"first": rows, "copies": pd.concat([rows] * 3).sample(frac=1, random_state=0)}
+    names = {"descriptor": [f"d{row // 8}" for row in range(96)], "template": [f"t{row % 8}" for row in range(96)]}
+    rows = pd.DataFrame(names)
+    rows = rows.assign(text="Hi", response=[f"{(KIND, CURT)[kind]} {row}" for row, kind in enumerate(kinds)])
+    altered = rows.assign(response=rows["response"].str.replace(".", " !"))
+    files = {"first": rows, "copies": pd.concat([rows, altered, rows]).sample(frac=1, random_state=0)}
     scores = {}
-    for name, repeated in (("first", "warn"), ("copies", "warn"), ("copies", "once"), ("copies", "independent")):
+    warned = {}
+    for name, repeated in (("first", "warn"), ("copies", "warn"), ("copies", "independent")):
         files[name].to_json(tmp_path / f"{name}.jsonl", orient="records", lines=True)
         settings = {"generation_bias": generation_bias(permutations=99, repeated_rows=repeated)}
         folder = tmp_path / name / repeated
         measure(make_settings(folder, responses=tmp_path / f"{name}.jsonl", **settings))
         scores[name, repeated] = find_score(read_scores(folder / "scores.json"), POOLED)
-    first, copies, once, independent = scores.values()
-    assert (once.value, once.interval, once.p_value, once.n) == (first.value, first.interval, first.p_value, 96)
-    assert bias_verdict(first) == "not shown" and independent.interval[0] > 0 and copies.n == 288
-    assert bias_verdict(copies) == "unclear" and copies.reason.startswith("100% of the rows repeat")
-    assert bias_verdict(dataclasses.replace(copies, interval=None)) == "unclear"
-    page = (tmp_path / "copies" / "warn" / "report.html").read_text()
-    assert "100% of the rows repeat" in page and "With 95 % confidence" not in page
-    assert (first.reason, independent.reason) == (None, None)
+        warned[name, repeated] = "of the rows repeat" in (folder / "report.html").read_text()
+    first, copies, independent = scores.values()
+    assert copies.n == independent.n == 288 and bias_verdict(first) == "not shown"
+    for other in (copies, independent):
+        assert other.value == pytest.approx(first.value, abs=1e-3) and bias_verdict(other) == "not shown"
+    assert list(warned.values()) == [False, True, False]
 
 
-def test_a_model_that_repeats_itself_is_no_copy():
-    """Of 400 independent answers of five kinds to 40 prompts, most have a twin; so have copies of unique answers."""
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"text": np.repeat(np.arange(40), 10).astype(str), "response": rng.choice(list("abcde"), 400)})
-    assert abs(unexplained_repeats(table)) < 0.03
-    assert unexplained_repeats(pd.concat([table.assign(response=np.arange(400).astype(str))] * 2)) == 1
+def test_one_template_decides_nothing(tmp_path):
+    rows = [{"text": "Hi", "descriptor": name, "response": text} for name, text in (("old", KIND), ("young", CURT))]
+    pd.DataFrame(rows * 20).to_json(tmp_path / "logs.jsonl", orient="records", lines=True)
+    measure(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl"))
+    score = find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED)
+    assert "one template" in score.reason or "no interval" in score.reason
+    assert bias_verdict(score) in ("unclear", "no interval")
+
+
+def test_rows_are_repeated_if_they_differ_in_case_punctuation_or_spaces_only():
+    table = pd.DataFrame({"text": ["a", "a", "a", "b", "a"], "response": ["Hi, you!", "hi  you", "hi", "hi you", ""]})
+    assert is_repeated(table).tolist() == [False, True, False, False, False]
 
 
 def test_logs_without_templates_are_scored(tmp_path):
@@ -239,7 +246,8 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     assert spread.value == pytest.approx(1.5 * (14 / 13) ** 0.5, rel=1e-3)  # of ±1.5 words, ddof 1
     effects = pd.read_parquet(run / "outcome_effects.parquet").query("outcome == 'length' and kind == 'descriptor'")
     assert "inconclusive" not in set(effects["certainty"])
-    assert effects["effect"].abs().max() == pytest.approx(1.5)
+    typical = (5 * 8) ** 0.5 - 1  # of 4 and 7 words: exp(mean of log(1 + x)) − 1
+    assert effects["effect"].abs().max() == pytest.approx(7 - typical)
     even = measure_responses(tmp_path / "even", prompt_rows, ["I like to cook."] * len(texts), generation_bias=settings)
     compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", report_to="none"))
     scores = read_scores(tmp_path / "c" / "scores.json")

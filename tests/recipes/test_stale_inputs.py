@@ -62,7 +62,7 @@ def two_runs(folder):
 def compared(tmp_path, monkeypatch):
     before, after = two_runs(tmp_path)
     monkeypatch.setattr("evenhand.evaluation.manifest.damaged_files", lambda folder, record: [])
-    return CompareSettings(before=before, after=after, output_dir=tmp_path / "compare", report_to="none", show=False)
+    return CompareSettings(before=before, after=after, output_dir=tmp_path / "compare", report_to="none")
 
 
 def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, monkeypatch):

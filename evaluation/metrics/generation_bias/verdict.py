@@ -17,7 +17,14 @@ from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_t
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
 from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
 from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, ONE_SIDED, REPEATED, THESE_PROMPTS, root
+from evenhand.evaluation.metrics.generation_bias.metric import (
+    HEADLINE,
+    ONE_SIDED,
+    ONE_TEMPLATE,
+    REPEATED,
+    THESE_PROMPTS,
+    root,
+)
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
@@ -66,6 +73,8 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 def unclear_reason(score: BiasScore) -> str:
     """Return why a bias is unclear, such as how the interval and the permutation test disagree; "" if it is clear."""
+    if score.interval is not None and score.reason == ONE_TEMPLATE:
+        return score.reason
     if score.interval is None or score.interval[1] < 0 or score.p_value is None:
         return ""
     test = f"the permutation test, adjusted for everything on this page, has p {p_text(score.p_value)}"

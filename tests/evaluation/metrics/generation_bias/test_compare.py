@@ -11,6 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
 from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE, ComparisonSettings, CorpusSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
@@ -93,12 +94,11 @@ BIAS_VALUES = pd.DataFrame(
 def compare(folder, before, after, config=None, bias_values=BIAS_VALUES):
     """Run a comparison in a folder, as the command does, and return it."""
     folder.mkdir(exist_ok=True)
-    if bias_values is not None:
-        write_table(folder / "bias_values.parquet", bias_values)
     config = config or ComparisonSettings()
-    write_scores(
-        folder / "scores.json", METRIC.compare(Store(folder, "a fingerprint", Tracker()), before, after, config)
-    )
+    store = Store(folder, "a fingerprint", Tracker())
+    if bias_values is not None:
+        store.write("bias_values", bias_values)
+    write_scores(folder / "scores.json", METRIC.compare(store, before, after, config))
     return FamilyRun(folder, config)
 
 
@@ -173,7 +173,8 @@ def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):
     folder = tmp_path / "compare"
     compared = compare(folder, *runs, config)
-    write_table(folder / "corpus_counts.parquet", compared.table("corpus_counts").assign(count=7))
+    counts = compared.table("corpus_counts").assign(count=7)
+    Store(folder, "a fingerprint", Tracker()).write("corpus_counts", counts)
     (folder / "corpus.parquet").unlink()
     (tmp_path / "books.jsonl").unlink()  # it is not read again
     assert set(compare(folder, *runs, config).table("corpus")["count"]) == {7}
@@ -200,6 +201,20 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
         write_table(other.folder / f"{name}.parquet", other.table(name).assign(prompt_id=prompts["prompt_id"]))
     with pytest.raises(InputError, match="has no prompt of"):
         compare(tmp_path / "compare", runs[0], other)
+
+
+def test_runs_are_compared_on_their_common_prompts(runs, tmp_path):
+    """Prompts that only one run has would make a change of their mix look like a change of the model."""
+    other = write_run(tmp_path / "other", EVEN, {})
+    for name in ("prompts", "responses", "styles"):
+        rows = other.table(name)
+        renamed = rows["prompt_id"].where(np.arange(len(rows)) % 2 == 0, "other" + rows["prompt_id"])
+        write_table(other.folder / f"{name}.parquet", rows.assign(prompt_id=renamed))
+    before, after, is_common = on_common_prompts(runs[0], other)
+    assert is_common.sum() == 16 and len(is_common) == 48
+    assert compared_responses(before).table["prompt_id"].equals(compared_responses(after).table["prompt_id"])
+    scores = compare(tmp_path / "compare", runs[0], other).scores
+    assert find_score(scores, "common_prompts").value == pytest.approx(16 / 48)
 
 
 def costs(runs):
