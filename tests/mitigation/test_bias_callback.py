@@ -14,13 +14,13 @@ from evenhand.evaluation.models.styles import StyleClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny
 
-DESCRIPTORS, TEMPLATES = ("a", "b", "c", "d"), ("m", "n")
+DESCRIPTORS, TEMPLATES = ("a", "b", "c", "d"), ("m", "n", "o", "p", "q", "r")
 PROMPTS = pd.DataFrame(
     [
         {"text": f"{template} {descriptor}", "template": template, "descriptor": descriptor}
         for template in TEMPLATES
         for descriptor in DESCRIPTORS
-        for _ in range(4)
+        for _ in range(2)
     ]
 )
 SHORT = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 2}
