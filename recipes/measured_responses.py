@@ -13,7 +13,7 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECTS, SHOWN
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
@@ -159,7 +159,7 @@ def measure_responses(
         except InputError as error:
             raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
         run = FamilyRun(output, measure_config(checked_settings, FAMILY))
-        effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=list(COLUMNS))
+        effects = read_effects(run, EFFECTS)
         verdict = bias_verdict(find_score(run.scores, HEADLINE))
         html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
         return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), run_warnings(run), html)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.metric import VERSION, check_arguments, check_same_prompts
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -298,6 +299,19 @@ def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
         table[name] = getattr(found, name).ravel()
     table["certainty"] = _certainty(found)
     return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
+
+
+def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
+    """Return a table of effects of a run, or an empty one.
+
+    Tables that earlier versions wrote have no p-value of the page and no counts.
+    """
+    if not run.has(name):
+        return pd.DataFrame(columns=list(COLUMNS))
+    table = run.table(name)
+    if "p_page" not in table:
+        table = table.assign(p_page=table["p_family"])
+    return table if "hits" in table else table.assign(hits=np.nan)
 
 
 def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:

@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_example,
     lead_sections,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import COLUMNS, EFFECT_CHANGES, EFFECTS, SHIFTS
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
 from evenhand.evaluation.metrics.generation_bias.languages import (
     REQUESTED_EFFECTS,
@@ -127,14 +127,14 @@ def page(run: FamilyRun) -> Page:
     """Return the report on one measuring run."""
     scores, measured = run.scores, read_styled_responses(run.folder)
     score = find_score(scores, HEADLINE)
-    effects = run.table(EFFECTS) if run.has(EFFECTS) else pd.DataFrame(columns=["certainty", "kind", "unit"])
-    outcome_effects = run.table(OUTCOME_EFFECTS) if run.has(OUTCOME_EFFECTS) else pd.DataFrame(columns=list(COLUMNS))
+    effects = read_effects(run, EFFECTS)
+    outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = language_text(outcome_effects)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
     style = plain_verdict(effects, bias_verdict(score)) + even_text(scores)
     apart = []
     if run.has(REQUESTED_EFFECTS):
-        requested = run.table(REQUESTED_EFFECTS)
+        requested = read_effects(run, REQUESTED_EFFECTS)
         apart, style = [language_section(effects, requested)], style + requested_text(effects, requested)
     quality = scores_table(
         "Quality of the responses",
@@ -194,7 +194,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         caption = f"{moved_text(runs)}, 95 % interval {percent_span(moved, -1)}; of the variance (pooled FGB*) "
         caption += f"{percent(-reduction.value, 0, True)}, 95 % interval {percent_span(reduction, -1)}"
         headline = percent(-moved.value, 0, True)
-    lead = [effect_change_section(changes.table(EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
+    lead = [effect_change_section(read_effects(changes, EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
     forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
     quality = change_table(
         "Quality of the responses",

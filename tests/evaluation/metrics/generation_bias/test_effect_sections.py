@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_change_section,
     effect_example,
     lead_sections,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS
+from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS, read_effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
@@ -216,3 +217,11 @@ def test_without_a_change_it_names_the_smallest_detectable_one():
     assert found.sentences[0].startswith("Effects shown before: 0 of 3; new after: 0.")
     assert "a change of 3.0 points (median; at worst 4.0)" in found.sentences[-1]
     assert not section().has_content
+
+
+def test_tables_of_earlier_versions_are_read(tmp_path):
+    table(SHOWN).drop(columns=["p_page", "hits"]).to_parquet(tmp_path / "effects.parquet")
+    read = read_effects(FamilyRun(tmp_path), "effects")
+    assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
+    assert lead_sections(read, SCORES, lambda effect: pair(effect["unit"]))
+    assert not len(read_effects(FamilyRun(tmp_path), "absent"))
