@@ -242,7 +242,7 @@ def _content(entry: Any) -> Any:
 
 
 def _has_older_hash(before: Any, after: Any) -> bool:
-    """Return whether an entry before has the revision that earlier versions computed from the files of the one after."""
+    """Return whether an entry before has the revision that earlier versions computed for the one after."""
     if not (isinstance(before, dict) and isinstance(after, dict) and before.get("revision") and after.get("name")):
         return False
     if {**before, "name": "", "revision": ""} != {**after, "name": "", "revision": ""}:
