@@ -6,10 +6,10 @@ style. The request's language is the one of most responses to its template.
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table
+from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table, share_text
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.outcomes import MAX_ROWS, TOO_SHORT
-from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import DESCRIPTOR
 
@@ -44,8 +44,14 @@ def language_text(effects: pd.DataFrame) -> str:
     rows = shown_in_another_language(effects).head(3).to_dict("records")
     if not rows:
         return ""
-    who = ", ".join(f"“{sanitize(row['unit'], 60)}” ({number(100 * row['mean'], 0)} of 100)" for row in rows)
-    average, verb = number(100 * rows[0]["average"], 0), "get" if len(rows) > 1 else "gets"
+    named = []
+    for row in rows:
+        bounds = interval((100 * row["low"], 100 * row["high"]), 0, sign=True)
+        difference = f"difference {number(100 * row['shrunk'], 0, True)} {bounds} of 100"
+        named.append(f"“{sanitize(row['unit'], 60)}” ({share_text(row)} answers; {difference})")
+    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    verb = "get" if len(rows) > 1 else "gets"
+    average = number(100 * rows[0]["average"], 0)
     return f"{who} {verb} more answers in another language than the request's; the average is {average} of 100. "
 
 

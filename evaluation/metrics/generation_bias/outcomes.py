@@ -369,19 +369,8 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     """Return the section of a report on outcomes: how far people are apart, and which effects are shown."""
     spreads = [it for it in scores if it.metric.endswith("_spread")]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
-    rows = []
-    for row in shown.to_dict("records"):
-        of = format_of(f"{row['outcome']}_spread")
-        values = (of.text(row[name]) for name in ("mean", "average"))
-        change, bounds = of.factor * row["effect"], (of.factor * row["low"], of.factor * row["high"])
-        name = (
-            row["outcome"]
-            if row["outcome"] in (row["name"], "length", "fluency")
-            else f"{row['outcome']} {row['name']}"
-        )
-        cells = (*map(Cell, values), Cell(number(change, of.decimals, True), span(bounds, of.decimals)), Cell(of.unit))
-        rows.append(Row(sanitize(f"{row['unit']}: {name.replace('_', ' ')}", 80), cells))
-    columns = ("who: outcome", "their mean", "average", "difference", "unit")
+    rows = [_effect_row(row) for row in shown.to_dict("records")]
+    columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
     return Section(
         "Beside style: language, fluency and other outcomes",
@@ -397,6 +386,26 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
         ],
         first_screen=True,
     )
+
+
+def _effect_row(row: Mapping[str, Any]) -> Row:
+    """Return a table row of a shown effect on an outcome: how many answers or their mean, the average, one interval."""
+    of = format_of(f"{row['outcome']}_spread")
+    factor = of.factor
+    unit = of.unit
+    if row.get("scale") == RANK:
+        factor = 100
+        unit = "percentiles"
+    own = f"mean {number(factor * row['mean'], of.decimals)} (n = {row['n']:,.0f})"
+    if np.isfinite(row["hits"]):
+        own = f"{row['hits']:,.0f} of {row['n']:,.0f}"
+    bounds = (factor * row["low"], factor * row["high"])
+    difference = Cell(number(factor * row["shrunk"], of.decimals, True), span(bounds, of.decimals))
+    name = row["outcome"]
+    if name not in (row["name"], "length", "fluency"):
+        name = f"{name} {row['name']}"
+    label = sanitize(f"{row['unit']}: {name.replace('_', ' ')}", 80)
+    return Row(label, (Cell(own), Cell(number(factor * row["average"], of.decimals)), difference, Cell(unit)))
 
 
 def outcome_change_section(changes: Sequence[BiasScore]) -> Section:

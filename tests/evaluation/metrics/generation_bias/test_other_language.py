@@ -40,7 +40,8 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     found = outcome_bias(responses, "other_language", is_other, permutations=99)[1]
     assert shown_in_another_language(found)["unit"].tolist() == ["Cuban"]
     text = language_text(found)
-    assert re.fullmatch(r"“Cuban” \(5\d of 100\) gets more answers in another language than .* is 1\d of 100. ", text)
+    counted = r"“Cuban” \(2\d\d of 400 answers; difference \+4\d \[\+\d\d, \+\d\d\] of 100\)"
+    assert re.fullmatch(f"{counted} gets more answers in another language than .* is 1\\d of 100. ", text)
     everywhere, apart = (effects(it, {}, permutations=99) for it in (responses, responses.rows(~spanish)))
     section = language_section(everywhere, apart)
     assert {"Cuban"} <= set(everywhere[everywhere["certainty"] == "shown"]["unit"])
