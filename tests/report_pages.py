@@ -48,7 +48,7 @@ def measured(
     """Return a run without a folder; `names` are the names of the measured model and the dataset."""
     if config is None:
         model, dataset = names.get("model", "a model"), names.get("dataset", "a dataset")
-        prompts = SimpleNamespace(dataset=dataset, file=None)
+        prompts = SimpleNamespace(dataset=dataset, file=None, source=dataset)
         config = SimpleNamespace(model=SimpleNamespace(name=model), prompts=prompts)
     run = FamilyRun(Path("nowhere"), config)
     vars(run).update(scores=list(scores), table=tables.__getitem__, has=tables.__contains__)

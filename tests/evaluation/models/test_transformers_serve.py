@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from evenhand.evaluation.models.server import build_requests, fetch_answers
+from evenhand.evaluation.models.server import build_requests, fetch_answers, parse_response
 from evenhand.evaluation.settings import ModelSettings
 from tests.forked_commands import ENVIRONMENT, wait_until
 from tests.tiny_checkpoints import qwen
@@ -38,7 +38,8 @@ def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(tmp
             for concurrency in (1, 1, 8):
                 url = f"http://127.0.0.1:{port}/v1"
                 model = ModelSettings(name=str(tmp_path / "qwen"), server=url, concurrency=concurrency)
-                batches = fetch_answers(model, build_requests(model, prompts, [""] * 6, range(6), "", arguments))
+                requests = build_requests(model, prompts, [""] * 6, range(6), "", arguments)
+                batches = fetch_answers(model, requests, lambda answer, body: parse_response(answer, body)[0])
                 answers = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
                 responses.append([answers[row] for row in range(6)])
         finally:
