@@ -243,3 +243,17 @@ def test_an_axis_has_its_own_responses_alone():
             expected = find_score(generation_bias(own, CLUSTERS, permutations=0), metric)
             found = find_score(scores, metric, axis=name)
             assert found.value == pytest.approx(expected.value, abs=1e-6) and found.n == expected.n
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_people_and_two_templates_have_a_number_and_an_interval_or_a_reason(seed):
+    """Also with one response to a cell; an interval that is wider than the range of the score is none."""
+    rng = np.random.default_rng(seed)
+    cells = {(t, d): rng.dirichlet(np.ones(3), 1) for t in "st" for d in "ab"}
+    score = find_score(generation_bias(responses(cells), {}), "fgb_pooled_corrected")
+    means = [cells[t, "a"][0] - cells[t, "b"][0] for t in "st"]
+    assert score.value == pytest.approx(0.5 * float(means[0] @ means[1]), abs=1e-6)
+    if score.interval is None:
+        assert score.reason
+    else:
+        assert score.interval[1] - score.interval[0] <= 3.0
