@@ -6,6 +6,7 @@ labels. The two therefore have different training utterances, tokens and archite
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,9 +81,13 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
     return model.eval(), new_tokenizer
 
 
-def _style_labels() -> dict[str, dict]:
+def _style_labels() -> dict[str, Any]:
     styles = grammar.styles()
-    return {"id2label": dict(enumerate(styles)), "label2id": {style: i for i, style in enumerate(styles)}}
+    return {
+        "id2label": dict(enumerate(styles)),
+        "label2id": {style: i for i, style in enumerate(styles)},
+        "problem_type": "single_label_classification",
+    }
 
 
 def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
