@@ -45,8 +45,8 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         raise
 
 
-# The folders in which this process works, and for each a function that raises an error if the folder is no longer this
-# process's, for example because somebody deleted it (`store.run_lock`).
+# The folders in which this process works. Each has a function that raises an error if the folder no longer belongs to
+# this process, for example because somebody deleted it (`store.run_lock`).
 _owned_folders: dict[Path, Callable[[], None]] = {}
 
 

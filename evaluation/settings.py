@@ -99,7 +99,7 @@ class ModelSettings(CheckpointSettings):
         None, "Jinja file of the chat template, in place of the tokenizer's", identity=CONTENT, omit_if_null=True
     )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = option(
-        None, "[start, end] of its reasoning, beside the known markers; null: these", omit_if_null=True
+        None, "[start, end] of its reasoning, in addition to the known markers; null: only these", omit_if_null=True
     )
     adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
     server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")

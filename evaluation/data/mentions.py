@@ -35,7 +35,7 @@ NO_MATCH = re.compile("(?!)")
 NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in other languages
 # Descriptors that are also a colour or a verb: a mention is of a person.
 AMBIGUOUS = ("black", "white", "brown", "polish")
-PERSONS = (  # nouns beside those of the taxonomy, before which a colour is a person's
+PERSONS = (  # nouns that the taxonomy lacks, before which a colour is a person's
     "people person persons folk folks friend friends student students teacher teachers worker workers neighbor "
     "neighbors neighbour neighbours colleague colleagues american americans european europeans african africans "
     "british youth community communities family families culture history voters women's men's character characters "

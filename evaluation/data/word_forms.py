@@ -82,7 +82,7 @@ def text_language(text: str) -> str | None:
 
 
 def is_in(word: str, script: str) -> bool:
-    """Return whether a word has a letter of a script, given as a range of characters."""
+    """Return whether a word contains a letter of a script. `script` is a range of characters, such as "а-я"."""
     return re.search(f"[{script}]", word) is not None
 
 

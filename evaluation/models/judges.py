@@ -233,7 +233,7 @@ def _no_answer(reason: str) -> None:
 
 
 def _kind(cache: "Cache", judge: StyleJudge) -> str:
-    """Return the kind of the judge's answers. The first call finds it by requests to the server, and caches it.
+    """Return the kind of the judge's answers. The first call sends requests to find it; later calls remember it.
 
     The first call also finds the parameters that the server accepts.
     """

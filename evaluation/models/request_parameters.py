@@ -42,7 +42,7 @@ Ask = Callable[[Body], Any]  # returns the answer (`chats.Answer`) to one reques
 
 
 class RejectedRequest(InputError):
-    """Error: the server rejects a request with the HTTP `status` and the JSON `reason`."""
+    """The error that a server rejects a request, with the HTTP `status` and the body `reason` of the answer."""
 
     def __init__(self, message: str, status: int | None = None, reason: Any = None) -> None:
         super().__init__(message)

@@ -263,7 +263,8 @@ def _estimates(
     kinds = [slice(0, n_people), slice(n_people, len(effect))]
     shrunk = shrunk_effects(effect, variance, [kind for kind in kinds if len(effect[kind])], ratio)
     bound_low, bound_high = interval_of_one(effect, variance, ratio, ONE_SIDED)
-    # The tested effect of unequal cells is on another scale, so the threshold is a multiple of the effect itself.
+    # `threshold` is in the units of z. Unequal cells are scaled before they are tested, so z is no multiple of the
+    # effect; the ratio of threshold and z gives the threshold in the units of the effect.
     size = np.abs(tested.z)
     relative = np.divide(p.threshold, size, out=np.full(size.shape, np.inf), where=size > 0)
     is_shown = varies & (p.page <= LEVEL)

@@ -1,4 +1,4 @@
-"""The default filter of prompts, and values that would be misread."""
+"""Settings: the default filter of prompts, and errors for values that YAML would misread."""
 
 import pytest
 

@@ -42,7 +42,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.store import Store
 
-STYLE_COLUMNS = {PROMPT_ID, "cut_by_classifier"}  # of the tables of style vectors, beside the styles
+STYLE_COLUMNS = {PROMPT_ID, "cut_by_classifier"}  # columns of a table of style vectors that are no styles
 # Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
 TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
 

@@ -1,4 +1,4 @@
-"""Reasoning is no part of a response: each pair of markers, in loaded, served and recorded answers alike."""
+"""Reasoning is removed from responses of every source, for each pair of markers."""
 
 import json
 
