@@ -23,7 +23,7 @@ MAX_COUNT = 2**31 - 1  # largest 32-bit integer
 MAX_RESPONSE_CHARACTERS = 1_000_000  # a classifier reads some thousand; a text of 30 MB would take hours
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Concurrency = Annotated[int, Field(ge=1, le=1000)]  # connections at a time
-PerCell = Annotated[int, Field(ge=2, le=MAX_COUNT)]  # noise is estimated from two responses or more
+PerCell = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Path  # path of a file or folder
@@ -235,7 +235,9 @@ class PromptSettings:
     )
     unseen_fraction: Fraction = option(0.5, "share of them that training excludes")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "descriptors to sample by axis; null: all")
-    per_cell: PerCell = option(4, "responses per (template, descriptor); at least 2 for intervals")
+    per_cell: PerCell = option(
+        4, "responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+    )
     personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = option(
         list, "how the model knows the person: everyday requests in place of the paper's templates (chat models)"

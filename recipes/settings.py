@@ -15,13 +15,13 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.settings import (
     CONTENT,
+    MAX_COUNT,
     AnyPath,
     Count,
     DecodingSettings,
     FiniteFloat,
     Fraction,
     ModelSettings,
-    PerCell,
     PromptSettings,
     ReportTo,
     ResponseFileSettings,
@@ -202,7 +202,9 @@ class Experiment:
     """Settings of the stages that each method, and each point of an ablation, goes through."""
 
     measure: Measurement = option(Measurement, "measurements")
-    train_per_cell: PerCell = option(4, "responses per (template, descriptor) to label and train on")
+    train_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = option(
+        4, "responses per (template, descriptor) to label and train on"
+    )
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")

@@ -46,3 +46,7 @@ def test_booleans_are_booleans_and_digits_are_numbers():
         MeasureSettings, {"generation_bias": {"relevance": "no"}, "seed": "3", "prompts": {"variations": True}}, "file"
     )
     assert (settings.generation_bias.relevance, settings.seed, settings.prompts.variations) == (False, 3, True)
+
+
+def test_one_response_to_a_cell_can_be_measured():
+    assert PromptSettings(per_cell=1).per_cell == 1
