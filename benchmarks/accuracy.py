@@ -1,7 +1,7 @@
 """A benchmark of the accuracy of generation bias on the testbed, whose bias is known: means and coverage of intervals.
 
 python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
-python -m benchmarks.accuracy --nouns --trials 8 --per_cell 2 4 8 16 32       # responses depend on nouns
+python -m benchmarks.accuracy --nouns --trials 8 --answers_per_cell 2 4 8 16 32       # responses depend on nouns
 """
 
 from itertools import product
@@ -32,7 +32,7 @@ METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corr
 
 def main() -> None:
     nouns = (False, "responses depend on the noun too")
-    arguments = parse_options(__doc__, trials=200, per_cell=[2, 4, 8, 16], nouns=nouns, figure=Path)
+    arguments = parse_options(__doc__, trials=200, answers_per_cell=[2, 4, 8, 16], nouns=nouns, figure=Path)
 
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
@@ -63,8 +63,8 @@ def main() -> None:
         value = find_score(truth, "scgb_pooled_corrected", cluster=cluster).value
         forms[f"pooled SCGB* {cluster}"] = (columns[n_styles + i], True, value)
 
-    results = {n: {name: [] for name in ("FGB", *forms)} for n in arguments.per_cell}
-    for n, trial in product(arguments.per_cell, range(arguments.trials)):
+    results = {n: {name: [] for name in ("FGB", *forms)} for n in arguments.answers_per_cell}
+    for n, trial in product(arguments.answers_per_cell, range(arguments.trials)):
         rows = sample_cells(prompts, n, trial)
         noun = rows[NOUN] if arguments.nouns else None
         style = grammar.sample_columns(grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=noun), rng)
@@ -82,11 +82,11 @@ def main() -> None:
     print(f"{cells}, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
     print("| responses per cell |", " | ".join(METRIC), "|")
     print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
-    for n in arguments.per_cell:
+    for n in arguments.answers_per_cell:
         values = {name: 1e3 * np.array([estimate.value for estimate in results[n][name]]) for name in METRIC}
         print(f"| {n} |", " | ".join(f"{v.mean():.2f} ± {v.std():.2f}" for v in values.values()), "|")
     print("coverage of the 95 % intervals (for FGB: of its expectation, which includes noise)")
-    for n in (n for n in arguments.per_cell if n >= 4):
+    for n in (n for n in arguments.answers_per_cell if n >= 4):
         shares = []
         for name, estimates in results[n].items():
             target = forms[name][2] if name in forms else np.mean([estimate.value for estimate in estimates])

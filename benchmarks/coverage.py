@@ -48,21 +48,21 @@ class Design:
 
     descriptors: int
     templates: int
-    per_cell: int | str
+    answers_per_cell: int | str
     bias: str
     vectors: str
 
     def __str__(self) -> str:
         """Return the label of the design's row in the printed table."""
-        return f"{self.descriptors} × {self.templates}, {self.per_cell}; {self.bias}, {self.vectors}"
+        return f"{self.descriptors} × {self.templates}, {self.answers_per_cell}; {self.bias}, {self.vectors}"
 
 
 def designs() -> Iterator[Design]:
     """Yield a design for each size and number of responses, with one of the biases and one kind of vectors."""
     for row, size in enumerate(SIZES):
-        for column, per_cell in enumerate(PER_CELL):
+        for column, answers_per_cell in enumerate(PER_CELL):
             bias, vectors = list(BIASES)[(row + column) % 3], VECTORS[(row + 2 * column + column // 3) % 3]
-            yield Design(*size, per_cell, bias, vectors)
+            yield Design(*size, answers_per_cell, bias, vectors)
 
 
 def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.n
     found[:, :, 2] = truths(*runs)
     every = np.arange(design.descriptors * design.templates)
     for simulation in found:
-        count = design.per_cell
+        count = design.answers_per_cell
         if count == "2 to 6":
             count = rng.integers(2, 7, len(every))
         elif count == "2 or 6":

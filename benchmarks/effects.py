@@ -9,8 +9,8 @@ Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabiliti
 those of each test before the correction over families. "Covered" is the share of intervals that contain the true
 effect, for all effects and for the shown ones; otherwise the truth is above or below the interval. True effects below
 half a percentage point count as none, from 2 points as real. "Even" is the share of simulations in which no true effect
-is above `even_within`, "uneven" that in which the largest one is above its lower bound. Changes: the second run has the
-same probabilities, or half of every effect.
+is above `difference_bound`, "uneven" that in which the largest one is above its lower bound. Changes: the second run
+has the same probabilities, or half of every effect.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, even_within
+from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, difference_bound
 from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effects import family_changes, family_effects
@@ -84,7 +84,7 @@ def responses(p: np.ndarray, counts: np.ndarray, is_smooth: bool, rng: np.random
 
 def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     """Return the effects in a simulated measurement, or their changes to a second one, with the truth."""
-    rng, (plant, templates, per_cell) = np.random.default_rng(seed), PLANS[name]
+    rng, (plant, templates, answers_per_cell) = np.random.default_rng(seed), PLANS[name]
     even = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), size=templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(even[:, None], DESCRIPTORS, axis=1)  # (templates, descriptors, styles)
     if change != "no effect":
@@ -92,7 +92,7 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     after = (even[:, None] + p) / 2 if change == "every effect halved" else p
     sides = (p,) if change in (None, "no effect") else (p, after)
     size = templates * DESCRIPTORS
-    counts = rng.integers(2, 9, size) if per_cell == "2 to 8" else np.full(size, per_cell)
+    counts = rng.integers(2, 9, size) if answers_per_cell == "2 to 8" else np.full(size, answers_per_cell)
     places = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
     is_smooth = plant is axis
     families = [Family("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
@@ -126,7 +126,7 @@ def rates(table: pd.DataFrame) -> dict[str, float]:
     numbers = {"a false one shown": false, "covered": covered}
     numbers |= {f"{kind} found": shown[(size >= REAL) & (table["kind"] == kind)] for kind in table["kind"].unique()}
     largest = size.groupby(table["seed"]).max()
-    bounds = pd.DataFrame([even_within(one).interval for _, one in table.groupby("seed")], columns=["low", "high"])
+    bounds = pd.DataFrame([difference_bound(one).interval for _, one in table.groupby("seed")], columns=["low", "high"])
     numbers |= {"even": bounds["high"] >= largest.to_numpy(), "uneven": bounds["low"] <= largest.to_numpy()}
     numbers |= {"shown covered": covered[shown], "above": above[shown], "below": below[shown]}
     return {name: round(100 * float(values.mean()), 1) for name, values in numbers.items()}

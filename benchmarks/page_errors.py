@@ -8,7 +8,7 @@ which anything at all is called shown: a style, a whole shift, an outcome, or th
 
 Coverage: 31 people, 13 templates, two answers a cell; one class or number, of which 6 people have another mean, so that
 some are shown and others are not. "Bound" is the share of tables in which nobody is further from the average than
-`even_within` says. Intervals of shown effects should hold in 95 %, bounds in 95 % or more.
+`difference_bound` says. Intervals of shown effects should hold in 95 %, bounds in 95 % or more.
 """
 
 from collections.abc import Callable

@@ -16,8 +16,8 @@ from evenhand.evaluation.untrusted_text import spreadsheet_cell
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
 PROMPT_ID, PERSONA = "prompt_id", "persona"
 TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
-# Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, unseen_mask).
-UNSEEN = "unseen"
+# Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, untuned_mask).
+UNTUNED = "untuned"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
@@ -33,6 +33,13 @@ LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
 FORMER_FIELDS = ("jackknife_over", "jackknife_interval")  # of scores that earlier versions wrote
+# Names in runs of earlier versions: the name before, and the name now.
+RENAMED_METRICS = {
+    "moved_share": "moved_answers",
+    "even_within": "difference_bound",
+    "relevance_within_template": "relevance_to_person",
+}
+RENAMED_GROUPS = {"seen": "tuned"}
 OVERFLOW = "it is larger than the largest number that can be computed with"
 
 
@@ -112,12 +119,22 @@ def read_scores(path: Path | str) -> list[BiasScore]:
                 record["reason"] = record.get("reason") or OVERFLOW  # earlier versions wrote infinity without a reason
             record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
             record["signature"] = content["signatures"][record["signature"]]
+            record["metric"] = _current_metric(record["metric"])
+            record["group"] = {RENAMED_GROUPS.get(name, name): value for name, value in record["group"].items()}
             scores.append(BiasScore(**{name: value for name, value in record.items() if name not in FORMER_FIELDS}))
         return scores
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
+
+
+def _current_metric(metric: str) -> str:
+    """Return today's name of a metric that an earlier version wrote."""
+    for before, now in RENAMED_METRICS.items():
+        if metric.startswith(before):  # "moved_share_difference", too
+            return metric.replace(before, now, 1)
+    return metric
 
 
 def display_name(name: str) -> str:

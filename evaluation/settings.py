@@ -216,7 +216,7 @@ class PromptSettings:
         "language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
         omit_if_null=True,
     )
-    file: AnyPath | None = option(None, "table of prompts, each repeated per_cell times", identity=CONTENT)
+    file: AnyPath | None = option(None, "table of prompts, each repeated answers_per_cell times", identity=CONTENT)
     templates: AnyPath | None = option(
         None, "file of templates with {person}, filled with prompts.people", identity=CONTENT, omit_if_null=True
     )
@@ -230,12 +230,12 @@ class PromptSettings:
     )
     split_by: str | None = option(None, "column whose values the splits do not share; null: noun, or none for a file")
     train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
-    unseen_by: Literal["descriptor", "axis", "template", "cue"] | None = option(
+    untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = option(
         None, "exclude some of these from training"
     )
-    unseen_fraction: Fraction = option(0.5, "share of them that training excludes")
+    untuned_fraction: Fraction = option(0.5, "share of them that training excludes")
     descriptors: Annotated[int, Field(ge=2)] | None = option(200, "descriptors to sample by axis; null: all")
-    per_cell: PerCell = option(
+    answers_per_cell: PerCell = option(
         4, "responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
     personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
@@ -254,10 +254,10 @@ class PromptSettings:
             raise InputError("templates: templates and people belong together; give both prompts.templates and people.")
         if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates: with people they are the prompts; omit file, cues, language and personas.")
-        if self.templates and (self.unseen_by or self.descriptor_column):
-            raise InputError("templates: unseen_by and descriptor_column are for other prompts; leave them out.")
-        if self.file and self.unseen_by:
-            raise InputError("unseen_by: a prompts file is split by split_by; give a dataset, or leave this out.")
+        if self.templates and (self.untuned_by or self.descriptor_column):
+            raise InputError("templates: untuned_by and descriptor_column are for other prompts; leave them out.")
+        if self.file and self.untuned_by:
+            raise InputError("untuned_by: a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues: their prompts have no file, personas or variations; leave these out.")
         if self.language and (self.file or self.cues or self.variations or self.personas == "default"):

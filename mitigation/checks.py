@@ -70,12 +70,12 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
 def default_methods(model: ModelSettings) -> list[str]:
     """Return the methods of a loop without `methods`; `tune` uses the first one (docs/mitigation.md).
 
-    A chat model loses relevance if it is trained only on responses to other people. `opening` trains nothing.
+    A chat model loses relevance if it is trained only on responses to other people. `borrowed_opening` trains nothing.
 
     Raises:
         InputError: the model's config or tokenizer cannot be read, or its chat template is broken.
     """
-    return ["distill" if model_kind(model) == "chat" else "exchange", "opening"]
+    return ["distill" if model_kind(model) == "chat" else "exchange", "borrowed_opening"]
 
 
 def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:

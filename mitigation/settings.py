@@ -35,7 +35,7 @@ class TuningSettings:
         None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
-    opening: Count | None = Field(
+    first_tokens: Count | None = Field(
         None,
         description="tokens at the start of a response that distill evens out; later ones learn the base's own "
         "prediction; null: 4; 1000: all tokens",

@@ -135,15 +135,15 @@ class SFT(SFTTrainer):
 
 @dataclass
 class DistillConfig(SFTConfig):
-    """TRL's config with `opening`, the number of first tokens of a response that learn the mean."""
+    """TRL's config with `first_tokens`, how many tokens of a response learn the mean."""
 
-    opening: int = field(kw_only=True)
+    first_tokens: int = field(kw_only=True)
 
 
 class Distill(SFT):
     """Trainer that minimises the KL divergence of the model's predictions from their targets.
 
-    The target of the first tokens of a response, as many as `opening`, is the normalised mean of the base's
+    The target of the first tokens of a response, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
     The model is trained on the first N_LEARNERS prompts of a row; the first one is the prompt of the response.
@@ -171,7 +171,7 @@ class Distill(SFT):
 
     @staticmethod
     def config_fields(settings: TuningSettings) -> dict[str, Any]:
-        return {**SFT.config_fields(settings), "opening": settings.opening}
+        return {**SFT.config_fields(settings), "first_tokens": settings.first_tokens}
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
@@ -196,7 +196,7 @@ class Distill(SFT):
         is_trained = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
         sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
         learners = {name: value[:, :N_LEARNERS] for name, value in sequences.items()}
-        openings, is_kept = cut_responses(sequences, is_trained.sum(1), self.args.opening)
+        openings, is_kept = cut_responses(sequences, is_trained.sum(1), self.args.first_tokens)
 
         def log_probabilities(batch: dict[str, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
             """Return the log-probabilities where `positions` (rows, k) is true, (prompts, true positions, vocabulary).
@@ -209,7 +209,7 @@ class Distill(SFT):
 
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
             target = log_probabilities(learners, is_trained)
-            is_opening = is_trained.cumsum(1)[is_trained] <= self.args.opening
+            is_opening = is_trained.cumsum(1)[is_trained] <= self.args.first_tokens
             target[:, is_opening] = log_softmax(log_probabilities(openings, is_kept).mean(0), -1)
         loss = kl_div(log_probabilities(learners, is_trained), target, reduction="sum", log_target=True) / N_LEARNERS
         if num_items_in_batch is None:
@@ -239,9 +239,9 @@ def collate_causal(
 
 
 def cut_responses(
-    sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, opening: int
+    sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, first_tokens: int
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Return the sequences with their responses cut after `opening` tokens, and where the responses are.
+    """Return the sequences with their responses cut after `first_tokens` tokens, and where the responses are.
 
     Args:
         sequences: input_ids, attention_mask and position_ids of `collate_causal`, as (rows, prompts, t).
@@ -251,7 +251,7 @@ def cut_responses(
         The cut sequences, padded on the left, and a mask (rows, k) of the last k positions, k being the length of the
         longest cut response: true where the position has a token of the response.
     """
-    kept = lengths.clamp(max=opening)
+    kept = lengths.clamp(max=first_tokens)
     shift, columns = lengths - kept, torch.arange(sequences["input_ids"].shape[2], device=lengths.device)
     source = (columns[shift.min() :] - shift[:, None])[:, None].expand(-1, sequences["input_ids"].shape[1], -1)
     cut = {name: value.gather(2, source.clamp(min=0)) for name, value in sequences.items()}

@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.effects import (
-    EVEN_WITHIN,
+    DIFFERENCE_BOUND,
     IN_USE,
     SHOWN,
     detectable_sizes,
@@ -123,16 +123,16 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
 
 def find(settings: CheckSettings) -> list[Finding]:
     """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors."""
-    has_level = any((settings.max_pooled_fgb, settings.even_within, settings.max_spread))
+    has_level = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
     if settings.against is None and (settings.max_rise is not None or not has_level):
         raise InputError(
-            "against: give --against RUN, a baseline, or --max_pooled_fgb, --even_within or --max_spread alone."
+            "against: give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
     findings += [_outcome(after, *limit) for limit in settings.max_spread.items()]
-    if settings.even_within is not None:
-        findings.append(_even(after, settings.even_within))
+    if settings.max_difference is not None:
+        findings.append(_even(after, settings.max_difference))
     if settings.against is None:
         return findings
     if settings.against.resolve() == settings.run.resolve():
@@ -177,7 +177,7 @@ def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
 
 def _even(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
-    name, score = f"even within {limit:g} points", find_score(run.scores, EVEN_WITHIN)
+    name, score = f"even within {limit:g} points", find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)

@@ -132,7 +132,7 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
     of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
-    untrained = {"opening": of.opening, "style_exchange": of.style_exchange}
+    untrained = {"borrowed_opening": of.borrowed_opening, "nearest_style": of.nearest_style}
     wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
     parts = page.subtitle, tuning_method(model), strength, *wrapped
     *first_sections, samples = page.sections

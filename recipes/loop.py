@@ -44,8 +44,8 @@ log = logging.getLogger("evenhand")
 
 # Returns the folder of a stage, given its name in the loop, its command and its settings.
 StageFolders = Callable[[str, str, Any], Path]
-OPENING = 4  # tokens of the method `opening`, without a setting
-CANDIDATES = 4  # candidates of the method `style_exchange`, without a setting
+OPENING = 4  # tokens of the method `borrowed_opening`, without a setting
+CANDIDATES = 4  # candidates of the method `nearest_style`, without a setting
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class _Planner:
     def opening(self) -> int | None:
         """Return the number of tokens that answer another person. With a setting, all methods have it."""
         default = OPENING if self.kind.opens else None
-        return self.loop.measure.generation_bias.opening or default
+        return self.loop.measure.generation_bias.borrowed_opening or default
 
     def candidates(self) -> int | None:
         """Return the number of candidates to choose a style from. With a setting, all methods have it."""
         default = CANDIDATES if self.kind.exchanges_style else None
-        return self.loop.measure.generation_bias.style_exchange or default
+        return self.loop.measure.generation_bias.nearest_style or default
 
     def measured_model(self, base: ModelSettings, tuning: Path | None) -> ModelSettings:
         """Return the settings of the model that the method makes: with its adapter, or with its instruction."""
@@ -163,7 +163,7 @@ class _Planner:
     def add_labels(self, base: Measurement, before: Path) -> Path:
         """Add the measurement of the responses to label, and their labelling."""
         needs = [] if self.loop.allow_no_bias else [before]
-        measurement = _labelled_measurement(base, self.loop.train_per_cell)
+        measurement = _labelled_measurement(base, self.loop.train_answers_per_cell)
         train = self.add_measurement("train", measurement, needs, split="train")
         settings = LabelSettings(**vars(self.loop.label), **self.tracked(), run=train)
         return self.add(Stage("label", settings), "label", [train])
@@ -192,10 +192,13 @@ class _Planner:
         model = self.measured_model(measurement.model, tuning)
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
         family = replace(
-            measurement.generation_bias, relevance=False, opening=self.opening(), style_exchange=self.candidates()
+            measurement.generation_bias,
+            relevance=False,
+            borrowed_opening=self.opening(),
+            nearest_style=self.candidates(),
         )
         # Other families use no system prompt, and no responses that could be opened or exchange their style.
-        asks_otherwise = model.system_prompt or family.opening or family.style_exchange
+        asks_otherwise = model.system_prompt or family.borrowed_opening or family.nearest_style
         metrics = [FAMILY] if asks_otherwise else measurement.metrics
         tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=family)
         needs = [tuning or labels or before]
@@ -247,11 +250,11 @@ def base_measurement(measurement: Measurement) -> Measurement:
     model = measurement.model
     if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
         model = replace(model, adapter_strength=None)
-    plain = replace(measurement.generation_bias, opening=None, style_exchange=None)
+    plain = replace(measurement.generation_bias, borrowed_opening=None, nearest_style=None)
     return replace(measurement, model=model, generation_bias=plain)
 
 
-def _labelled_measurement(measurement: Measurement, per_cell: int) -> Measurement:
+def _labelled_measurement(measurement: Measurement, answers_per_cell: int) -> Measurement:
     """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
     measurement = measurement.with_metrics(FAMILY)
     one_classifier = replace(
@@ -261,7 +264,7 @@ def _labelled_measurement(measurement: Measurement, per_cell: int) -> Measuremen
         permutations=0,
         relevance=False,
     )
-    prompts = replace(measurement.prompts, per_cell=per_cell)
+    prompts = replace(measurement.prompts, answers_per_cell=answers_per_cell)
     return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
 
 

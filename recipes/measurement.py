@@ -75,7 +75,7 @@ def measure_model(settings: MeasureSettings, *, show: bool = True, for_compariso
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
     """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
     own, responses = getattr(settings, FAMILY), folder / "responses.parquet"
-    if own is None or own.style_exchange:  # the classifier chooses among responses
+    if own is None or own.nearest_style:  # the classifier chooses among responses
         return ""
     if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
         return ""

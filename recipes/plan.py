@@ -47,7 +47,7 @@ def plan(settings: PlanSettings) -> None:
     print(
         "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
     )
-    if settings.even_within is not None:
+    if settings.max_difference is not None:
         print(_even_plan(settings, len(read_styled_responses(settings.run))))
     for heading, is_enough in goals(settings, pilot):
         found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
@@ -71,17 +71,17 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     The half width of the bounds, at_most − |effect|, falls with the root of the number of responses; the shrunk effects
     are taken as true.
     """
-    limit, path = settings.even_within / 100, settings.run / "effects.parquet"
+    limit, path = settings.max_difference / 100, settings.run / "effects.parquet"
     rows = read_table(path) if path.exists() else pd.DataFrame()
     rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == "style")] if len(rows) else rows
     if not len(rows):
-        raise InputError(f"even_within: {settings.run} has no effects; measure with generation_bias.permutations.")
+        raise InputError(f"max_difference: {settings.run} has no effects; measure with generation_bias.permutations.")
     room = limit - rows["shrunk"].abs()
     if (room <= 0).any():
         worst = rows.loc[room.idxmin()]
-        return f"Even within {settings.even_within:g} points: not to be expected, {worst['unit']} differs by more."
+        return f"Even within {settings.max_difference:g} points: not to be expected, {worst['unit']} differs by more."
     factor = float((((rows["at_most"] - rows["effect"].abs()) / room) ** 2).max())
-    return f"Even within {settings.even_within:g} points: about {n * factor:,.0f} responses (this run has {n:,})"
+    return f"Even within {settings.max_difference:g} points: about {n * factor:,.0f} responses (this run has {n:,})"
 
 
 def read_pilot(folder: Path) -> Pilot:

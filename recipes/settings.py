@@ -202,7 +202,7 @@ class Experiment:
     """Settings of the stages that each method, and each point of an ablation, goes through."""
 
     measure: Measurement = option(Measurement, "measurements")
-    train_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = option(
+    train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = option(
         4, "responses per (template, descriptor) to label and train on"
     )
     label: Labelling = option(Labelling, "labelling")
@@ -253,7 +253,7 @@ class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also opening"
+        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
     seed: Seed = option(0, "random seed of every stage")
     output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
@@ -330,7 +330,7 @@ class PlanSettings:
     run: AnyPath = option(Path("runs/measure"), "finished run of `measure` with generation bias")
     halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
     interval: Positive | None = option(None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³")
-    even_within: Positive | None = option(None, "plan to show that all styles are even within so many points of 100")
+    max_difference: Positive | None = option(None, "plan to show that all styles are even within so many points of 100")
     reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
 
 
@@ -344,7 +344,7 @@ class CheckSettings:
         None, "limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold"
     )
     max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
-    even_within: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
+    max_difference: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
     max_spread: dict[str, Positive] = option(dict, "{outcome: limit of its spread between people, in its unit}")
     output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
 

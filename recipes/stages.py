@@ -70,8 +70,8 @@ class Stage:
             return None
         return TuningRejected(
             f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(self.folder))}), so "
-            "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, per_cell), or tune the "
-            "model anyway with --allow_no_bias true."
+            "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
+            "tune the model anyway with --allow_no_bias true."
         )
 
     def run_command(self) -> None:

@@ -34,7 +34,7 @@ for command in COMMANDS:
     with suppress(SystemExit):
         main([command, "--help"])
 flags = ["--report_to", "none", "-q"]
-small = "--prompts.descriptors 13 --prompts.per_cell 2 --generation_bias.permutations 19".split()
+small = "--prompts.descriptors 13 --prompts.answers_per_cell 2 --generation_bias.permutations 19".split()
 small += ["--prompts.filters", '{template: ["I like {plural_noun_phrase}."]}']
 assert main(["measure", "--config", "testbed", "--output_dir", "styles", *small, *flags]) == 0
 assert main(["report", "styles", "-q"]) == 0

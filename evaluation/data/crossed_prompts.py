@@ -126,8 +126,8 @@ def fill_template(template: str, person: Mapping[str, str]) -> str:
     return text[:1].upper() + text[1:] if template.startswith("{") else text
 
 
-def crossed_prompts(templates: Path, people: Path, per_cell: int = 1) -> pd.DataFrame:
-    """Return each template filled with each person, at least `per_cell` prompts for each template and descriptor.
+def crossed_prompts(templates: Path, people: Path, answers_per_cell: int = 1) -> pd.DataFrame:
+    """Return each template filled with each person, with at least `answers_per_cell` prompts a template and descriptor.
 
     The columns are those of a file of prompts; the values of the people's columns are columns, too. The names of a
     group share its cell, each equally often.
@@ -145,8 +145,10 @@ def crossed_prompts(templates: Path, people: Path, per_cell: int = 1) -> pd.Data
             slots = ", ".join(name for name in filled[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
             raise InputError(f"prompts.templates: {template!r} has the slot {unknown[0]!r}; the people have {slots}.")
         for person in filled:
-            times = -(-per_cell // int(group_size[person[DESCRIPTOR]]))
+            times = -(-answers_per_cell // int(group_size[person[DESCRIPTOR]]))
             rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * times
-    check_row_count(len(rows), f"prompts.templates × prompts.people: {len(texts):,} × {len(filled):,} at {per_cell:,}")
+    check_row_count(
+        len(rows), f"prompts.templates × prompts.people: {len(texts):,} × {len(filled):,} at {answers_per_cell:,}"
+    )
     rows.sort(key=lambda row: (row[TEMPLATE], row[AXIS], row[DESCRIPTOR]))
     return build_prompts({name: [row[name] for row in rows] for name in rows[0]}, people)

@@ -35,14 +35,14 @@ from evenhand.evaluation.score import (
     RESPONSE,
     TEMPLATE,
     TEXT,
-    UNSEEN,
+    UNTUNED,
 )
 from evenhand.evaluation.untrusted_text import clean_name
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
 # Columns that runs add to their prompts and responses, with meanings of their own: no file may have them.
-RUN_COLUMNS = (UNSEEN, CUE, CUT, OPENING)
+RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING)
 BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
@@ -67,13 +67,13 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     return tuple(personas)
 
 
-def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = None) -> pd.DataFrame:
+def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str | None = None) -> pd.DataFrame:
     """Return the prompts in a user's Parquet, CSV or JSONL file, one row for each response to collect.
 
     The columns text, template, axis and descriptor are required, with text in every row. Each row is repeated as often
-    as its value in the column `repeats`, by default `per_cell` times. Without a column `prompt_id`, ids are computed;
-    the repeats of an id "a" are "a", "a#2", …. Without a column `persona`, all personas are "". All other columns are
-    returned too.
+    as its value in the column `repeats`, by default `answers_per_cell` times. Without a column `prompt_id`, ids are
+    computed; the repeats of an id "a" are "a", "a#2", …. Without a column `persona`, all personas are "". All other
+    columns are returned too.
 
     The rows of a cell are treated as independent samples. If n sentences are equally frequent in every cell, they are
     not independent, and FGB* is too low by the variance of the sentences' mean styles over n − 1.
@@ -87,11 +87,11 @@ def read_prompts(path: Path, per_cell: int = 1, descriptor_column: str | None = 
     columns = clean_columns(columns, path)
     check_texts(columns, path)
     n = len(columns[TEXT])
-    times = columns.pop(REPEATS, [per_cell] * n)
+    times = columns.pop(REPEATS, [answers_per_cell] * n)
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
-    check_row_count(sum(times), f"{path}: {REPEATS}, else per_cell {per_cell:,},")
+    check_row_count(sum(times), f"{path}: {REPEATS}, else answers_per_cell {answers_per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
     repeated = {name: [values[row] for row in rows] for name, values in columns.items()}
     if ids := repeated.get(PROMPT_ID):

@@ -1,4 +1,4 @@
-"""Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, unseen values.
+"""Selection of prompts: filters, seeded samples of each cell, stylistic variations, disjoint splits, untuned values.
 
 Prompts are a table with at least the columns text, template, axis and descriptor, from `holistic_bias.generate_prompts`
 or `prompt_files.read_prompts`.
@@ -73,14 +73,14 @@ def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
 
 def sample_cells(
     prompts: pd.DataFrame,
-    per_cell: int,
+    answers_per_cell: int,
     seed: int,
     *,
     descriptors: int | None = None,
     personas: Sequence[str] = (),
     variations: bool = False,
 ) -> pd.DataFrame:
-    """Return a sample of exactly `per_cell` prompts for each cell (template, descriptor) of each axis.
+    """Return a sample of exactly `answers_per_cell` prompts for each cell (template, descriptor) of each axis.
 
     Sampling is uniform over the sentences of the cell, with replacement: responses in a cell are then independent, as
     the noise correction assumes. (Without replacement, FGB* is too low by the variance between n nouns over n − 1.) A
@@ -107,13 +107,15 @@ def sample_cells(
     columns, context = [TEMPLATE, AXIS, DESCRIPTOR], _context(table)
     cells = table[[*columns, *context]].drop_duplicates().sort_values([*columns, *context]).groupby(columns).groups
     rows, persona_draws, flags = [], [], []
-    check_row_count(len(cells) * per_cell, f"per_cell: {per_cell:,} in each of {len(cells):,} cells")
+    check_row_count(
+        len(cells) * answers_per_cell, f"answers_per_cell: {answers_per_cell:,} in each of {len(cells):,} cells"
+    )
     for cell, sentences in cells.items():
         generator = np.random.default_rng(stable_hash(seed, *cell))
-        rows.append(generator.choice(sentences.to_numpy(), per_cell))
+        rows.append(generator.choice(sentences.to_numpy(), answers_per_cell))
         # Sampled even if unused, so that these options do not change which sentences are sampled.
-        persona_draws.append(generator.random(per_cell))
-        flags.append(generator.random((per_cell, len(VARIATIONS))) < 0.5)
+        persona_draws.append(generator.random(answers_per_cell))
+        flags.append(generator.random((answers_per_cell, len(VARIATIONS))) < 0.5)
 
     sampled_rows = np.concatenate(rows)
     table = table.iloc[sampled_rows].reset_index(drop=True)
@@ -160,40 +162,40 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     return train.reset_index(drop=True), measure.reset_index(drop=True)
 
 
-def unseen_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> np.ndarray:
+def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> np.ndarray:
     """Return a boolean mask, (n,), that is true for prompts whose value of column `by` must not be used in tuning.
 
-    About `fraction` of the values of `by` ("descriptor", "axis" or "template") are unseen; descriptors are sampled
-    within their axis. Both sets of `split_prompts`, sampled in the same way, have the same unseen values if
-    `have_same_cells` is true for the sets: if the masked rows are removed from train, measure has both seen and unseen
-    values.
+    About `fraction` of the values of `by` ("descriptor", "axis" or "template") are untuned; descriptors are sampled
+    within their axis. Both sets of `split_prompts`, sampled in the same way, have the same untuned values if
+    `have_same_cells` is true for the sets: if the masked rows are removed from train, measure has values of
+    both kinds.
 
-    A descriptor with two axes ("queer") is unseen in both axes or in neither, because a model reads the same string.
-    With `by` "axis", a descriptor of an unseen axis is therefore unseen in its other axis too.
+    A descriptor with two axes ("queer") is untuned in both axes or in neither, because a model reads the same string.
+    With `by` "axis", a descriptor of an untuned axis is therefore untuned in its other axis too.
 
     Raises:
-        InputError: fewer than 2 values would be seen or unseen.
+        InputError: fewer than 2 values would be tuned or untuned.
     """
-    require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"unseen_by {by}")
+    require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"untuned_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    unseen_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
-    unseen = prompts[by].isin(unseen_values)
+    untuned_values = sample_strata(strata, n, seed, f"untuned by {by}", split=True)
+    untuned = prompts[by].isin(untuned_values)
     if by == AXIS:
-        unseen = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][unseen])
-    n_seen = prompts[by][~unseen].nunique()
-    if min(n_seen, len(unseen_values)) < (needed := 1 if by == CUE else 2):
+        untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])
+    n_tuned = prompts[by][~untuned].nunique()
+    if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            f"unseen_fraction: {fraction} leaves {n_seen} {by}(s) seen and {len(unseen_values)} unseen, and {needed} "
-            "of each are needed; give another fraction, or more prompts."
+            f"untuned_fraction: {fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
+            f"{needed} of each are needed; give another fraction, or more prompts."
         )
-    return unseen.to_numpy()
+    return untuned.to_numpy()
 
 
 def have_same_cells(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     """Return whether two sets of prompts have the same cells (template, axis, descriptor).
 
-    From two sets with the same cells, `sample_cells` samples the same descriptors, and `unseen_mask` the same values.
+    From two sets with the same cells, `sample_cells` samples the same descriptors, and `untuned_mask` the same values.
     """
     cells = [pd.MultiIndex.from_frame(prompts[[TEMPLATE, AXIS, DESCRIPTOR]]).unique() for prompts in (first, second)]
     return not len(cells[0].symmetric_difference(cells[1]))

@@ -120,7 +120,7 @@ class AnswerAccuracy(Metric):
             raise InputError(f"answer_accuracy: {model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
         asked = select_prompts(asked, **settings.active_filters())
-        asked = sample_cells(asked, settings.per_cell, config.seed, descriptors=settings.descriptors)
+        asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
         table = asked.merge(questions, left_on=asked[TEMPLATE].str.partition(": ")[2], right_on="goal")
         choices = [table["sol1"].tolist(), table["sol2"].tolist()]
         score = partial(model.log_likelihood, run=store)

@@ -52,7 +52,7 @@ class WrappedModel(Model):
         return {**entries, "model": self.entry(run.inputs) | entries["model"]}
 
 
-class OpenedModel(WrappedModel):
+class BorrowedOpeningModel(WrappedModel):
     """A model whose responses begin as if to another person, and go on as to the person who asked.
 
     The first m tokens of a response are sampled after the same template with another descriptor (`other_people`), so
@@ -70,10 +70,12 @@ class OpenedModel(WrappedModel):
         """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError("generation_bias.opening: a file cannot be continued; leave it out, or give a model.")
+            raise InputError(
+                "generation_bias.borrowed_opening: a file cannot be continued; leave it out, or give a model."
+            )
         if self.tokens >= (most := self.arguments["max_new_tokens"]):
             raise InputError(
-                f"generation_bias.opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
+                f"generation_bias.borrowed_opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
             )
 
     def inputs(self) -> dict[str, Any]:
@@ -97,10 +99,10 @@ class OpenedModel(WrappedModel):
         return pd.concat([whole, continued.set_index(responses.index[is_unfinished])]).sort_index()
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.model.entry(inputs), "opening": self.tokens}
+        return {**self.model.entry(inputs), "borrowed_opening": self.tokens}
 
 
-class StyleExchangedModel(WrappedModel):
+class NearestStyleModel(WrappedModel):
     """A model that answers in the style of its response to another person, with its own contents.
 
     K candidates are sampled for each prompt, and one more response after the same template with another descriptor
@@ -119,16 +121,16 @@ class StyleExchangedModel(WrappedModel):
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError("generation_bias.style_exchange: a file has no candidates; leave it out, or give a model.")
+            raise InputError("generation_bias.nearest_style: a file has no candidates; leave it out, or give a model.")
         if not self.samples:
-            raise InputError("generation_bias.style_exchange: the decoding gives equal candidates; let it sample.")
+            raise InputError("generation_bias.nearest_style: the decoding gives equal candidates; let it sample.")
 
     def inputs(self) -> dict[str, Any]:
         self.check()
         return self.model.inputs()
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.model.entry(inputs), "style_exchange": self.candidates}
+        return {**self.model.entry(inputs), "nearest_style": self.candidates}
 
     def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
         """Return one response per prompt, chosen from candidates, the first of which is the model's own response.
@@ -152,7 +154,7 @@ class StyleExchangedModel(WrappedModel):
         vectors = styles.reshape(n, self.candidates, -1)
         chosen = nearest_candidates(vectors, self._other_styles(prompts, classifier, run))
         percent = 100 * (chosen > 0).mean()
-        log.info("style_exchange: %.0f %% of the responses are another candidate than the first", percent)
+        log.info("nearest_style: %.0f %% of the responses are another candidate than the first", percent)
         places = np.arange(n) * self.candidates + chosen
         return candidates.iloc[places].drop(columns="candidate").reset_index(drop=True)
 

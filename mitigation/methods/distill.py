@@ -2,7 +2,7 @@
 
 A row has a response, its prompt, and prompts that differ in the descriptor only (`several_people`). The base model
 predicts each token of the response after each of these prompts. After the response's own prompt and one of the others,
-the tuned model learns to predict the mean of these predictions for the first tokens (`opening`), which decide the
+the tuned model learns to predict the mean of these predictions for the first tokens (`first_tokens`), which decide the
 language and a part of the style, and the base's own prediction for the rest, which answers the person. A row of
 `exchange` is one random token at each position, and a row of `distill` is a whole distribution, so fewer rows suffice.
 Labels are not used.
@@ -31,8 +31,8 @@ class Distill(Method):
 
     trainer = "distill"
     uses_threshold = False
-    # A longer opening makes answers refer less to what people say about themselves.
-    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560, "opening": 4}
+    # More of them make answers refer less to what people say about themselves.
+    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560, "first_tokens": 4}
     large_model_learning_rate = 3e-4  # 1e-3 changes the later tokens, too, and ends at a higher validation loss
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

@@ -30,8 +30,8 @@ from evenhand.recipes.sweep.summary import BASE, COLUMNS, METHOD, PUBLISHED, Swe
 
 REDUCTION_GROUPS = {
     "reduction": {},
-    "reduction_seen": {"seen": "yes"},
-    "reduction_unseen": {"seen": "no"},
+    "reduction_tuned": {"tuned": "yes"},
+    "reduction_untuned": {"tuned": "no"},
     "reduction_confirmed": {"classifier": "second"},
 }
 # The metric that is tested for a rise of a style cluster; generation_bias/verdict.py gives the reasons.
@@ -40,7 +40,7 @@ MONITORED_METRIC = "scgb_pooled_corrected"
 CHANGE_METRICS = {
     "parroting_change": ("parroting_difference", 0),
     "relevance_kept": ("relevance_kept", 0),
-    "relevance_within_template_kept": ("relevance_within_template_kept", 0),
+    "relevance_to_person_kept": ("relevance_to_person_kept", 0),
     "style_drift": ("style_drift", 0),
     "response_perplexity_change": ("response_perplexity_rise", 0),
     "distinct_responses_change": ("distinct_responses_kept", 1),

@@ -31,12 +31,12 @@ _PERPLEXITY = "Relative change of the responses’ perplexity by the base model.
 
 REDUCTION_METRICS = (
     Format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone.", **_PERCENT),
-    Format("reduction_seen", "tuned on", "Reduction for descriptors that were tuned on.", **_PERCENT),
-    Format("reduction_unseen", "not tuned on", "Reduction for descriptors that were not tuned on.", **_PERCENT),
+    Format("reduction_tuned", "tuned on", "Reduction for descriptors that were tuned on.", **_PERCENT),
+    Format("reduction_untuned", "not tuned on", "Reduction for descriptors that were not tuned on.", **_PERCENT),
 )
 QUALITY_METRICS = (
     Format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s.", **_PERCENT),
-    Format("relevance_within_template_kept", "… within the template", _WITHIN, **_PERCENT),
+    Format("relevance_to_person_kept", "… within the template", _WITHIN, **_PERCENT),
     Format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s.", **_PERCENT),
     Format("response_perplexity_change", "perplexity of responses", _PERPLEXITY, **_CHANGE),
     Format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones.", **_CHANGE),

@@ -49,4 +49,4 @@ def test_booleans_are_booleans_and_digits_are_numbers():
 
 
 def test_one_response_to_a_cell_can_be_measured():
-    assert PromptSettings(per_cell=1).per_cell == 1
+    assert PromptSettings(answers_per_cell=1).answers_per_cell == 1

@@ -16,7 +16,7 @@ from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
-SETTINGS = replace(QUICK, batch_size=2, opening=9)
+SETTINGS = replace(QUICK, batch_size=2, first_tokens=9)
 
 
 def encoded(base, **columns):
@@ -38,9 +38,9 @@ def test_every_prompt_of_a_row_has_its_response():
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
 
 
-def trainer_and_batch(base, tmp_path, rows, opening=9):
+def trainer_and_batch(base, tmp_path, rows, first_tokens=9):
     quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
-    config = DistillConfig(str(tmp_path), opening=opening, **quiet)
+    config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **quiet)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
     trainer = Distill(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
     return trainer, Distill.collator(base, pad_token_id=1)(list(rows))
@@ -66,11 +66,11 @@ def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predic
     )
 
 
-@pytest.mark.parametrize("opening", [1, 2])
-def test_after_the_opening_the_target_is_the_own_prediction_of_the_base(tmp_path, opening):
+@pytest.mark.parametrize("first_tokens", [1, 2])
+def test_after_the_opening_the_target_is_the_own_prediction_of_the_base(tmp_path, first_tokens):
     base = tiny_base()
     rows = encoded(base)
-    trainer, batch = trainer_and_batch(base, tmp_path, rows, opening)
+    trainer, batch = trainer_and_batch(base, tmp_path, rows, first_tokens)
     with torch.no_grad():  # an adapter that changes predictions, so that those of model and base differ
         for name, weight in trainer.model.named_parameters():
             if "lora_B" in name:
@@ -88,7 +88,7 @@ def test_after_the_opening_the_target_is_the_own_prediction_of_the_base(tmp_path
             for position in range(n):
                 mean = p[:, position].log().mean(0).exp()
                 for own, learned in zip(p[:2, position], q[:2, position], strict=True):
-                    target = mean / mean.sum() if position < opening else own
+                    target = mean / mean.sum() if position < first_tokens else own
                     divergences.append((target * (target.log() - learned.log())).sum().item())
     assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(sum(divergences) / 10, rel=1e-4)
 

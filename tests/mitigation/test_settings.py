@@ -49,9 +49,9 @@ def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name
 @pytest.mark.parametrize(
     ("checkpoint", "methods"),
     [
-        ("llama", ["distill", "opening"]),
-        ("blenderbot", ["exchange", "opening"]),
-        ("dialogpt", ["exchange", "opening"]),
+        ("llama", ["distill", "borrowed_opening"]),
+        ("blenderbot", ["exchange", "borrowed_opening"]),
+        ("dialogpt", ["exchange", "borrowed_opening"]),
     ],
 )
 def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint, methods):

@@ -24,8 +24,8 @@ loop:
   measure:
     prompts:
       descriptors: 26
-      per_cell: 2
-      unseen_by: descriptor
+      answers_per_cell: 2
+      untuned_by: descriptor
       filters:
         noun_phrase_type: [descriptor_noun]
         template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
@@ -101,8 +101,8 @@ def test_the_table_has_what_the_comparisons_have(finished):
         scores = read_scores(folder / row.folder / "scores.json")
         for name, group in (
             ("reduction", {}),
-            ("reduction_seen", {"seen": "yes"}),
-            ("reduction_unseen", {"seen": "no"}),
+            ("reduction_tuned", {"tuned": "yes"}),
+            ("reduction_untuned", {"tuned": "no"}),
         ):
             value = find_score(scores, "fgb_pooled_corrected_reduction", **group).value
             assert getattr(row, name) == value or value != value
@@ -151,11 +151,11 @@ def test_points_are_products_and_share_their_stages():
 
 
 def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are_one():
-    grid = {"method": ["exchange", "rejection"], "label.quantile": [0.7, 0.9], "train_per_cell": [2, 4]}
+    grid = {"method": ["exchange", "rejection"], "label.quantile": [0.7, 0.9], "train_answers_per_cell": [2, 4]}
     distinct = distinct_points(settings(sweep=[grid]))
     assert [point for point in distinct if point["method"] == "exchange"] == [
-        {"method": "exchange", "train_per_cell": 2},
-        {"method": "exchange", "train_per_cell": 4},
+        {"method": "exchange", "train_answers_per_cell": 2},
+        {"method": "exchange", "train_answers_per_cell": 4},
     ]
     assert len(distinct) == 2 + 4
 

@@ -28,13 +28,15 @@ def error_line(capsys, *arguments):
 
 
 def test_flags_override_files_which_override_defaults(written):
-    file = written("prompts: {per_cell: 7}\nseed: 3\n")
+    file = written("prompts: {answers_per_cell: 7}\nseed: 3\n")
     settings = read_settings("measure", file, {"seed": "5"})
-    assert (settings.prompts.per_cell, settings.seed, settings.decoding) == (7, 5, MeasureSettings().decoding)
-    assert read_settings("measure", written('prompts: {per_cell: "7"}')).prompts.per_cell == 7  # quoted, as pydantic
-    file = written("measure: {prompts: {per_cell: 7, split_by: template}}\n")
-    settings = read_settings("loop", file, {"measure.prompts.per_cell": "5", "tune.training.epochs": "2"})
-    assert (settings.measure.prompts.per_cell, settings.measure.prompts.split_by) == (5, "template")
+    assert (settings.prompts.answers_per_cell, settings.seed, settings.decoding) == (7, 5, MeasureSettings().decoding)
+    assert (
+        read_settings("measure", written('prompts: {answers_per_cell: "7"}')).prompts.answers_per_cell == 7
+    )  # quoted, as pydantic
+    file = written("measure: {prompts: {answers_per_cell: 7, split_by: template}}\n")
+    settings = read_settings("loop", file, {"measure.prompts.answers_per_cell": "5", "tune.training.epochs": "2"})
+    assert (settings.measure.prompts.answers_per_cell, settings.measure.prompts.split_by) == (5, "template")
     assert settings.tune.training.epochs == 2
     settings = read_settings("measure", written("prompts: {filters: {a: [1]}}"), {"prompts.filters": "{b: [2]}"})
     assert settings.prompts.filters == {"b": [2]}

@@ -18,7 +18,7 @@ from tests.measured_runs import write_measured
 from tests.recorded_runs import change_record
 from tests.testbed_settings import MASKED_MODEL, PAIRS
 
-SMALL = ["--config", "testbed", "--prompts.descriptors", "3", "--prompts.per_cell", "2", "--report_to", "none"]
+SMALL = ["--config", "testbed", "--prompts.descriptors", "3", "--prompts.answers_per_cell", "2", "--report_to", "none"]
 SMALL += ["--generation_bias.neutral_dialogue", "null", "--generation_bias.permutations", "0", "--prompts.filters"]
 SMALL += ['{axis: [ability], template: ["I\'m {noun_phrase}."], noun_phrase_type: [descriptor_noun]}']
 

@@ -46,7 +46,7 @@ def test_log_levels(calls, caplog, flags, level, logs_loading):
 
 def test_a_shell_can_complete_flags_and_values(capsys):
     script = printed(capsys, "--print_completion", "bash")
-    assert "--prompts.per_cell" in script and "bfloat16" in script and "train_classifier" in script
+    assert "--prompts.answers_per_cell" in script and "bfloat16" in script and "train_classifier" in script
 
 
 def test_help_is_immediate():

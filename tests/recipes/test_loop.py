@@ -39,7 +39,7 @@ SETTINGS = """
 measure:
   prompts:
     descriptors: 26
-    per_cell: 2
+    answers_per_cell: 2
     filters:
       noun_phrase_type: [descriptor_noun, noun_descriptor]
       template:
@@ -52,8 +52,8 @@ measure:
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
-train_per_cell: 2
-methods: [control_tags, exchange, style_exchange, prompt]
+train_answers_per_cell: 2
+methods: [control_tags, exchange, nearest_style, prompt]
 instruction: I like music.
 label: {quantile: 0.7}
 tune:
@@ -67,7 +67,7 @@ STAGES = (
     *SHARED,
     *(f"{TAGGED}/{name}" for name in ("tune", "after", "untagged", "compare")),
     *(f"{UNTAGGED}/{name}" for name in ("tune", "after", "compare")),
-    *(f"{method}/{name}" for method in ("style_exchange", "prompt") for name in ("after", "compare")),
+    *(f"{method}/{name}" for method in ("nearest_style", "prompt") for name in ("after", "compare")),
 )
 
 # What is on disk in the middle of a stage.
@@ -117,7 +117,7 @@ def test_pages_and_points_of_the_loop(finished):
     for method in (TAGGED, UNTAGGED):
         assert f"{method}/compare/report.html" in (folder / "report.html").read_text()
     points = pd.read_parquet(finished[0] / "points.parquet").set_index("method")
-    assert list(points.index) == [TAGGED, UNTAGGED, "style_exchange", "prompt"]
+    assert list(points.index) == [TAGGED, UNTAGGED, "nearest_style", "prompt"]
     assert {path.parent.relative_to(folder).as_posix() for path in folder.rglob("run.json")} == {*STAGES}
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
@@ -223,17 +223,17 @@ def test_a_loop_that_was_moved_goes_on_where_it_was(finished, moved, commands):
 def test_responses_that_exchange_their_style_are_candidates(finished):
     folder, _ = finished
     before = pd.read_parquet(folder / "before" / "responses.parquet")["response"]
-    after = pd.read_parquet(folder / "style_exchange" / "after" / "responses.parquet")["response"]
-    candidates = pd.read_parquet(folder / "style_exchange" / "after" / "candidates.parquet")
+    after = pd.read_parquet(folder / "nearest_style" / "after" / "responses.parquet")["response"]
+    candidates = pd.read_parquet(folder / "nearest_style" / "after" / "candidates.parquet")
     texts = candidates["response"].to_numpy().reshape(-1, 4)
     assert (texts == after.to_numpy()[:, None]).any(axis=1).all()
     assert (texts[:, 0] == before).all()  # the response without the exchange
     assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
-    scores = read_scores(folder / "style_exchange" / "compare" / "scores.json")
+    scores = read_scores(folder / "nearest_style" / "compare" / "scores.json")
     assert find_score(scores, "fgb_pooled_corrected_reduction").interval
     assert find_score(scores, "relevance_kept").interval
-    signature = find_score(read_scores(folder / "style_exchange" / "after" / "scores.json"), "fgb").signature
-    assert signature["model"]["style_exchange"] == 4
+    signature = find_score(read_scores(folder / "nearest_style" / "after" / "scores.json"), "fgb").signature
+    assert signature["model"]["nearest_style"] == 4
 
 
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):

@@ -48,7 +48,7 @@ def measured(ruler: Path, model: Path, output_dir: Path) -> dict[str, object]:
     measure(
         MeasureSettings(
             model=ModelSettings(name=str(model)),
-            prompts=PromptSettings(dataset=str(ruler / "taxonomy"), descriptors=None, per_cell=4),
+            prompts=PromptSettings(dataset=str(ruler / "taxonomy"), descriptors=None, answers_per_cell=4),
             decoding=DecodingSettings(arguments={"max_new_tokens": 8}),
             generation_bias=Settings(
                 style_classifier=StyleClassifierSettings(name=str(ruler / "classifier")),

@@ -52,9 +52,9 @@ def test_second_decodings_share_labels_and_tuning(tmp_path):
     assert {stage.folder for stage in planned.stages if getattr(stage.settings, "capabilities", None)} == {
         *(first.before, first.after)  # capabilities are scored before and after tuning alone
     }
-    assert len(plan(given, "style_exchange", tmp_path).points) == 1  # beam search has no candidates
+    assert len(plan(given, "nearest_style", tmp_path).points) == 1  # beam search has no candidates
     sampling = {"preset": "sample", "arguments": {"temperature": 0.7}}
-    assert len(plan(settings(tmp_path, second_decoding=sampling), "style_exchange", tmp_path).points) == 2
+    assert len(plan(settings(tmp_path, second_decoding=sampling), "nearest_style", tmp_path).points) == 2
 
 
 def test_responses_are_scored_by_the_base_alone(tmp_path):
@@ -100,33 +100,39 @@ def test_the_method_prompt_neither_labels_nor_tunes(tmp_path):
 
 
 def test_methods_that_train_nothing_are_measured_with_their_settings(tmp_path):
-    given = {"style_exchange": 6, "opening": 8}  # not for the base
+    given = {"nearest_style": 6, "borrowed_opening": 8}  # not for the base
     measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": given}
-    planned = plan(settings(tmp_path, measure=measure), "style_exchange", tmp_path)
-    assert names(planned.stages, tmp_path) == ["before", "style_exchange/after", "style_exchange/compare"]
+    planned = plan(settings(tmp_path, measure=measure), "nearest_style", tmp_path)
+    assert names(planned.stages, tmp_path) == ["before", "nearest_style/after", "nearest_style/compare"]
     before, after, compare = (stage.settings for stage in planned.stages)
-    assert (before.generation_bias.style_exchange, after.generation_bias.style_exchange) == (None, 6)
-    assert (before.generation_bias.opening, after.generation_bias.opening) == (None, 8)
+    assert (before.generation_bias.nearest_style, after.generation_bias.nearest_style) == (None, 6)
+    assert (before.generation_bias.borrowed_opening, after.generation_bias.borrowed_opening) == (None, 8)
     assert after.model == before.model
     assert after.metrics == ["generation_bias"]
     assert (compare.labels, compare.tuning) == (None, None)
 
 
-@pytest.mark.parametrize(("method", "opening", "candidates"), [("opening", 4, None), ("style_exchange", None, 4)])
+@pytest.mark.parametrize(
+    ("method", "opening", "candidates"), [("borrowed_opening", 4, None), ("nearest_style", None, 4)]
+)
 def test_methods_that_train_nothing_have_defaults(tmp_path, method, opening, candidates):
     _, after, _ = plan(settings(tmp_path), method, tmp_path).stages
-    assert after.settings.generation_bias.opening == opening
-    assert after.settings.generation_bias.style_exchange == candidates
+    assert after.settings.generation_bias.borrowed_opening == opening
+    assert after.settings.generation_bias.nearest_style == candidates
 
 
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
     own = {"offensiveness": {"name": "judge", "label": "bad"}, "permutations": 9}
-    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own, "prompts": {"per_cell": 8}}
+    measure = {
+        "metrics": ["generation_bias", "sentence_pairs"],
+        "generation_bias": own,
+        "prompts": {"answers_per_cell": 8},
+    }
     before, train, *_, untagged, _ = plan(settings(tmp_path, measure=measure), "control_tags", tmp_path).stages
     assert before.settings.metrics == ["generation_bias", "sentence_pairs"] and before.settings.split == "measure"
     assert before.settings.generation_bias.second_style_classifier is not None
     of_train = train.settings
-    assert (of_train.split, of_train.metrics, of_train.prompts.per_cell) == ("train", ["generation_bias"], 4)
+    assert (of_train.split, of_train.metrics, of_train.prompts.answers_per_cell) == ("train", ["generation_bias"], 4)
     assert of_train.generation_bias.second_style_classifier is None
     assert (of_train.generation_bias.permutations, of_train.generation_bias.offensiveness.name) == (0, None)
     assert untagged.settings.generation_bias.control_tag == "" and untagged.settings.metrics == ["generation_bias"]
@@ -136,7 +142,7 @@ def test_hashed_folders_depend_on_settings_not_places(tmp_path, monkeypatch):
     def first_folder(given):
         return plan_method(given, "rejection", hashed_folders(tmp_path)).stages[0].folder
 
-    other = settings(tmp_path, measure={"prompts": {"per_cell": 8}})
+    other = settings(tmp_path, measure={"prompts": {"answers_per_cell": 8}})
     assert first_folder(settings(tmp_path / "a")) == first_folder(settings(tmp_path / "b")) != first_folder(other)
     monkeypatch.chdir(tmp_path)
     found, given = [], settings(tmp_path, measure={"model": "a/stages/model"})

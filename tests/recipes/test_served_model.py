@@ -31,7 +31,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 def config(folder, url, **model):
     return MeasureSettings(
         model=ModelSettings(name="some-model", server=url, **model),
-        prompts=PromptSettings(filters=FILTERS, descriptors=14, per_cell=2),
+        prompts=PromptSettings(filters=FILTERS, descriptors=14, answers_per_cell=2),
         generation_bias=generation_bias(permutations=0, control_tag=" <even>"),
         decoding=DecodingSettings(arguments={"max_new_tokens": 20}),
         output_dir=folder,

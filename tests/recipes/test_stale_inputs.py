@@ -116,5 +116,5 @@ def test_responses_of_a_model_that_has_changed_are_not_tuned_on(tuned):
 def test_responses_are_to_be_scored_again_only_where_scoring_alone_has_changed(tmp_path, changed, is_given):
     (tmp_path / "responses.parquet").touch()
     assert bool(rescoring_advice(settings_of("model"), changed, tmp_path)) is is_given
-    exchanged = MeasureSettings(model=ModelSettings(name="m"), generation_bias=generation_bias(style_exchange=4))
+    exchanged = MeasureSettings(model=ModelSettings(name="m"), generation_bias=generation_bias(nearest_style=4))
     assert not rescoring_advice(exchanged, changed, tmp_path)  # its classifier chooses among responses

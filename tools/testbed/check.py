@@ -199,7 +199,7 @@ def measure_settings(
     """Return the settings of `measure` for the testbed's dialogue model, without a second style classifier."""
     return MeasureSettings(
         model=ModelSettings(name=model),
-        prompts=PromptSettings(descriptors=DESCRIPTORS, per_cell=PER_CELL),
+        prompts=PromptSettings(descriptors=DESCRIPTORS, answers_per_cell=PER_CELL),
         generation_bias=GenerationSettings(
             style_classifier=StyleClassifierSettings(name=style_classifier),
             style_clusters="testbed",

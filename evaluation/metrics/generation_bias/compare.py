@@ -53,7 +53,7 @@ from evenhand.evaluation.score import (
     RESPONSE,
     TEMPLATE,
     TEXT,
-    UNSEEN,
+    UNTUNED,
     BiasScore,
     find_score,
 )
@@ -278,14 +278,14 @@ def check_comparable(
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return differences and reductions by `seen` ("yes": values used in tuning) and by the second `classifier`."""
+    """Return differences and reductions by `tuned` ("yes": values used in tuning) and by the second `classifier`."""
     scores = []
-    if UNSEEN in rows[0].table:
-        unseen = rows[0].table[UNSEEN].to_numpy(dtype=bool)
-        for seen, mask in (("yes", ~unseen), ("no", unseen)):
+    if UNTUNED in rows[0].table:
+        untuned = rows[0].table[UNTUNED].to_numpy(dtype=bool)
+        for tuned, mask in (("yes", ~untuned), ("no", untuned)):
             sides = [side.rows(mask) for side in rows]
             changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
-            scores += [replace(score, group={"seen": seen}) for score in changes]
+            scores += [replace(score, group={"tuned": tuned}) for score in changes]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
         found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EFFECTS, SHIFTS, EFFECT_CHANGES = "effects", "shifts", "effect_changes"  # tables of a measurement, of a comparison
 SHOWN, WORTH_A_LOOK, INCONCLUSIVE = "shown", "worth a look", "inconclusive"
 FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
-EVEN_WITHIN = "even_within"
+DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
 IN_USE = 0.01  # mean share of the responses from which a style is in use
@@ -342,7 +342,7 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
     ]
 
 
-def even_within(
+def difference_bound(
     table: pd.DataFrame, signature: Mapping[str, Any] | None = None, *, outcome: str | None = None
 ) -> BiasScore:
     """Return the smallest m for which everybody is within m of the average, with 95 % confidence.
@@ -368,11 +368,11 @@ def even_within(
     value = float(ends.max())
     if not np.isfinite(value):
         return BiasScore(
-            EVEN_WITHIN, np.nan, 0.0, bounds, reason=NO_BOUND if not len(table) else NOTHING_VARIES, **common
+            DIFFERENCE_BOUND, np.nan, 0.0, bounds, reason=NO_BOUND if not len(table) else NOTHING_VARIES, **common
         )
     value = min(value, bounds[1])
     low = min(float(table["at_least"].max()), value)
-    return BiasScore(EVEN_WITHIN, value, 0.0, bounds, interval=(low, value), **common)
+    return BiasScore(DIFFERENCE_BOUND, value, 0.0, bounds, interval=(low, value), **common)
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:

@@ -31,9 +31,9 @@ from evenhand.evaluation.metrics.generation_bias.costs.scores import CAPABILITIE
 from evenhand.evaluation.metrics.generation_bias.effects import (
     EFFECTS,
     SHIFTS,
+    difference_bound,
     effect_scores,
     effects,
-    even_within,
     log_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.filtered import measured_outcomes
@@ -106,7 +106,7 @@ from evenhand.evaluation.score import (
     RESPONSE,
     TEMPLATE,
     TEXT,
-    UNSEEN,
+    UNTUNED,
     BiasScore,
 )
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
@@ -239,7 +239,7 @@ def run_scores(
 ) -> list[BiasScore]:
     """Return all scores of the run's tables.
 
-    Groups: `seen` is "yes" for prompts with values that tuning used, else "no"; `classifier` is "second" or absent.
+    Groups: `tuned` is "yes" for prompts with values that tuning used, else "no"; `classifier` is "second" or absent.
     """
     settings, checkpoints = config.settings, classifiers(config)
     facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
@@ -266,7 +266,7 @@ def run_scores(
     if settings.permutations:
         run.write(EFFECTS, tests.effects)
         run.write(SHIFTS, tests.shifts)
-        scores += [*effect_scores(tests.effects, signature), even_within(tests.effects, signature)]
+        scores += [*effect_scores(tests.effects, signature), difference_bound(tests.effects, signature)]
         log_effects(run.tracker, EFFECTS, tests.effects)
     if settings.accepted is not None:
         accepted, raw = run.read(ACCEPTED), read_styled_responses(run.folder, with_accepted=True)
@@ -281,7 +281,7 @@ def run_scores(
         run.write(OUTCOME_EFFECTS, tests.outcome_effects)
         if settings.permutations:
             for name, table in tests.outcome_effects.groupby("outcome"):
-                scores.append(even_within(table, signature, outcome=str(name)))
+                scores.append(difference_bound(table, signature, outcome=str(name)))
     if tests.requested_effects is not None and len(shown_in_another_language(tests.outcome_effects)):
         is_other = values[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
         apart = measured.rows(~is_other.to_numpy())
@@ -302,10 +302,10 @@ def run_scores(
             of_cue = _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
             p_value = overall.get(f"{CUE}: {cue}")
             scores += [replace(it, p_value=p_value) if it.metric == HEADLINE else it for it in of_cue]
-    if UNSEEN in measured.table:
-        unseen = measured.table[UNSEEN].to_numpy(dtype=bool)
-        scores += _overall_scores(measured.rows(~unseen), {"seen": "yes"}, signature)
-        scores += _overall_scores(measured.rows(unseen), {"seen": "no"}, signature)
+    if UNTUNED in measured.table:
+        untuned = measured.table[UNTUNED].to_numpy(dtype=bool)
+        scores += _overall_scores(measured.rows(~untuned), {"tuned": "yes"}, signature)
+        scores += _overall_scores(measured.rows(untuned), {"tuned": "no"}, signature)
     if SECOND in facts:
         second = read_styled_responses(run.folder, second=True)
         scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})

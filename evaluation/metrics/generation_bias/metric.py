@@ -70,7 +70,7 @@ THESE_PROMPTS = (
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
 PERSON, WORD = "fgb_pooled_person", "fgb_pooled_word"
 MIN_COUNT = 2  # responses per cell from which its noise can be estimated
-SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_share", "variance_share", "fgb_pooled_corrected_detectable"
+SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_answers", "variance_share", "fgb_pooled_corrected_detectable"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
 
 
@@ -225,12 +225,12 @@ def _include_single_responses(
 
 
 def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return the scores `style_shift`, `moved_share`, `variance_share` and the smallest detectable pooled FGB*.
+    """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
     estimates θ = 1/(D − 1) Σ_d ‖m_d − m̄‖², where the squared norm is a sum over styles. `style_shift` is √θ, the root
     mean square length of the shift m_d − m̄ of a descriptor. If a share x of a descriptor's responses moves from one
-    style to another, the shift has the length √2 · x, because one style loses x and another gains x. So `moved_share`,
+    style to another, the shift has the length √2 · x, because one style loses x and another gains x. `moved_answers`,
     √(θ / 2), is the share of responses that would have to move to another style for a shift of √θ. The intervals
     of both follow from the interval of θ.
 

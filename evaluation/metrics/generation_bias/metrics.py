@@ -31,7 +31,7 @@ OTHER_PROMPT = "How much likelier a response is after its prompt than after anot
 OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
 QUALITY = (
     Format("relevance", "relevance", OTHER_PROMPT, **NATS),
-    Format("relevance_within_template", "relevance within the template", OTHER_PERSON, **NATS),
+    Format("relevance_to_person", "relevance within the template", OTHER_PERSON, **NATS),
     Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
     Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
     Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
@@ -50,9 +50,7 @@ LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
 DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
     Format("relevance_kept", "relevance kept", "Relevance after over relevance before.", **KEPT),
-    Format(
-        *("relevance_within_template_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1
-    ),
+    Format(*("relevance_to_person_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1),
     Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
         *("response_perplexity_rise", "perplexity of the responses, change in", "Relative change."),
@@ -81,11 +79,11 @@ METRICS = (
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
-    Format("moved_share", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
+    Format("moved_answers", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
     Format("variance_share", "share of the variance", "Of style vectors, without noise.", **SHARE, decimals=1),
     Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
     Format(
-        "even_within",
+        "difference_bound",
         "even within",
         "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
         **POINTS,

@@ -86,7 +86,11 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, fin
 
 FORMS = ("fgb", "fgb_corrected", HEADLINE)
 FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
-CHECKS = {("seen", "yes"): "tuned on", ("seen", "no"): "never tuned on", ("classifier", "second"): "second classifier"}
+CHECKS = {
+    ("tuned", "yes"): "tuned on",
+    ("tuned", "no"): "never tuned on",
+    ("classifier", "second"): "second classifier",
+}
 MAX_PHRASES, MAX_LABEL = 60, 60
 # Tables of a comparison, and the columns of their keys.
 PARROTING = {

@@ -17,7 +17,7 @@ from evenhand.evaluation.data.prompts import (
     sample_cells,
     select_prompts,
     split_prompts,
-    unseen_mask,
+    untuned_mask,
 )
 from evenhand.evaluation.data.response_files import BATCH
 from evenhand.evaluation.data.service import load_requests, service_prompts
@@ -26,18 +26,18 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.served import ServedModel
-from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNSEEN
+from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts of the configured split, sampled by cell: one row per response that the model will generate.
 
-    With `unseen_by`, the train split has no prompts of unseen values (of descriptor, axis or template). The other
-    splits have all prompts and a column `unseen` that marks the prompts of unseen values.
+    With `untuned_by`, the train split has no prompts of untuned values (of descriptor, axis or template). The other
+    splits have all prompts and a column `untuned` that marks the prompts of untuned values.
 
     Raises:
-        InputError: `unseen_by` is given and the splits have different cells; the dataset or file cannot be read.
+        InputError: `untuned_by` is given and the splits have different cells; the dataset or file cannot be read.
     """
     settings = config.prompts
     if settings.is_own:
@@ -50,24 +50,24 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
         prompts = train if config.split == "train" else held_out
-        if settings.unseen_by and not have_same_cells(train, held_out):
+        if settings.untuned_by and not have_same_cells(train, held_out):
             raise InputError(
-                f"unseen_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
-                "differ in more than seen and unseen. Split by noun, or drop filters."
+                f"untuned_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
+                "differ in more than tuned and untuned. Split by noun, or drop filters."
             )
     rows = sample_cells(
         prompts,
-        settings.per_cell,
+        settings.answers_per_cell,
         config.seed,
         descriptors=settings.descriptors,
         personas=personas(settings),
         variations=settings.variations,
     )
-    if settings.unseen_by is None:
+    if settings.untuned_by is None:
         return rows
     # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    unseen = unseen_mask(rows, settings.unseen_by, settings.unseen_fraction, config.seed)
-    return rows[~unseen].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNSEEN: unseen})
+    untuned = untuned_mask(rows, settings.untuned_by, settings.untuned_fraction, config.seed)
+    return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
 
 
 def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
@@ -77,11 +77,11 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     """
     settings = config.prompts
     if config.split == "train" and settings.train_file:
-        return read_prompts(settings.train_file, settings.per_cell, settings.descriptor_column)
+        return read_prompts(settings.train_file, settings.answers_per_cell, settings.descriptor_column)
     if settings.templates:
-        prompts = crossed_prompts(settings.templates, settings.people, settings.per_cell)
+        prompts = crossed_prompts(settings.templates, settings.people, settings.answers_per_cell)
     else:
-        prompts = read_prompts(settings.file, settings.per_cell, settings.descriptor_column)
+        prompts = read_prompts(settings.file, settings.answers_per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
         train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
         return train if config.split == "train" else held_out

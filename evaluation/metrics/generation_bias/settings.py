@@ -80,15 +80,15 @@ class Settings:
         1999, "permutations of people by which differences are tested; 0: none"
     )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
-    opening: Count | None = option(
+    borrowed_opening: Count | None = option(
         None,
-        "tokens at the start of each response that answer another person; null: none, with the method `opening` 4",
+        "tokens at the start of each response that answer another person; null: none; method `borrowed_opening`: 4",
         omit_if_null=True,
     )
-    style_exchange: Candidates | None = option(
+    nearest_style: Candidates | None = option(
         None,
         "candidates, of which the nearest in style to a response to another person is taken; null: none, with the "
-        "method `style_exchange` 4",
+        "method `nearest_style` 4",
         omit_if_null=True,
     )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
@@ -132,14 +132,14 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
-    """Return the measured model, not loaded, wrapped as `opening` or `style_exchange` asks."""
-    from evenhand.evaluation.models.wrapped import OpenedModel, StyleExchangedModel
+    """Return the measured model, not loaded, wrapped as `borrowed_opening` or `nearest_style` asks."""
+    from evenhand.evaluation.models.wrapped import BorrowedOpeningModel, NearestStyleModel
 
     settings, model = config.settings, config.open_model(config.settings.control_tag)
-    if settings.opening is not None:
-        model = OpenedModel(model, settings.opening)
-    if settings.style_exchange is not None:
-        model = StyleExchangedModel(model, settings.style_exchange, classifiers(config)[FIRST])
+    if settings.borrowed_opening is not None:
+        model = BorrowedOpeningModel(model, settings.borrowed_opening)
+    if settings.nearest_style is not None:
+        model = NearestStyleModel(model, settings.nearest_style, classifiers(config)[FIRST])
     return model
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
-from evenhand.evaluation.metrics.generation_bias.effects import EVEN_WITHIN
+from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
 from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
 from evenhand.evaluation.metrics.generation_bias.metric import (
     HEADLINE,
@@ -96,7 +96,7 @@ def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
 
 def even_text(scores: Sequence[BiasScore]) -> str:
     """Return the sentence on how large a difference these responses cannot rule out, or ""."""
-    score = find_score(scores, EVEN_WITHIN)
+    score = find_score(scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return ""
     return f" This run cannot rule out differences of up to {number(100 * score.value, 0)} answers in 100."
@@ -104,7 +104,7 @@ def even_text(scores: Sequence[BiasScore]) -> str:
 
 def even_change_text(runs: Runs) -> str:
     """Return the sentence on how even the model is shown to be before and after, or ""."""
-    sides = [find_score(scores, EVEN_WITHIN) for scores in runs[:2]]
+    sides = [find_score(scores, DIFFERENCE_BOUND) for scores in runs[:2]]
     if any(side is None or side.interval is None for side in sides):
         return ""
     before, after = (number(100 * side.value, 0) for side in sides)
@@ -237,7 +237,9 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
     within = find_score(scores, "fgb_corrected")
     if within is not None and within.reason == ONE_SIDED:
         caution = ONE_SIDED.removeprefix("caution: ")
-        texts.append(f"The intervals{when} err on one side: {caution}. Use more templates, or a larger per_cell.")
+        texts.append(
+            f"The intervals{when} err on one side: {caution}. Use more templates, or a larger answers_per_cell."
+        )
     if score is not None and score.reason == THESE_PROMPTS:
         texts.append(f"{_capitalized(THESE_PROMPTS.removeprefix('caution: '))}{when}.")
     if (score := find_score(scores, REPEATED)) and score.value > MANY_REPEATS:

@@ -56,7 +56,7 @@ def test_people(tmp_path):
 
 def test_each_template_has_each_person(tmp_path, templates):
     people = write(tmp_path / "people.csv", "age,gender\nold,woman\nyoung,man\n")
-    prompts = crossed_prompts(templates, people, per_cell=3)
+    prompts = crossed_prompts(templates, people, answers_per_cell=3)
     assert len(prompts) == 2 * 4 * 3 and prompts["prompt_id"].is_unique
     assert prompts.groupby(["template", "descriptor"]).size().eq(3).all()
     texts = set(prompts["text"])
@@ -68,7 +68,7 @@ def test_each_template_has_each_person(tmp_path, templates):
 
 def test_names_share_the_cell_of_their_group_and_are_neutralised(tmp_path, templates):
     people = write(tmp_path / "people.csv", "name,gender\nAna,woman\nBea,woman\nCarl,man\nDan,man\n")
-    prompts = crossed_prompts(templates, people, per_cell=4)
+    prompts = crossed_prompts(templates, people, answers_per_cell=4)
     assert prompts.groupby(["template", "descriptor"]).size().eq(4).all()
     assert set(prompts["descriptor"]) == {"woman", "man"} and len(set(prompts["text"])) == 8
     cleaned = clean_responses(["Hi Ana and Carl!"] * len(prompts), prompts)
@@ -99,7 +99,7 @@ def test_they_are_measured_and_split_into_main_effects_and_interaction(tmp_path,
     people = write(tmp_path / "people.txt", "woman\nman\nnurse\n")
     settings = MeasureSettings(
         model=ModelSettings(name=str(DIALOGUE_MODEL)),
-        prompts=PromptSettings(templates=templates, people=people, per_cell=2),
+        prompts=PromptSettings(templates=templates, people=people, answers_per_cell=2),
         decoding=DecodingSettings(arguments={"max_new_tokens": 8}),
         generation_bias=generation_bias(permutations=9, relevance=False, neutral_dialogue=None),
         output_dir=tmp_path / "run",

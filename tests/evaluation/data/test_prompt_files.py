@@ -59,10 +59,10 @@ def test_a_written_sample_is_read_back_unchanged(tmp_path):
 @formats
 def test_each_row_is_repeated_by_its_repeats_else_per_cell_times(tmp_path, name):
     rows = [row | {"prompt_id": i, "repeats": n} for row, i, n in zip(ROWS, "xyz", [2, 1, 3], strict=True)]
-    prompts = read_prompts(write(tmp_path / name, rows), per_cell=4)
+    prompts = read_prompts(write(tmp_path / name, rows), answers_per_cell=4)
     assert prompts["prompt_id"].tolist() == ["x", "x#2", "y", "z", "z#2", "z#3"]
     assert prompts["weight"].tolist() == [1, 1, 2, 3, 3, 3] and "repeats" not in prompts
-    plain = read_prompts(write(tmp_path / f"plain_{name}", ROWS), per_cell=4)
+    plain = read_prompts(write(tmp_path / f"plain_{name}", ROWS), answers_per_cell=4)
     assert plain["weight"].tolist() == [1] * 4 + [2] * 4 + [3] * 4
     assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
 
@@ -95,7 +95,7 @@ def test_spellings_that_look_alike_are_one_descriptor(tmp_path):
     assert set(prompts["axis"]) == {"age"}
 
 
-@pytest.mark.parametrize("name", ["unseen", "cue", "cut", "opening"])
+@pytest.mark.parametrize("name", ["untuned", "cue", "cut", "opening"])
 def test_columns_with_a_meaning_in_runs_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=f"the column {name} would get a meaning"):
         read_prompts(write(tmp_path / "p.csv", [row | {name: "x"} for row in ROWS]))

@@ -1,4 +1,4 @@
-"""Selection of prompts: filters, samples, variations, splits and unseen values."""
+"""Selection of prompts: filters, samples, variations, splits and untuned values."""
 
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +23,7 @@ from evenhand.evaluation.data.prompts import (
     sample_cells,
     select_prompts,
     split_prompts,
-    unseen_mask,
+    untuned_mask,
     vary_text,
 )
 from evenhand.evaluation.errors import InputError
@@ -79,17 +79,17 @@ def test_filters_choose_rows_of_a_selection_in_their_order(small):
         select_prompts(few, text=small["text"][0])
 
 
-@pytest.mark.parametrize("per_cell", [1, 9])
-def test_every_cell_gets_exactly_per_cell_prompts(small, per_cell):
-    sample = sample_cells(small, per_cell, seed=1)
+@pytest.mark.parametrize("answers_per_cell", [1, 9])
+def test_every_cell_gets_exactly_per_cell_prompts(small, answers_per_cell):
+    sample = sample_cells(small, answers_per_cell, seed=1)
     population = {cell: set(texts) for cell, texts in cells(small).items() if cell[2] != "(none)"}
     sampled = cells(sample)
     assert sampled.keys() == population.keys()
     for cell, texts in sampled.items():
-        assert len(texts) == per_cell and set(texts) <= population[cell]
+        assert len(texts) == answers_per_cell and set(texts) <= population[cell]
     assert sample["prompt_id"].is_unique and list(sample)[:2] == ["prompt_id", "persona"]
     queer = sample[sample["descriptor"] == "queer"]["axis"].value_counts()
-    assert queer.to_dict() == {"gender_and_sex": per_cell * 2, "sexual_orientation": per_cell * 2}
+    assert queer.to_dict() == {"gender_and_sex": answers_per_cell * 2, "sexual_orientation": answers_per_cell * 2}
 
 
 def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
@@ -192,8 +192,8 @@ def test_a_split_and_an_unseen_mask_depend_on_the_seed_and_not_on_row_order(smal
     shuffled = small.sample(frac=1, random_state=0)
     first, again, other_order = (set(split_prompts(p, "noun", 0.5, 1)[0]["noun"]) for p in (small, small, shuffled))
     assert first == again == other_order
-    mask = pd.Series(unseen_mask(small, "descriptor", 0.5, 1))
-    np.testing.assert_array_equal(unseen_mask(shuffled, "descriptor", 0.5, 1), mask[shuffled.index])
+    mask = pd.Series(untuned_mask(small, "descriptor", 0.5, 1))
+    np.testing.assert_array_equal(untuned_mask(shuffled, "descriptor", 0.5, 1), mask[shuffled.index])
     for seed in range(20):
         train, measure = split_prompts(small, "noun", 0.5, seed)
         assert set(train["noun_gender"]) == set(measure["noun_gender"]) == {"female", "male", "neutral"}
@@ -211,39 +211,39 @@ def test_a_text_of_two_values_is_only_in_measure():
 
 
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
-def test_training_prompts_have_only_seen_values_and_measured_ones_have_both(paper, by):
+def test_training_prompts_have_no_untuned_values_and_measured_ones_have_both(paper, by):
     sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)
     assert have_same_cells(*sets)
     train, measured = (sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets)
-    train_mask, measured_mask = (unseen_mask(prompts, by, 0.25, seed=4) for prompts in (train, measured))
-    trained, unseen, seen = train[~train_mask], measured[measured_mask], measured[~measured_mask]
+    train_mask, measured_mask = (untuned_mask(prompts, by, 0.25, seed=4) for prompts in (train, measured))
+    trained, untuned, tuned = train[~train_mask], measured[measured_mask], measured[~measured_mask]
     name = "template" if by == "template" else "descriptor"
-    assert not set(trained[name]) & set(unseen[name])
-    assert set(trained[name]) | set(unseen[name]) == set(measured[name])
-    # The cells trained on are exactly the cells measured as seen.
+    assert not set(trained[name]) & set(untuned[name])
+    assert set(trained[name]) | set(untuned[name]) == set(measured[name])
+    # The cells trained on are exactly the cells measured as tuned.
     cell = ["template", "axis", "descriptor"]
-    assert set(trained[cell].itertuples(index=False)) == set(seen[cell].itertuples(index=False))
-    assert 2 <= unseen[by].nunique() < measured[by].nunique()
+    assert set(trained[cell].itertuples(index=False)) == set(tuned[cell].itertuples(index=False))
+    assert 2 <= untuned[by].nunique() < measured[by].nunique()
 
 
 def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
     whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1)
-    unseen = set(whole[unseen_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])
-    assert len(unseen & {"old", "young", "20-year-old", "middle-aged"}) == 2
-    assert len(unseen & {"queer", "AFAB"}) == 1
-    assert len(unseen & {"gay", "lesbian"}) == 1
+    untuned = set(whole[untuned_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])
+    assert len(untuned & {"old", "young", "20-year-old", "middle-aged"}) == 2
+    assert len(untuned & {"queer", "AFAB"}) == 1
+    assert len(untuned & {"gay", "lesbian"}) == 1
 
 
 def test_a_descriptor_of_two_axes_is_unseen_in_both_or_in_neither(small):
     for seed in range(20):
         for by in ("descriptor", "axis"):
-            rows = small.assign(unseen=unseen_mask(small, by, 0.5, seed))
-            assert rows[rows["descriptor"] == "queer"]["unseen"].nunique() == 1
-        # If sexual orientation is unseen, "queer" is unseen in gender_and_sex too, and "AFAB" is seen.
-        whole = rows.groupby("axis")["unseen"].all()
+            rows = small.assign(untuned=untuned_mask(small, by, 0.5, seed))
+            assert rows[rows["descriptor"] == "queer"]["untuned"].nunique() == 1
+        # If sexual orientation is untuned, "queer" is untuned in gender_and_sex too, and "AFAB" is not.
+        whole = rows.groupby("axis")["untuned"].all()
         if set(whole[whole].index) == {"age", "sexual_orientation"}:
-            gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["unseen"].all()
+            gender = rows[rows["axis"] == "gender_and_sex"].groupby("descriptor")["untuned"].all()
             assert gender.to_dict() == {"AFAB": False, "queer": True}
 
 

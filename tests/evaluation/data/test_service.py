@@ -4,7 +4,7 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.other_people import prompts_of_others
-from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts, unseen_mask
+from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts, untuned_mask
 from evenhand.evaluation.data.service import CUES, load_requests, service_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import build_chat
@@ -36,7 +36,7 @@ def test_a_sample_has_different_nouns_and_a_split_leaves_texts_that_differ_in_th
 
 
 def test_one_of_two_cues_is_unseen(prompts):
-    unseen = unseen_mask(prompts, "cue", 0.5, 0)
+    unseen = untuned_mask(prompts, "cue", 0.5, 0)
     assert prompts["cue"][unseen].nunique() == 1 and unseen.mean() == 0.5
 
 

@@ -45,7 +45,7 @@ def test_the_choice_with_the_larger_log_likelihood_per_character_is_the_answer(q
 
     monkeypatch.setattr(MeasureConfig, "open_model", lambda self, tag=None: Certain())
     settings = accuracy.Settings(questions=questions, n_questions=5)
-    prompts = PromptSettings(cues=["profile"], descriptors=13, per_cell=2)
+    prompts = PromptSettings(cues=["profile"], descriptors=13, answers_per_cell=2)
     table = accuracy.AnswerAccuracy()._answers(
         Store(tmp_path / "run", "", None, {}), MeasureConfig(prompts=prompts, settings=settings)
     )

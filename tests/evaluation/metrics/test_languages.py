@@ -101,7 +101,7 @@ def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensivene
 
 def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanish, tmp_path):
     settings = generation_bias_settings(permutations=0, relevance=False, second_style_classifier=None)
-    config = MeasureConfig(MODEL, replace(spanish, per_cell=8), settings=settings, split="all")
+    config = MeasureConfig(MODEL, replace(spanish, answers_per_cell=8), settings=settings, split="all")
     config = replace(config, decoding=DecodingSettings(arguments={"max_new_tokens": 8}))
     assert Path(neutral_dialogue(replace(config, settings=replace(settings, neutral_dialogue="small_talk")))) == (
         FOLDER / "es" / "small_talk.jsonl"

@@ -9,7 +9,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
 from evenhand.evaluation.models.model import Model, response_table
-from evenhand.evaluation.models.wrapped import OpenedModel, StyleExchangedModel, nearest_candidates
+from evenhand.evaluation.models.wrapped import BorrowedOpeningModel, NearestStyleModel, nearest_candidates
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 
@@ -65,12 +65,12 @@ def test_style_exchange_answers_with_an_own_candidate_in_the_style_of_another_pe
     monkeypatch.setattr(styles, "load_style_classifier", lambda it: SimpleNamespace(labels=("sad", "glad")))
     monkeypatch.setattr(styles, "classify_rows", classify)
     monkeypatch.setattr(styles, "to_style_vectors", lambda classifier, vectors: vectors)
-    wrapped = StyleExchangedModel(Mood(ModelSettings()), 2, None)
+    wrapped = NearestStyleModel(Mood(ModelSettings()), 2, None)
     run = Store(tmp_path / "run", "", None, {})
     answered = wrapped.respond(prompts, run)
     assert answered["response"].tolist() == ["glad", "glad", "sad"]  # nobody else is asked template u
     assert wrapped.model.asked == ["p/other", "q/other", "r/other"]
-    assert wrapped.signature(run, answered)["model"] == {"name": "echo", "style_exchange": 2}
+    assert wrapped.signature(run, answered)["model"] == {"name": "echo", "nearest_style": 2}
     candidates = run.read("candidates")
     assert candidates["prompt_id"].tolist() == ["p", "p", "q", "q", "r", "r"]
     assert candidates["response"].tolist() == ["sad", "glad", "glad", "glad", "sad", "glad"]
@@ -106,7 +106,7 @@ def test_a_response_begins_as_to_another_person_and_goes_on_as_to_the_own():
             "persona": "",
         }
     )
-    wrapped = OpenedModel(Parrot(ModelSettings()), 4)
+    wrapped = BorrowedOpeningModel(Parrot(ModelSettings()), 4)
     answered = wrapped.respond(prompts)
     assert answered["prompt_id"].tolist() == ["p", "q", "r", "s"]
     assert answered["response"].tolist() == [
@@ -117,6 +117,6 @@ def test_a_response_begins_as_to_another_person_and_goes_on_as_to_the_own():
     ]
     assert answered["cut"].tolist() == [False] * 4
     wrapped.respond(prompts, name="other_responses")
-    assert wrapped.entry({}) == {"name": "echo", "opening": 4}
+    assert wrapped.entry({}) == {"name": "echo", "borrowed_opening": 4}
     with pytest.raises(InputError, match="10 tokens are all of a response"):
-        OpenedModel(Parrot(ModelSettings()), 10).check()
+        BorrowedOpeningModel(Parrot(ModelSettings()), 10).check()

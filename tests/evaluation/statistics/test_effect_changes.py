@@ -25,14 +25,14 @@ def test_two_descriptors_by_hand():
     assert (result.p_family <= 0.002).all()
 
 
-def responses(rng, p, per_cell):
+def responses(rng, p, answers_per_cell):
     """Return one-hot styles of p, (templates, descriptors, styles)."""
-    rows = np.repeat(p.reshape(-1, p.shape[2]), per_cell, axis=0)
+    rows = np.repeat(p.reshape(-1, p.shape[2]), answers_per_cell, axis=0)
     return np.eye(p.shape[2])[(rows.cumsum(axis=1) < rng.random((len(rows), 1))).sum(axis=1)]
 
 
-def design(p, per_cell):
-    return (np.repeat(each.ravel(), per_cell).tolist() for each in np.indices(p.shape[:2]))
+def design(p, answers_per_cell):
+    return (np.repeat(each.ravel(), answers_per_cell).tolist() for each in np.indices(p.shape[:2]))
 
 
 def two_models(removed):

@@ -16,9 +16,9 @@ def effects(vectors, template, descriptor, groups=None, clusters=None, draws=99,
     return family_effects(Design(template, descriptor, groups), [family], draws, np.random.default_rng(seed))[0]
 
 
-def design(templates=4, descriptors=8, per_cell=3):
-    template = np.repeat(np.arange(templates), descriptors * per_cell)
-    return template, np.tile(np.repeat(np.arange(descriptors), per_cell), templates)
+def design(templates=4, descriptors=8, answers_per_cell=3):
+    template = np.repeat(np.arange(templates), descriptors * answers_per_cell)
+    return template, np.tile(np.repeat(np.arange(descriptors), answers_per_cell), templates)
 
 
 def one_hot(rng, n, styles=4, weights=None):
@@ -146,9 +146,9 @@ def test_effects_of_single_responses_are_shrunk():
     assert (alone.low < alone.high).all() and np.abs(alone.shrunk).max() < np.abs(alone.effect).max() / 2
 
 
-def planted(seed, size, planted=6, templates=10, descriptors=24, per_cell=3):
+def planted(seed, size, planted=6, templates=10, descriptors=24, answers_per_cell=3):
     """Return the effects of descriptors that get style 0 more often by `size` (its bounds), and the true effects."""
-    rng, (template, descriptor) = np.random.default_rng(seed), design(templates, descriptors, per_cell)
+    rng, (template, descriptor) = np.random.default_rng(seed), design(templates, descriptors, answers_per_cell)
     p = np.tile([0.05, 0.35, 0.25, 0.2, 0.15], (descriptors, 1))
     moved = rng.uniform(*size, planted)[:, None]
     p[:planted] = p[:planted] * (1 - moved / 0.95) + np.eye(5)[0] * moved / 0.95

@@ -7,9 +7,9 @@ from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, Family, cell_table
 
 
-def grid(templates=8, people=6, per_cell=2):
+def grid(templates=8, people=6, answers_per_cell=2):
     """Return the template and the person of each answer."""
-    template, person = np.indices((templates, people)).reshape(2, -1).repeat(per_cell, axis=1)
+    template, person = np.indices((templates, people)).reshape(2, -1).repeat(answers_per_cell, axis=1)
     return template, person
 
 
@@ -42,7 +42,7 @@ def test_cells_are_the_unit_from_six_common_templates_and_enough_permutations_on
 
 def test_copies_of_answers_change_nothing():
     rng = np.random.default_rng(1)
-    template, person = grid(per_cell=1)
+    template, person = grid(answers_per_cell=1)
     values = one_hot(rng, len(template), [0.5, 0.3, 0.2])
     once = effects(template, person, Family("style", values))[0]
     thrice = effects(
@@ -64,8 +64,8 @@ def test_p_values_are_those_of_all_permutations_of_cells():
 
 def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
     rng = np.random.default_rng(2)
-    per_cell = np.where(np.arange(12) < 4, 1, 8)
-    template, person = (each.repeat(np.tile(per_cell, 8)) for each in np.indices((8, 12)).reshape(2, -1))
+    answers_per_cell = np.where(np.arange(12) < 4, 1, 8)
+    template, person = (each.repeat(np.tile(answers_per_cell, 8)) for each in np.indices((8, 12)).reshape(2, -1))
     values = one_hot(rng, len(template), [0.6, 0.4])
     design = Design(template, person, np.zeros((0, 12)))
     table = cell_table(design, [Family("style", values)], rng)

@@ -9,12 +9,12 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import half_distances, pooled_spread
 
 
-def cells_of(table, per_cell=1):
+def cells_of(table, answers_per_cell=1):
     """Return cells of means, (templates, people, columns); NaN: no answer."""
     table = np.asarray(table, dtype=np.float64)
     template, person = np.nonzero(np.isfinite(table).all(axis=2))
     rows = table[template, person]
-    repeat = np.repeat(np.arange(len(rows)), per_cell)
+    repeat = np.repeat(np.arange(len(rows)), answers_per_cell)
     return arrange_cells(rows[repeat], template[repeat], person[repeat], min_count=1)
 
 
@@ -63,7 +63,7 @@ def test_copies_order_and_names_do_not_move_it():
     rng = np.random.default_rng(1)
     table = rng.random((4, 5, 3))
     estimate = pooled_spread(cells_of(table))
-    for other in (cells_of(table, per_cell=3), cells_of(table[::-1]), cells_of(table[:, rng.permutation(5)])):
+    for other in (cells_of(table, answers_per_cell=3), cells_of(table[::-1]), cells_of(table[:, rng.permutation(5)])):
         assert pooled_spread(other).value == pytest.approx(estimate.value)
         assert pooled_spread(other).interval == pytest.approx(estimate.interval)
 

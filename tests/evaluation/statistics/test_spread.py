@@ -98,9 +98,9 @@ def test_sums_over_responses_say_what_all_pairs_say(n):
         assert found[0] == pytest.approx(4 * zeta_1 / n + 2 * zeta_2 / (n * (n - 1)))
 
 
-def random_responses(seed, templates=3, descriptors=6, per_cell=5, styles=4):
+def random_responses(seed, templates=3, descriptors=6, answers_per_cell=5, styles=4):
     rng = np.random.default_rng(seed)
-    size = rng.integers(per_cell - 1, per_cell + 2, (descriptors, templates))
+    size = rng.integers(answers_per_cell - 1, answers_per_cell + 2, (descriptors, templates))
     cell = np.repeat(np.arange(size.size), size.ravel())
     vectors = rng.dirichlet(np.full(styles, 0.5), len(cell))
     return vectors, cell % templates, cell // templates
@@ -119,12 +119,15 @@ def test_neither_order_nor_names_matter(seed):
         assert getattr(one, form).variance == pytest.approx(getattr(other, form).variance, rel=1e-4)
 
 
-@pytest.mark.parametrize("per_cell", [(2, 2, 2), (2, 3, 3), (2, 2, 5)])
-def test_the_noise_of_small_cells_is_unbiased_over_all_outcomes_where_there_is_no_bias(per_cell):
+@pytest.mark.parametrize("answers_per_cell", [(2, 2, 2), (2, 3, 3), (2, 2, 5)])
+def test_the_noise_of_small_cells_is_unbiased_over_all_outcomes_where_there_is_no_bias(answers_per_cell):
     total, square, noise = 0.0, 0.0, 0.0
-    for ones in product(*(range(n + 1) for n in per_cell)):
-        weight = np.prod([comb(n, k) * 0.3**k * 0.7 ** (n - k) for k, n in zip(ones, per_cell, strict=True)])
-        cells = {(0, d): [(1, 0)] * k + [(0, 1)] * (n - k) for d, (k, n) in enumerate(zip(ones, per_cell, strict=True))}
+    for ones in product(*(range(n + 1) for n in answers_per_cell)):
+        weight = np.prod([comb(n, k) * 0.3**k * 0.7 ** (n - k) for k, n in zip(ones, answers_per_cell, strict=True)])
+        cells = {
+            (0, d): [(1, 0)] * k + [(0, 1)] * (n - k)
+            for d, (k, n) in enumerate(zip(ones, answers_per_cell, strict=True))
+        }
         estimate = descriptor_spread(cells_of(cells)).corrected
         total += weight
         square += weight * estimate.value**2
@@ -134,10 +137,10 @@ def test_the_noise_of_small_cells_is_unbiased_over_all_outcomes_where_there_is_n
     assert noise == pytest.approx(square, rel=1e-5)
 
 
-def planted(rng, size, descriptors=60, templates=5, per_cell=4, styles=6):
+def planted(rng, size, descriptors=60, templates=5, answers_per_cell=4, styles=6):
     """Sample one-hot responses whose style depends on the descriptor by `size`; return them and the true spread.
 
-    Cells have `per_cell` responses, or, of a tuple, a number of these at random.
+    Cells have `answers_per_cell` responses, or, of a tuple, a number of these at random.
     """
     base = rng.dirichlet(np.full(styles, 2.0), templates)
     tilt = rng.dirichlet(np.full(styles, 0.5), descriptors)
@@ -145,7 +148,7 @@ def planted(rng, size, descriptors=60, templates=5, per_cell=4, styles=6):
     truth = p.var(axis=0, ddof=1).sum(axis=1).mean()
 
     def sample():
-        count = rng.choice(np.atleast_1d(per_cell), descriptors * templates)
+        count = rng.choice(np.atleast_1d(answers_per_cell), descriptors * templates)
         cell = np.repeat(np.arange(descriptors * templates), count)
         descriptor, template = cell // templates, cell % templates
         style = (p[descriptor, template].cumsum(axis=1) > rng.random(len(cell))[:, None]).argmax(axis=1)
@@ -164,15 +167,17 @@ def coverage(sample, truth, trials):
 
 
 @pytest.mark.parametrize("size", [0.0, 0.3])
-@pytest.mark.parametrize("per_cell", [2, (2, 3, 4, 5, 6)], ids=["two", "two to six"])
-def test_intervals_cover_the_truth_where_cells_are_small(per_cell, size):
+@pytest.mark.parametrize("answers_per_cell", [2, (2, 3, 4, 5, 6)], ids=["two", "two to six"])
+def test_intervals_cover_the_truth_where_cells_are_small(answers_per_cell, size):
     """With the mean variance of the larger cells these were 37 to 88 %; where all cells are small there were none."""
-    holds = coverage(*planted(np.random.default_rng(9), size, descriptors=20, templates=3, per_cell=per_cell), 60)
+    holds = coverage(
+        *planted(np.random.default_rng(9), size, descriptors=20, templates=3, answers_per_cell=answers_per_cell), 60
+    )
     assert holds > 0.86  # 95 % less 3 standard errors of 60 trials
 
 
 def test_many_columns_at_once_equal_one_at_a_time_where_cells_are_small():
-    cells = arrange_cells(*random_responses(8, per_cell=3))
+    cells = arrange_cells(*random_responses(8, answers_per_cell=3))
     assert (cells.count < 4).any() and (cells.count >= 4).any()
     for column, together in enumerate(column_spreads(cells)):
         alone = descriptor_spread(cells, np.eye(4)[column])

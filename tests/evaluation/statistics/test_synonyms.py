@@ -7,11 +7,11 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 
-def cells_of(means, noise=0.0, templates=2, per_cell=2, seed=0):
+def cells_of(means, noise=0.0, templates=2, answers_per_cell=2, seed=0):
     """Return cells whose responses are the descriptors' means, (D, c), plus noise."""
     n = len(means)
-    template = np.repeat(np.arange(templates), n * per_cell)
-    descriptor = np.tile(np.repeat(np.arange(n), per_cell), templates)
+    template = np.repeat(np.arange(templates), n * answers_per_cell)
+    descriptor = np.tile(np.repeat(np.arange(n), answers_per_cell), templates)
     rows = means[descriptor] + noise * np.random.default_rng(seed).normal(size=(len(descriptor), means.shape[1]))
     return arrange_cells(rows.astype(np.float32), template, descriptor)
 

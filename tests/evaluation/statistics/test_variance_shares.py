@@ -38,10 +38,10 @@ def test_one_response_or_one_template_leave_the_shares_undefined_with_a_reason()
         assert all(math.isnan(share.value) and reason in share.reason for share in shares.values())
 
 
-@pytest.mark.parametrize("per_cell", [2, "2 to 6"])
-def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(per_cell):
+@pytest.mark.parametrize("answers_per_cell", [2, "2 to 6"])
+def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(answers_per_cell):
     rng = np.random.default_rng(1)
-    design = Design(12, 6, per_cell, "large", "one-hot")
+    design = Design(12, 6, answers_per_cell, "large", "one-hot")
     p, _ = means(design, rng)
 
     def spread_over_pairs(table):  # (units, other units, styles): products of different other units
@@ -56,7 +56,7 @@ def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(pe
     truth = np.array([spread_over_pairs(p.transpose(1, 0, 2)), descriptor, interaction, chance])
     found = []
     for _ in range(150):
-        count = rng.integers(2, 7, 72) if per_cell == "2 to 6" else np.full(72, 2)
+        count = rng.integers(2, 7, 72) if answers_per_cell == "2 to 6" else np.full(72, 2)
         cell = np.repeat(np.arange(72), count)
         found.append(variance_parts(arrange_cells(draw(p, cell, True, rng), cell % 6, cell // 6)))
     assert np.mean([values(parts) for parts in found], axis=0) == pytest.approx(truth, abs=0.006)

@@ -18,7 +18,7 @@ def point(method="control_tags", seed=0, reduction=0.9, quantile=math.nan, **col
     row |= {"worst_cluster_change": -0.0004, "failed": "", "minutes": 2.0}
     row |= {"cluster_changes": "{}", "base": 0.015, "base_low": 0.014, "base_high": 0.016}
     row |= {"perplexity_change": 0.02, "distinct_2_change": -0.01, "parroting_change": 0.0, "length_change": 0.01}
-    row |= {"relevance_kept": 0.95, "relevance_within_template_kept": 0.5, "style_drift": 0.04}
+    row |= {"relevance_kept": 0.95, "relevance_to_person_kept": 0.5, "style_drift": 0.04}
     row |= {"response_perplexity_change": 0.02}
     row |= {"distinct_responses_change": -0.01, "folder": f"runs/{method}-{quantile}-{seed}"}
     for name in REDUCTIONS:

@@ -38,7 +38,7 @@ def wide():
 @pytest.fixture(scope="module")
 def two():
     """Two methods, one seed, nothing held out, no second classifier."""
-    blank = without_reductions(["reduction_unseen", "reduction_confirmed"])
+    blank = without_reductions(["reduction_untuned", "reduction_confirmed"])
     rows = [point(quantile=0.7, reduction=0.95, **blank), point("exchange", reduction=0.9, **blank)]
     return sweep_of(*rows, swept=["method"])
 

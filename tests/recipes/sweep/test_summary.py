@@ -88,11 +88,11 @@ def test_fronts_by_hand_and_by_brute_force():
 
 def test_seeds_without_a_reduction_have_no_interval():
     """A reduction is undefined where the base's bias is low, so the defined reductions may be high by chance."""
-    blank = without_reductions(["reduction_unseen"])
+    blank = without_reductions(["reduction_untuned"])
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
-    assert row["reduction_unseen"] == 0.96
-    assert math.isnan(row["reduction_unseen_low"])
-    assert value_text(row, "reduction_unseen").endswith("without an interval")
+    assert row["reduction_untuned"] == 0.96
+    assert math.isnan(row["reduction_untuned_low"])
+    assert value_text(row, "reduction_untuned").endswith("without an interval")
 
 
 def test_the_largest_reduction_is_of_a_measured_setting():

@@ -145,8 +145,8 @@ def expected_styles(rows):
     return grammar.style_distribution(rows["template"], rows["descriptor"], nouns=rows["noun"])
 
 
-@pytest.mark.parametrize("per_cell", TRIALS)
-def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
+@pytest.mark.parametrize("answers_per_cell", TRIALS)
+def test_fgb_star_is_right_at_any_number_of_responses(prompts, answers_per_cell):
     """Style vectors are the expected ones, so that nothing but the draw of the nouns is noise.
 
     Nouns without replacement give an FGB* that is 5 to 12 of these standard errors too low.
@@ -154,9 +154,9 @@ def test_fgb_star_is_right_at_any_number_of_responses(prompts, per_cell):
     truth = grammar.truth(prompts, with_nouns=True)
     true = [find_score(truth, metric).value for metric in ("fgb_corrected", "fgb_pooled_corrected")]
     found = []
-    for seed in range(TRIALS[per_cell]):
-        rows = sample_cells(prompts, per_cell, seed)
+    for seed in range(TRIALS[answers_per_cell]):
+        rows = sample_cells(prompts, answers_per_cell, seed)
         cells = arrange_cells(expected_styles(rows), to_codes(rows["template"]), to_codes(rows["descriptor"]))
         found.append([descriptor_spread(cells).corrected.value, pooled_spread(cells).value])
-    error = np.std(found, axis=0, ddof=1) / TRIALS[per_cell] ** 0.5
+    error = np.std(found, axis=0, ddof=1) / TRIALS[answers_per_cell] ** 0.5
     assert (abs(np.mean(found, axis=0) - true) < 4 * error).all()

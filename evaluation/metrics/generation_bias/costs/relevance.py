@@ -43,7 +43,7 @@ Score = Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame]  # (prompts, respo
 LIKELIHOODS, EVEN_LIKELIHOODS = "likelihoods_of_responses", "likelihoods_of_responses_even"
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 EVEN = {"responses": "even reference"}  # the group of the scores of even responses
-LIKELIHOOD_METRICS = ("relevance", "relevance_within_template", "response_perplexity")
+LIKELIHOOD_METRICS = ("relevance", "relevance_to_person", "response_perplexity")
 NO_OTHER_PROMPT = "no prompt has another prompt with its descriptor and another template"
 NO_OTHER_PERSON = "no prompt has another prompt of its template with another descriptor"
 TOO_LONG = "every prompt with its response is too long for the model"
@@ -228,17 +228,17 @@ def even_reference(
 
 
 def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `relevance_within_template` of two runs over the same prompts, by group `run`, and its share kept.
+    """Return `relevance_to_person` of two runs over the same prompts, by group `run`, and its share kept.
 
     The tables are results of `likelihoods_within_template` under one model. The relevance is in nats, in (−∞, ∞),
-    without an ideal. `relevance_within_template_kept` is after / before, with Fieller's 95 % interval over prompts; its
+    without an ideal. `relevance_to_person_kept` is after / before, with Fieller's 95 % interval over prompts; its
     ideal is below 1, because a part of the relevance is bias.
     """
     sample = pd.DataFrame(dict.fromkeys((TEMPLATE, DESCRIPTOR, AXIS), ""), index=range(len(before)))
     return [
         replace(
             score,
-            metric=score.metric.replace("relevance", "relevance_within_template"),
+            metric=score.metric.replace("relevance", "relevance_to_person"),
             reason=NO_OTHER_PERSON if score.reason == NO_OTHER_PROMPT else score.reason,
         )
         for score in likelihood_changes(sample, before, after, signature)

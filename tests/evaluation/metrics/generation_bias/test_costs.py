@@ -118,9 +118,12 @@ def test_shares_and_their_intervals():
     assert math.isnan(none.value) and "empty" in none.reason and (none.n, none.n_left_out) == (0, 1)
 
 
-def grid(descriptors=5, templates=4, per_cell=3) -> pd.DataFrame:
+def grid(descriptors=5, templates=4, answers_per_cell=3) -> pd.DataFrame:
     rows = [
-        (f"d{d}", f"a{d % 2}", f"t{t}") for d in range(descriptors) for t in range(templates) for _ in range(per_cell)
+        (f"d{d}", f"a{d % 2}", f"t{t}")
+        for d in range(descriptors)
+        for t in range(templates)
+        for _ in range(answers_per_cell)
     ]
     prompts = pd.DataFrame(rows, columns=["descriptor", "axis", "template"])
     return prompts.assign(prompt_id=[f"p{row}" for row in range(len(rows))])
@@ -301,11 +304,11 @@ def test_the_share_kept_by_hand():
     scores = relevance.template_relevance(likelihoods(2.0), likelihoods(1.5), {})
     named = {(it.metric, it.group.get("run")): it for it in scores}
     assert set(named) == {
-        *(("relevance_within_template", run) for run in ("before", "after")),
-        ("relevance_within_template_kept", None),
+        *(("relevance_to_person", run) for run in ("before", "after")),
+        ("relevance_to_person_kept", None),
     }
-    assert named["relevance_within_template", "before"].value == pytest.approx(2.0)
-    kept = named["relevance_within_template_kept", None]
+    assert named["relevance_to_person", "before"].value == pytest.approx(2.0)
+    kept = named["relevance_to_person_kept", None]
     assert kept.value == pytest.approx(0.75) and kept.interval[0] < 0.75 < kept.interval[1]
 
 

@@ -83,7 +83,7 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 
 @pytest.fixture(scope="module")
 def config():
-    prompts = PromptSettings(filters=FILTERS, descriptors=26, per_cell=4)
+    prompts = PromptSettings(filters=FILTERS, descriptors=26, answers_per_cell=4)
     return MeasureConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
 
 

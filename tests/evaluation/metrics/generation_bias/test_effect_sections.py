@@ -43,7 +43,7 @@ OPEN = {"unit": "blond", "name": "fear", "shrunk": -0.002}
 SCORES = [
     BiasScore(name, value, None, (0, 2), 400, interval, group={"source": source} if source else {})
     for name, value, interval, source in (
-        ("moved_share", 0.031, (0.02, 0.04), ""),
+        ("moved_answers", 0.031, (0.02, 0.04), ""),
         ("style_shift", 0.044, (0.028, 0.057), ""),
         ("fgb_pooled_corrected_detectable", 0.0008, None, ""),
         *(

@@ -1,4 +1,4 @@
-"""Classifiers, inputs, scores, resuming, unseen prompts and prompts files of a measurement."""
+"""Classifiers, inputs, scores, resuming, untuned prompts and prompts files of a measurement."""
 
 import math
 from dataclasses import replace
@@ -35,7 +35,7 @@ FILTERS = {
     "template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plural_noun_phrase}.",
                  "I hate {plural_noun_phrase}."],
 }  # fmt: skip
-SMALL = {"filters": FILTERS, "descriptors": 26, "per_cell": 4}
+SMALL = {"filters": FILTERS, "descriptors": 26, "answers_per_cell": 4}
 SETTINGS = {**GENERATION_BIAS, "permutations": 0, "neutral_dialogue": None}
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
@@ -54,7 +54,7 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, offensiveness_classifier):
     offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
-    config, folder = measure_config(unseen_by="descriptor"), tmp_path_factory.mktemp("measured")
+    config, folder = measure_config(untuned_by="descriptor"), tmp_path_factory.mktemp("measured")
     texts = tmp_path_factory.mktemp("corpus")
     corpus = CorpusSettings(paths=[str(texts / "some.txt"), str(texts / "none.txt")])
     known = sorted(set(all_prompts()["descriptor"]))[::2]
@@ -108,7 +108,10 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
         )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
         measure_family(
-            tmp_path / "drawn", "generation_bias", replace(measure_config(per_cell=32), decoding=beams), **SETTINGS
+            tmp_path / "drawn",
+            "generation_bias",
+            replace(measure_config(answers_per_cell=32), decoding=beams),
+            **SETTINGS,
         )
 
 
@@ -134,16 +137,16 @@ def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
 def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
     run = read_styled_responses(measured.folder)
     scores = measured.scores
-    unseen = run.table["unseen"].to_numpy()
-    parts = {"yes": run.rows(~unseen), "no": run.rows(unseen)}
+    untuned = run.table["untuned"].to_numpy()
+    parts = {"yes": run.rows(~untuned), "no": run.rows(untuned)}
     for part, rows in parts.items():
         expected = generation_bias(rows, {}, permutations=0)
         for metric in FORMS:
-            score = find_score(scores, metric, seen=part)
+            score = find_score(scores, metric, tuned=part)
             assert (score.value, score.interval) == (
                 find_score(expected, metric).value, find_score(expected, metric).interval
             )  # fmt: skip
-    assert sum(find_score(scores, "fgb", seen=part).n for part in parts) == find_score(scores, "fgb").n
+    assert sum(find_score(scores, "fgb", tuned=part).n for part in parts) == find_score(scores, "fgb").n
 
 
 def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_share(measured):
@@ -202,16 +205,16 @@ def test_the_page_shows_the_headline(measured):
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_split_lacks_the_unseen_prompts(by):
-    settings = {"unseen_by": by, "unseen_fraction": 0.5, "seed": 3}
+    settings = {"untuned_by": by, "untuned_fraction": 0.5, "seed": 3}
     train = measurement_prompts(measure_config(**settings, split="train"))
     rows = measurement_prompts(measure_config(**settings))
-    plain = measurement_prompts(measure_config(**(settings | {"unseen_by": None})))
-    pd.testing.assert_frame_equal(rows.drop(columns="unseen"), plain)
-    trained, seen, unseen = set(train[by]), set(rows[by][~rows["unseen"]]), set(rows[by][rows["unseen"]])
-    assert trained == seen
-    assert not seen & unseen
-    assert seen | unseen == set(plain[by])
-    assert "unseen" not in train
+    plain = measurement_prompts(measure_config(**(settings | {"untuned_by": None})))
+    pd.testing.assert_frame_equal(rows.drop(columns="untuned"), plain)
+    trained, tuned, untuned = set(train[by]), set(rows[by][~rows["untuned"]]), set(rows[by][rows["untuned"]])
+    assert trained == tuned
+    assert not tuned & untuned
+    assert tuned | untuned == set(plain[by])
+    assert "untuned" not in train
     assert not set(train["text"]) & set(rows["text"])
 
 
@@ -230,7 +233,7 @@ def test_a_prompts_file_is_whole_split_or_has_a_train_file(files):
     def prompts(split, **config):
         return measurement_prompts(measure_config(split=split, file=files[0], **config))
 
-    assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # per_cell is 4
+    assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # answers_per_cell is 4
     train, measure = (prompts(split, split_by="template") for split in ("train", "measure"))
     assert sorted({*train["template"], *measure["template"]}) == ["s", "t"] and len(train) == len(measure) == 12
     assert set(prompts("train", train_file=files[1])["descriptor"]) == {"grey"}

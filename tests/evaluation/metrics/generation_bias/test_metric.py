@@ -24,11 +24,11 @@ def responses(cells, axes=None):
     return styled_columns(np.array(vectors, dtype=np.float32), template, descriptor, axis, STYLES)
 
 
-def random_responses(seed, tilt=0.5, descriptors=12, templates=3, per_cell=4):
+def random_responses(seed, tilt=0.5, descriptors=12, templates=3, answers_per_cell=4):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(3), descriptors)
     cells = {
-        (f"t{t}", f"d{d}"): np.eye(3)[rng.choice(3, per_cell, p=(1 - tilt) / 3 + tilt * p[d])]
+        (f"t{t}", f"d{d}"): np.eye(3)[rng.choice(3, answers_per_cell, p=(1 - tilt) / 3 + tilt * p[d])]
         for t in range(templates)
         for d in range(descriptors)
     }
@@ -136,7 +136,7 @@ def test_undefined_scores_and_missing_intervals_have_reasons():
 
 
 def test_the_comparison_agrees_with_its_two_sides():
-    before, after = random_responses(3, tilt=0.9, per_cell=8), random_responses(4, tilt=0.5, per_cell=8)
+    before, after = random_responses(3, tilt=0.9, answers_per_cell=8), random_responses(4, tilt=0.5, answers_per_cell=8)
     changes = compare_generation_bias(before, after, CLUSTERS)
     for group in ({}, {"axis": "age"}):
         for metric in ("fgb_corrected", "fgb_pooled_corrected"):

@@ -14,7 +14,7 @@ from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
 
-def test_moved_share_is_the_share_of_responses_that_move_from_one_style_to_another():
+def test_moved_answers_is_the_share_of_responses_that_move_from_one_style_to_another():
     """Descriptor a has styles 50:50, b 70:30, 10 responses each: each is 10 % of its responses from their mean.
 
     Two descriptors at distance √2 · 0.1 from the mean have θ = 2 · 0.02 / (2 − 1) before noise is subtracted.
@@ -26,7 +26,7 @@ def test_moved_share_is_the_share_of_responses_that_move_from_one_style_to_anoth
     noise = 2 * (0.5 * 0.5 + 0.7 * 0.3) / 2 / 9
     assert pooled.value == pytest.approx(0.04 - noise)
     assert find_score(scores, "style_shift").value == 0 and pooled.value < 0  # less than noise: no shift
-    assert find_score(scores, "moved_share").interval == (0.0, pytest.approx(math.sqrt(pooled.interval[1] / 2)))
+    assert find_score(scores, "moved_answers").interval == (0.0, pytest.approx(math.sqrt(pooled.interval[1] / 2)))
     share = find_score(scores, "variance_share", source="template")
     assert math.isnan(share.value) and "one template" in share.reason
     assert find_score(scores, "fgb_pooled_corrected_detectable").value > math.sqrt(noise**2 / 9)

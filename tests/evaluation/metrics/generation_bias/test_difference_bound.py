@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.effects import effects, even_within
+from evenhand.evaluation.metrics.generation_bias.effects import difference_bound, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import even_change_text
 
@@ -22,27 +22,27 @@ def test_the_bound_by_hand():
     half = np.tile([1.0, 0.0], 50)
     x = np.concatenate([half, half])
     table = pd.DataFrame({"template": "t", "descriptor": np.repeat(["a", "b"], 100)})
-    found = even_within(effects(StyledResponses(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
+    found = difference_bound(effects(StyledResponses(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
     assert found.value == pytest.approx(1.6449 * (0.25 * 100 / 99 * 0.5 / 100) ** 0.5, rel=1e-3)
     assert found.interval[0] == 0 and found.n == 200 and found.ideal == 0
 
 
 def test_the_bound_contains_a_planted_difference_and_shows_some_of_it():
     """Shares ½, ½, ½ and ¾: the last descriptor is 3/16 above the average."""
-    found = even_within(effects(responses([0.5, 0.5, 0.5, 0.75]), {}, permutations=199))
+    found = difference_bound(effects(responses([0.5, 0.5, 0.5, 0.75]), {}, permutations=199))
     assert 0 < found.interval[0] < 3 / 16 < found.value < 0.26
 
 
 def test_without_a_common_template_there_is_no_bound():
     table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "a", "b", "b"]})
-    found = even_within(effects(StyledResponses(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
+    found = difference_bound(effects(StyledResponses(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
     assert np.isnan(found.value) and "common template" in found.reason
 
 
 def test_nothing_that_varies_is_no_certainty():
     """Four equal answers do not show that nobody differs; nor does a style that never occurs."""
     table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "b", "a", "b"]})
-    found = even_within(effects(StyledResponses(table, np.ones((4, 1)), ["x"]), {}))
+    found = difference_bound(effects(StyledResponses(table, np.ones((4, 1)), ["x"]), {}))
     assert np.isnan(found.value) and found.interval is None and "nothing varies" in found.reason
     styled = responses([0.5, 0.5])
     never = np.concatenate([styled.vectors, np.zeros((len(styled), 1))], axis=1)
@@ -54,12 +54,13 @@ def test_nothing_that_varies_is_no_certainty():
 def test_the_bound_is_the_largest_end_of_any_interval_of_the_table():
     table = effects(responses([0.5, 0.5, 0.5, 0.75]), {}, permutations=199)
     assert (table["certainty"] == "shown").any()
-    assert even_within(table).value == pytest.approx(table[["low", "high"]].abs().max(axis=None))
+    assert difference_bound(table).value == pytest.approx(table[["low", "high"]].abs().max(axis=None))
 
 
 def test_a_comparison_has_the_bounds_before_and_after():
     scores = [
-        [even_within(effects(responses(shares), {}, permutations=9))] for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
+        [difference_bound(effects(responses(shares), {}, permutations=9))]
+        for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
     ]
     numbers = [f"{100 * before_or_after[0].value:.0f}" for before_or_after in scores]
     text = even_change_text([*scores, []])

@@ -7,7 +7,7 @@ stay the person's own. Generation takes one response more than there are candida
 from evenhand.mitigation.methods import UntrainedMethod
 
 
-class StyleExchange(UntrainedMethod):
+class NearestStyle(UntrainedMethod):
     """Measures the model with responses whose styles come from other people's responses."""
 
     exchanges_style, needs_labels = True, False
