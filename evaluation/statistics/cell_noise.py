@@ -27,6 +27,7 @@ import numpy as np
 
 from evenhand.evaluation.statistics.cells import Cells
 
+Numbers = np.ndarray | float
 ROUNDING = 1e-6  # relative size below which a float32 product counts as 0
 
 
@@ -123,9 +124,7 @@ def summed_products(cells: Cells, chosen: np.ndarray, scale: np.ndarray | None =
     return total
 
 
-def components(
-    n: np.ndarray | int, squares: np.ndarray, squared_rows: np.ndarray, total: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def components(n: Numbers, squares: Numbers, squared_rows: Numbers, total: Numbers) -> tuple[Numbers, Numbers]:
     """Return unbiased estimates of the variance components ζ₁ and ζ₂ of a kernel h from sums over n ≥ 4 responses.
 
     ζ₁ = Var(E[h(X₁, X₂) | X₁]), and ζ₂ is the variance of the remainder of h (Hoeffding 1948, §5). E h₁₂², E h₁₂h₂₃

@@ -48,11 +48,12 @@ def gender_differences(prompts: pd.DataFrame, values: np.ndarray) -> pd.DataFram
     rows = pd.concat([keys, columns], axis=1).dropna()
 
     def means_of(gender: str) -> pd.DataFrame:
-        of_gender = rows[rows[NOUN_GENDER] == gender]
-        return of_gender.groupby([AXIS, DESCRIPTOR, IS_ONE_FORM, TEMPLATE], observed=True)[list(columns)].mean()
+        of_gender = rows.loc[rows[NOUN_GENDER] == gender].drop(columns=NOUN_GENDER)
+        return pd.DataFrame(of_gender.groupby([AXIS, DESCRIPTOR, IS_ONE_FORM, TEMPLATE], observed=True).mean())
 
     by_template = (means_of("female") - means_of("male")).dropna()
-    return by_template.groupby(level=[AXIS, DESCRIPTOR, IS_ONE_FORM]).mean().reset_index()
+    means = pd.DataFrame(by_template.groupby(level=[AXIS, DESCRIPTOR, IS_ONE_FORM]).mean())
+    return means.reset_index()
 
 
 def _is_one_form(forms: str) -> bool:
@@ -83,8 +84,8 @@ def gender_scores(
         signature: signature of the scores.
     """
     is_one_form = differences[IS_ONE_FORM].astype(bool)
-    two_forms = differences[~is_one_form]
-    one_form = differences[is_one_form]
+    two_forms = differences.loc[~is_one_form]
+    one_form = differences.loc[is_one_form]
     parts: list[tuple[dict[str, str], pd.DataFrame]] = [(dict(group or {}), two_forms)]
     if not group:
         for axis, rows in two_forms.groupby(AXIS):

@@ -203,7 +203,7 @@ def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> t
 # Many tests.
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the family-wise error rate at α.
 
     Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2).

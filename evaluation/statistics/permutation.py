@@ -184,7 +184,7 @@ def cell_table(design: Design, families: Sequence[Family], rng: np.random.Genera
     counts = []
     for number, family in enumerate(families):
         values = family.all_values
-        has_value = np.isfinite(values).all(axis=1)
+        has_value = np.asarray(np.isfinite(values).all(axis=1))
         filled = np.where(has_value[:, None], values, 0.0)
         columns.append(np.full(values.shape[1], number))
         counts.append(np.bincount(cell, has_value, minlength=k))
