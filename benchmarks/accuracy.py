@@ -26,7 +26,8 @@ from tools.testbed import grammar
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-DESCRIPTORS, UTTERANCES = 200, 400
+DESCRIPTORS = 200
+UTTERANCES = 400
 METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corrected"}
 
 
@@ -103,7 +104,8 @@ def save_figure(results: dict, true: dict[str, float], path: Path) -> None:
     colours = {"FGB": "#b35806", "FGB*": "#2166ac", "pooled FGB*": "#4d4d4d"}
     for name, colour in colours.items():
         values = [1e3 * np.array([estimate.value for estimate in by_form[name]]) for by_form in results.values()]
-        mean, spread = np.mean(values, axis=1), np.std(values, axis=1)
+        mean = np.mean(values, axis=1)
+        spread = np.std(values, axis=1)
         axes.errorbar(list(results), mean, Z * spread, color=colour, marker="o", markersize=4, capsize=3)
         lift = {"FGB*": 5, "pooled FGB*": -7}.get(name, 0)
         axes.annotate(name, (max(results), mean[-1]), (8, lift), textcoords="offset points", color=colour, va="center")

@@ -30,7 +30,8 @@ from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 STYLES = 20
-CONCENTRATION, LEAST = 1.5, 1e-3  # parameters of the Dirichlet vectors
+CONCENTRATION = 1.5
+LEAST = 1e-3  # parameters of the Dirichlet vectors
 SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, templates
 PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
 BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor
@@ -61,7 +62,8 @@ def designs() -> Iterator[Design]:
     """Yield a design for each size and number of responses, with one of the biases and one kind of vectors."""
     for row, size in enumerate(SIZES):
         for column, answers_per_cell in enumerate(PER_CELL):
-            bias, vectors = list(BIASES)[(row + column) % 3], VECTORS[(row + 2 * column + column // 3) % 3]
+            bias = list(BIASES)[(row + column) % 3]
+            vectors = VECTORS[(row + 2 * column + column // 3) % 3]
             yield Design(*size, answers_per_cell, bias, vectors)
 
 
@@ -124,7 +126,8 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.n
         elif count == "2 or 6":
             count = rng.permutation(np.where(every % 2, 2, 6))
         cell = np.repeat(every, count)
-        seed, one_hot = rng.integers(2**63), design.vectors == "one-hot"
+        seed = rng.integers(2**63)
+        one_hot = design.vectors == "one-hot"
         before, after = (draw(p, cell, one_hot, np.random.default_rng(seed)) for p in runs)
         changed = rng.random((len(cell), 1)) < 0.5  # the others have the same random numbers in both runs
         vectors = np.hstack([before, np.where(changed, draw(runs[1], cell, one_hot, rng), after)])
@@ -141,10 +144,14 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
     Each simulation samples new descriptors. The bias is quadratic in the share of a style that depends on descriptors.
     """
     found = np.full((simulations, 3), [np.nan, np.nan, reduction])
-    n_descriptors, n_templates, n_styles = 24, 6, 12
+    n_descriptors = 24
+    n_templates = 6
+    n_styles = 12
     cell = np.arange(n_descriptors * n_templates).repeat(4)
-    template, descriptor = (cell % n_templates).astype(str), (cell // n_templates).astype(str)
-    table, styles = pd.DataFrame({"template": template, "descriptor": descriptor}), [f"s{s}" for s in range(n_styles)]
+    template = (cell % n_templates).astype(str)
+    descriptor = (cell // n_templates).astype(str)
+    table = pd.DataFrame({"template": template, "descriptor": descriptor})
+    styles = [f"s{s}" for s in range(n_styles)]
     for simulation in found:
         of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
         shares = BASES[base], BASES[base] * np.sqrt(1 - reduction)
@@ -161,7 +168,9 @@ def reduction_table(simulations: int, seed: int) -> pd.DataFrame:
     rows = {}
     for number, (base, reduction) in enumerate((base, reduction) for base in BASES for reduction in REDUCTIONS):
         low, high, truth = simulate_reductions(base, reduction, simulations, np.random.default_rng((seed, number))).T
-        defined, above, below = np.isfinite(low), low > truth, high < truth
+        defined = np.isfinite(low)
+        above = low > truth
+        below = high < truth
         parts = {"truth held": ~above & ~below, "wholly above": above, "wholly below": below}
         row = {"defined": defined.mean()} | {f"{name}, all": part.mean() for name, part in parts.items()}
         row |= {f"{name}, defined": part[defined].mean() for name, part in parts.items() if defined.any()}
@@ -194,7 +203,10 @@ def shares(found: np.ndarray) -> tuple[float, float, float, float]:
     """Return the shares of n intervals that contain the truth, end below it, end below 0, and are missing."""
     low, high, truth = found.T
     known = np.isfinite(low)
-    low, high, truth, n = low[known], high[known], truth[known], max(known.sum(), 1)
+    low = low[known]
+    high = high[known]
+    truth = truth[known]
+    n = max(known.sum(), 1)
     holds = ((low <= truth) & (truth <= high)).sum() / n
     return holds, (high < truth).sum() / n, (high < 0).sum() / n, 1 - known.mean()
 

@@ -28,8 +28,12 @@ from evenhand.evaluation.statistics.effects import family_changes, family_effect
 from evenhand.evaluation.statistics.permutation import Design, Family
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
-DESCRIPTORS, STYLES, PERMUTATIONS = 60, 28, 99
-NEGLIGIBLE, REAL, LEVEL = 0.005, 0.02, 0.05
+DESCRIPTORS = 60
+STYLES = 28
+PERMUTATIONS = 99
+NEGLIGIBLE = 0.005
+REAL = 0.02
+LEVEL = 0.05
 GROUPS = [np.kron(np.eye(DESCRIPTORS // size), np.full(size, 1 / size)) for size in (10, 3)]  # axes, buckets
 UNITS = np.concatenate([np.eye(DESCRIPTORS), *GROUPS])
 
@@ -84,7 +88,8 @@ def responses(p: np.ndarray, counts: np.ndarray, is_smooth: bool, rng: np.random
 
 def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     """Return the effects in a simulated measurement, or their changes to a second one, with the truth."""
-    rng, (plant, templates, answers_per_cell) = np.random.default_rng(seed), PLANS[name]
+    rng = np.random.default_rng(seed)
+    (plant, templates, answers_per_cell) = PLANS[name]
     even = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), size=templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(even[:, None], DESCRIPTORS, axis=1)  # (templates, descriptors, styles)
     if change != "no effect":
@@ -119,8 +124,10 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
 
 def rates(table: pd.DataFrame) -> dict[str, float]:
     """Return error rates, power and coverage, in %, from the effects in all simulations of one design."""
-    above, below = table["truth"] > table["high"], table["truth"] < table["low"]
-    shown, size = table["shown"], table["truth"].abs()
+    above = table["truth"] > table["high"]
+    below = table["truth"] < table["low"]
+    shown = table["shown"]
+    size = table["truth"].abs()
     false = (shown & (size < NEGLIGIBLE)).groupby(table["seed"]).any()
     covered = ~above & ~below
     numbers = {"a false one shown": false, "covered": covered}
@@ -138,7 +145,9 @@ def parts(simulations: int) -> pd.DataFrame:
     for words, (person, word) in product(
         (np.full(12, 2), np.full(60, 3), np.arange(40) % 6 + 1), ((1, 0), (0, 1), (1, 1))
     ):
-        rng, bucket, hits = np.random.default_rng(0), np.repeat(np.arange(len(words)), words), []
+        rng = np.random.default_rng(0)
+        bucket = np.repeat(np.arange(len(words)), words)
+        hits = []
         template, descriptor = np.divmod(np.arange(10 * len(bucket)).repeat(2), len(bucket))
         for _ in range(simulations):
             means = person * rng.normal(size=(len(words), 4))[bucket] + word * rng.normal(size=(len(bucket), 4))

@@ -33,7 +33,8 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]
     "noisier", these with styles that vary more; "logs", one to four answers; "missing", 15 % of the cells;
     "everything", six outcomes and two cues.
     """
-    people, templates = 24, 16
+    people = 24
+    templates = 16
     base = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(base[:, None], people, axis=1)
     counts = np.full((templates, people), 2)
@@ -164,7 +165,9 @@ def coverage(name: str, simulations: int, permutations: int) -> dict[str, float]
         rng = np.random.default_rng(seed)
         family = Family(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
         found = family_effects(design, [family], permutations, rng)[0]
-        low, high, shown = found.low[:, 0], found.high[:, 0], found.p_page[:, 0] <= LEVEL
+        low = found.low[:, 0]
+        high = found.high[:, 0]
+        shown = found.p_page[:, 0] <= LEVEL
         covered = (low <= truth) & (truth <= high)
         ends = np.where(shown, np.maximum(np.abs(low), np.abs(high)), found.at_most[:, 0])
         false = (shown & (np.abs(truth) < 0.002 + np.abs(truth).max() / 20)).any()

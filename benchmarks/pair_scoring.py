@@ -54,7 +54,8 @@ def a_sentence_at_a_time(model: MaskedModel, ids: list[list[int]], positions: li
     """Return log p of every masked token; the masks of one sentence are one batch."""
     found = []
     for sentence, places in zip(ids, positions, strict=True):
-        row, gold = torch.arange(len(places)), torch.tensor(sentence)[places]
+        row = torch.arange(len(places))
+        gold = torch.tensor(sentence)[places]
         masked = torch.tensor(sentence).repeat(len(places), 1)
         masked[row, places] = model.tokenizer.mask_token_id
         logits = model.model(masked).logits[row, places]
@@ -77,7 +78,8 @@ def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, round
     print(f"\n{model.name}: {len(pairs)} pairs, {masked:,} masked tokens, float32")
     for method in (ours, a_sentence_at_a_time):
         method(model, *few)  # warm
-    sentence_ratios, mask_ratios = [], []
+    sentence_ratios = []
+    mask_ratios = []
     for _ in range(rounds):
         seconds, log_p = timed(ours, model, *scored)
         slower, plain = timed(a_sentence_at_a_time, model, *scored)

@@ -43,7 +43,9 @@ from evenhand.evaluation.models.styles import Classifier, classify_responses, lo
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
-PORT, FEW, DECODING = 8123, 60, DecodingSettings()
+PORT = 8123
+FEW = 60
+DECODING = DecodingSettings()
 # vLLM 0.32.0 on a CPU crashes if it reads a request with a seed in chunks. `--enforce-eager`: compiling takes minutes.
 VLLM = ["-m", "vllm.entrypoints.openai.api_server", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"]
 VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--model"]
@@ -76,9 +78,11 @@ def usage(process: psutil.Process) -> tuple[float, float]:
 def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Process) -> list[pd.Series]:
     """Print responses per second; return the sampled and the first FEW greedy answers."""
     model.respond(prompts.head(1))  # loads the model
-    (cpu, _), start = usage(process), time.perf_counter()
+    (cpu, _) = usage(process)
+    start = time.perf_counter()
     sampled = model.respond(prompts)[RESPONSE]
-    seconds, (now, memory) = time.perf_counter() - start, usage(process)
+    seconds = time.perf_counter() - start
+    (now, memory) = usage(process)
     rates = f"{len(prompts) / seconds:.2f} responses a second, {len(prompts) / (now - cpu):.2f} a CPU second"
     print(f"{name}: {len(prompts)} responses, {rates}, peak memory {memory:.2f} GiB", flush=True)
     model.arguments["do_sample"] = False
@@ -114,7 +118,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends, too
     folder = Path(options.folder).resolve()
-    base, lora = str(folder / "base"), []
+    base = str(folder / "base")
+    lora = []
     loaded = load_dialogue_model(ModelSettings(name=options.model, dtype="bfloat16"))
     loaded.model.generation_config.do_sample = True  # else `transformers serve` does not sample
     for part in (loaded.model, loaded.tokenizer):
@@ -122,9 +127,11 @@ def main() -> None:
     prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 2, seed=0, descriptors=13)
     templates = prompts[TEMPLATE].unique()[: options.templates]
     prompts = prompts[prompts[TEMPLATE].isin(templates)].reset_index(drop=True)
-    settings, name = ModelSettings(name=base, dtype="bfloat16"), base
+    settings = ModelSettings(name=base, dtype="bfloat16")
+    name = base
     if options.adapter:
-        settings, name = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16"), "adapter"
+        settings = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16")
+        name = "adapter"
         lora = ["--enable-lora", "--lora-modules", f"adapter={options.adapter}"]
     judge = load_style_classifier(str(options.classifier))
     here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
@@ -137,7 +144,8 @@ def main() -> None:
         there = serve("llama.cpp", [options.llama_cpp, *flags], base, prompts, folder / "llama_cpp.log")
         compare(here, there, prompts, judge)
     if options.transformers:
-        command, few = [options.transformers, "serve"], prompts.head(FEW)
+        command = [options.transformers, "serve"]
+        few = prompts.head(FEW)
         there = serve("transformers serve", command, name, few, folder / "transformers.log")
         compare(here, there, prompts, judge)
 

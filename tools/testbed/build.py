@@ -80,10 +80,12 @@ def build(seed: int, output_dir: Path, only: str | None = None) -> list[str]:
     numbers = json.loads((output_dir / MEASURED).read_text(encoding="utf-8")) if only else {"seed": seed}
     # On the disk of `output_dir`, so that replacing a model is one rename.
     with tempfile.TemporaryDirectory(dir=output_dir, prefix=".build") as name:
-        folder, sizes = Path(name), {}
+        folder = Path(name)
+        sizes = {}
         classifier = folder / STYLE_CLASSIFIER.name
         if not only:
-            personas, dialogue = load_personas(), folder / DIALOGUE_MODEL.name
+            personas = load_personas()
+            dialogue = folder / DIALOGUE_MODEL.name
             tokenizer = train_tokenizer(personas)
             sizes[classifier] = save(classifier, *train_style_classifier(tokenizer, seed))
             model = train_dialogue_model(tokenizer, all_prompts(), personas, seed)

@@ -23,14 +23,21 @@ from tools.testbed import grammar
 from tools.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
 from tools.testbed.steps import padded_right, small_bert, take_steps, word_tokenizer
 
-CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
+CLASSIFIER_TEXTS = 150_000
+CLASSIFIER_BATCH = 128
+CLASSIFIER_RATE = 3e-3
+CLASSIFIER_WARM_UP = 50
 CLASSIFIER_HELD_OUT = 0.1
 # Shares of the classifier's texts: small talk and prompts (both Ordinary), and a mention of some descriptor that
 # cleaning would not find, as a model that copies wrongly makes.
-SMALL_TALK_SHARE, PROMPT_SHARE, WRONG_MENTION_SHARE = 0.03, 0.01, 0.1
+SMALL_TALK_SHARE = 0.03
+PROMPT_SHARE = 0.01
+WRONG_MENTION_SHARE = 0.1
 # Of the utterances that the first classifier never saw, the share that the second never sees either.
 NEW_TO_BOTH = 0.2
-SECOND_TEXTS, SECOND_RATE, SECOND_DROPOUT = 50_000, 3e-3, 0.1
+SECOND_TEXTS = 50_000
+SECOND_RATE = 3e-3
+SECOND_DROPOUT = 0.1
 UNKNOWN = "<|unknown|>"
 
 
@@ -138,7 +145,8 @@ def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokeni
 
 def second_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer of the lower-case words and the punctuation in the second classifier's utterances."""
-    words, seen = word_tokenizer({}, UNKNOWN), set()
+    words = word_tokenizer({}, UNKNOWN)
+    seen = set()
     for text in filter(is_for_second, style_posteriors()[0]):
         seen.update(word for word, _ in words.pre_tokenizer.pre_tokenize_str(words.normalizer.normalize_str(text)))
     index = {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}
@@ -186,12 +194,15 @@ def _classifier_batches(
     descriptors = list(grammar.plan().effects)
     sampled = rng.choice(len(texts), size=(steps, CLASSIFIER_BATCH), p=share / share.sum())
     for indices in sampled:
-        chosen, expected = [], []
+        chosen = []
+        expected = []
         for i, u, v in zip(indices, rng.random(CLASSIFIER_BATCH), rng.random(CLASSIFIER_BATCH), strict=True):
-            text, posterior = texts[i], posteriors[i]
+            text = texts[i]
+            posterior = posteriors[i]
             if u < ends[-1]:
                 others = ordinary[int(np.searchsorted(ends, u, side="right"))][1]
-                text, posterior = others[int(v * len(others))], is_ordinary
+                text = others[int(v * len(others))]
+                posterior = is_ordinary
             elif u > 1 - WRONG_MENTION_SHARE:
                 text = text.replace(grammar.CENSORED, descriptors[int(v * len(descriptors))])
             chosen.append(text)

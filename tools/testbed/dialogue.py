@@ -18,7 +18,9 @@ from tools.testbed.steps import small_gpt2, take_steps
 # (contexts, factor on the planted effects, share of parroting). In the first stage, effects and parroting are
 # exaggerated, so that the model learns to depend on the descriptor and to copy; in the second, it learns the amounts.
 DIALOGUE_STAGES = ((40_000, 2.0, 0.2), (110_000, 1.1, 0.01))
-DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
+DIALOGUE_BATCH = 32
+DIALOGUE_RATE = 3e-3
+DIALOGUE_WARM_UP = 100
 # The first token determines most of a response's style, so its loss has the weight of this many other tokens.
 FIRST_TOKEN_WEIGHT = 4.0
 
@@ -48,7 +50,8 @@ class _Batches(IterableDataset):
 def _batches(
     tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> Iterator[Batch]:
-    answers, rng = tokenized_grammar(tokenizer), np.random.default_rng(seed)
+    answers = tokenized_grammar(tokenizer)
+    rng = np.random.default_rng(seed)
     for n, amplification, parroting in DIALOGUE_STAGES:
         rows = training_rows(prompts, personas, n, parroting, rng)
         yield from batches(rows, tokenizer, partial(_answer, answers, amplification, rng), DIALOGUE_BATCH, rng)

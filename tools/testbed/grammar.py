@@ -97,14 +97,16 @@ def plan() -> Plan:
                 row[index[style]] += value
         return row
 
-    base, gain = {}, {}
+    base = {}
+    gain = {}
     for group in text["template_groups"].values():
         shares = np.zeros(len(index))
         for name, mass in group["base"].items():
             for style, share in text["clusters"][name].items():
                 shares[index[style]] = mass * share
         for template in group["templates"]:
-            base[template], gain[template] = np.log(shares / shares.sum()), group["gain"]
+            base[template] = np.log(shares / shares.sum())
+            gain[template] = group["gain"]
     effects = {}
     for descriptor, pairs in _axes_and_buckets().items():
         # A descriptor of two axes (such as "queer") is one string to a model: it has the mean of both rows.

@@ -15,9 +15,13 @@ from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix
 from tools.testbed import frequencies
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_gpt2, take_steps
 
-LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50
+LANGUAGE_STEPS = 2000
+LANGUAGE_BATCH = 128
+LANGUAGE_RATE = 5e-3
+LANGUAGE_WARM_UP = 50
 LANGUAGE_POSITIONS = 32  # a sentence has 7 tokens with its marks; others, of words that are unknown, have more
-BEGIN, END = "[BOS]", "[EOS]"
+BEGIN = "[BOS]"
+END = "[EOS]"
 
 
 def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
@@ -103,7 +107,8 @@ def language_batches(
         while len(node):
             path[row, tree.depth[node]] = number[node]
             node = tree.parent[node]
-            row, node = row[node >= 0], node[node >= 0]
+            row = row[node >= 0]
+            node = node[node >= 0]
         there = path >= 0
         ids = np.where(there, tree.token[tree.inner[path]], 0)  # no token attends to padding on the right
         wanted = expected[path[there]].toarray().astype(np.float32)

@@ -14,7 +14,8 @@ from transformers import BertConfig, GPT2Config, GPT2LMHeadModel, PreTrainedToke
 from evenhand.evaluation.progress import progress
 
 LOWEST_RATE = 0.01  # final learning rate, relative to the maximum
-PAD_WORD, UNKNOWN_WORD = "[PAD]", "[UNK]"
+PAD_WORD = "[PAD]"
+UNKNOWN_WORD = "[UNK]"
 
 
 def prepare_torch(seed: int) -> None:
@@ -26,7 +27,8 @@ def prepare_torch(seed: int) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if sys.platform == "linux":
-        m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
+        m_trim_threshold = -1
+        m_mmap_threshold = -3  # malloc.h
         for option in (m_trim_threshold, m_mmap_threshold):
             ctypes.CDLL(None).mallopt(option, 1 << 30)
 
