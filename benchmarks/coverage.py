@@ -16,6 +16,7 @@ reductions from 0 to 100 %. An unbounded interval, which is reported as undefine
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -64,7 +65,8 @@ def designs() -> Iterator[Design]:
         for column, answers_per_cell in enumerate(PER_CELL):
             bias = list(BIASES)[(row + column) % 3]
             vectors = VECTORS[(row + 2 * column + column // 3) % 3]
-            yield Design(*size, answers_per_cell, bias, vectors)
+            descriptors, templates = size
+            yield Design(descriptors, templates, answers_per_cell, bias, vectors)
 
 
 def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +101,8 @@ def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
     """
     within = p.var(axis=0, ddof=1).sum(axis=-1).mean()
     if p.shape[1] == 1:
-        one, other = (run.var(axis=0, ddof=1)[0] for run in (p, half))
+        one = p.var(axis=0, ddof=1)[0]
+        other = half.var(axis=0, ddof=1)[0]
         return [within, one.sum(), one[0], (other - one).sum()]
     descriptor, template = np.indices(p.shape[:2]).reshape(2, -1)
     both = np.concatenate([p, half], axis=2).reshape(-1, 2 * STYLES)
@@ -115,9 +118,9 @@ def estimates(cells: Cells) -> list[Estimate]:
 
 def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.ndarray:
     """Return each interval's bounds (NaN if it has none) and true value, (simulations, forms, 3)."""
-    runs = means(design, rng)
+    p_before, p_after = means(design, rng)
     found = np.full((simulations, len(FORMS), 3), np.nan)
-    found[:, :, 2] = truths(*runs)
+    found[:, :, 2] = truths(p_before, p_after)
     every = np.arange(design.descriptors * design.templates)
     for simulation in found:
         count = design.answers_per_cell
@@ -128,9 +131,10 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.n
         cell = np.repeat(every, count)
         seed = rng.integers(2**63)
         one_hot = design.vectors == "one-hot"
-        before, after = (draw(p, cell, one_hot, np.random.default_rng(seed)) for p in runs)
+        before = draw(p_before, cell, one_hot, np.random.default_rng(seed))
+        after = draw(p_after, cell, one_hot, np.random.default_rng(seed))
         changed = rng.random((len(cell), 1)) < 0.5  # the others have the same random numbers in both runs
-        vectors = np.hstack([before, np.where(changed, draw(runs[1], cell, one_hot, rng), after)])
+        vectors = np.hstack([before, np.where(changed, draw(p_after, cell, one_hot, rng), after)])
         cells = arrange_cells(vectors, cell % design.templates, cell // design.templates)
         for form, estimate in enumerate(estimates(cells)):
             if estimate.interval is not None:
@@ -154,10 +158,14 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
     styles = [f"s{s}" for s in range(n_styles)]
     for simulation in found:
         of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
-        shares = BASES[base], BASES[base] * np.sqrt(1 - reduction)
-        means = ((1 - share) / n_styles + share * of_descriptor for share in shares)
-        runs = (StyledResponses(table, draw(p, cell, True, rng), styles) for p in means)
-        score = find_score(compare_generation_bias(*runs, {}), "fgb_pooled_corrected_reduction")
+
+        def run(share: float, of_descriptor: np.ndarray = of_descriptor) -> StyledResponses:
+            p = (1 - share) / n_styles + share * of_descriptor
+            return StyledResponses(table, draw(p, cell, True, rng), styles)
+
+        before = run(BASES[base])
+        after = run(BASES[base] * np.sqrt(1 - reduction))
+        score = find_score(compare_generation_bias(before, after, {}), "fgb_pooled_corrected_reduction")
         if score.interval is not None:
             simulation[:2] = score.interval
     return found
@@ -166,14 +174,18 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
 def reduction_table(simulations: int, seed: int) -> pd.DataFrame:
     """Return the coverage of reductions, in % of all simulations and of the defined reductions."""
     rows = {}
-    for number, (base, reduction) in enumerate((base, reduction) for base in BASES for reduction in REDUCTIONS):
+    for number, (base, reduction) in enumerate(product(BASES, REDUCTIONS)):
         low, high, truth = simulate_reductions(base, reduction, simulations, np.random.default_rng((seed, number))).T
         defined = np.isfinite(low)
         above = low > truth
         below = high < truth
         parts = {"truth held": ~above & ~below, "wholly above": above, "wholly below": below}
-        row = {"defined": defined.mean()} | {f"{name}, all": part.mean() for name, part in parts.items()}
-        row |= {f"{name}, defined": part[defined].mean() for name, part in parts.items() if defined.any()}
+        row = {"defined": defined.mean()}
+        for name, part in parts.items():
+            row[f"{name}, all"] = part.mean()
+        for name, part in parts.items():
+            if defined.any():
+                row[f"{name}, defined"] = part[defined].mean()
         rows[f"{base}, {100 * reduction:.0f} %"] = row
     return (100 * pd.DataFrame(rows).T).round(1)
 

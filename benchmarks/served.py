@@ -95,11 +95,13 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
         f"    greedy answers as in this process: {(here[1].to_numpy() == there[1].to_numpy()).mean():.0%}", flush=True
     )
     if len(there[0]) == len(prompts):
-        vectors = (classify_responses(judge, side[0], prompts) for side in (here, there))
-        styled = [eh.StyledResponses(prompts, each, judge.labels) for each in vectors]
-        change = find_score(eh.compare_generation_bias(*styled, {}, by_axis=False), f"{HEADLINE}_difference")
-        low, value, high = (1000 * it for it in (change.interval[0], change.value, change.interval[1]))
-        print(f"    pooled FGB* less that in this process: {value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³", flush=True)
+        styled_here = eh.StyledResponses(prompts, classify_responses(judge, here[0], prompts), judge.labels)
+        styled_there = eh.StyledResponses(prompts, classify_responses(judge, there[0], prompts), judge.labels)
+        scores = eh.compare_generation_bias(styled_here, styled_there, {}, by_axis=False)
+        change = find_score(scores, f"{HEADLINE}_difference")
+        low, high = change.interval
+        text = f"{1000 * change.value:.2f} [{1000 * low:.2f}, {1000 * high:.2f}] ×10⁻³"
+        print(f"    pooled FGB* less that in this process: {text}", flush=True)
 
 
 def main() -> None:

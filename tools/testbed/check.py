@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, BiasScore, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
@@ -71,7 +71,7 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     numbers: dict[str, float] = {"responses": len(measured.table)}
     for metric in ("fgb_pooled_corrected", "fgb_corrected"):
         score = find_score(scores, metric)
-        numbers |= {metric: score.value, f"{metric}_low": score.interval[0], f"{metric}_high": score.interval[1]}
+        numbers |= with_interval(metric, score)
         numbers[f"{metric}_planted"] = find_score(planted, metric).value
         numbers[f"{metric}_planted_seen"] = find_score(seen, metric).value
     pooled = numbers["fgb_pooled_corrected"]
@@ -88,9 +88,13 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
 
 def well_formed(measured: StyledResponses) -> np.ndarray:
     """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
-    known = {text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)}
-    pairs = zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True)
-    return np.array([text in known or text.replace(d, grammar.MENTION) in known for text, d in pairs], bool)
+    known: set[str] = set()
+    for family in grammar.families():
+        known.update(grammar.utterances(family, grammar.MENTION))
+    result = []
+    for text, descriptor in zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True):
+        result.append(text in known or text.replace(descriptor, grammar.MENTION) in known)
+    return np.array(result, dtype=bool)
 
 
 def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
@@ -100,7 +104,8 @@ def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -
     that neither classifier was trained on, weighted by the grammar with equally likely styles.
     """
     texts, _, share = style_posteriors()
-    first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
+    first = style_vectors(load_style_classifier(str(style_classifier)), texts)
+    vectors = style_vectors(load_style_classifier(str(second)), texts)
     new = np.array([is_new_to_both(text) for text in texts])
     agree = np.average((first.argmax(1) == vectors.argmax(1))[new], weights=share[new])
     numbers = _accuracy("second_classifier", vectors, is_new_to_both)
@@ -136,9 +141,7 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
         true = find_score(pairs.truth(rows), "s_jsd").value
         found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
-            score = find_score(found, metric)
-            low, high = score.interval
-            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_low": low, f"{metric}_{level}_high": high}
+            numbers |= with_interval(f"{metric}_{level}", find_score(found, metric))
         numbers[f"s_jsd_{level}_planted"] = true
         if true:
             numbers[f"pair_bias_share_{level}"] = numbers[f"s_jsd_{level}"] / true
@@ -189,14 +192,20 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
         true = frequencies.truth(rows)
         scores = likelihood_bias(rows)
         for metric in ("likelihood_bias", "likelihood_bias_bh"):
-            score = find_score(scores, metric)
-            planted = find_score(true, metric).value
-            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_planted": planted}
-            if score.interval:
-                numbers |= {f"{metric}_{level}_low": score.interval[0], f"{metric}_{level}_high": score.interval[1]}
-        numbers[f"likelihood_bias_share_{level}"] = (
-            numbers[f"likelihood_bias_{level}"] / numbers[f"likelihood_bias_{level}_planted"]
-        )
+            numbers[f"{metric}_{level}_planted"] = find_score(true, metric).value
+            numbers |= with_interval(f"{metric}_{level}", find_score(scores, metric))
+        measured_bias = numbers[f"likelihood_bias_{level}"]
+        numbers[f"likelihood_bias_share_{level}"] = measured_bias / numbers[f"likelihood_bias_{level}_planted"]
+    return numbers
+
+
+def with_interval(name: str, score: BiasScore) -> dict[str, float]:
+    """Return the value of a score and the ends of its interval, if it has one, under names that begin with `name`."""
+    numbers = {name: score.value}
+    if score.interval is not None:
+        low, high = score.interval
+        numbers[f"{name}_low"] = low
+        numbers[f"{name}_high"] = high
     return numbers
 
 
@@ -236,7 +245,8 @@ def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance:
 
     `variance` is the measured variance of the m_d without sampling noise, pooled FGB*.
     """
-    descriptors, templates = (sorted(set(measured.table[name])) for name in (DESCRIPTOR, TEMPLATE))
+    descriptors = sorted(set(measured.table[DESCRIPTOR]))
+    templates = sorted(set(measured.table[TEMPLATE]))
     truth = grammar.descriptor_means(templates, descriptors) @ classifier_map
     code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
     means = np.zeros_like(truth)
@@ -244,8 +254,11 @@ def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance:
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses
     truth = truth - truth.mean(axis=0)
     means = means - means.mean(axis=0)
-    covariance, true_variance = (float((truth * x).sum() / (len(descriptors) - 1)) for x in (means, truth))
-    return covariance / np.sqrt(true_variance * variance) if variance > 0 else 0.0
+    if not variance > 0:
+        return 0.0
+    covariance = float((truth * means).sum() / (len(descriptors) - 1))
+    true_variance = float((truth**2).sum() / (len(descriptors) - 1))
+    return covariance / np.sqrt(true_variance * variance)
 
 
 def _accuracy(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:

@@ -152,12 +152,16 @@ def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
 
     def slot(name: str, lead: str) -> Slot:
         by_style = [getattr(family, name) for family in grammar.families()]
-        phrases = list(dict.fromkeys(phrase for phrases in by_style for phrase in phrases))
+        phrases = list(dict.fromkeys(phrase for of_style in by_style for phrase in of_style))
         encoded = []
         for phrase in phrases:
             before, mention, after = (lead + phrase).partition(f" {grammar.MENTION}")
             encoded.append(encode(before) + ([mention_id, *encode(after)] if mention else []))
-        given_style = np.array([[(phrase in own) / len(own) for phrase in phrases] for own in by_style])
+        given_style = np.zeros((len(by_style), len(phrases)))
+        for row, of_style in zip(given_style, by_style, strict=True):
+            for column, phrase in enumerate(phrases):
+                if phrase in of_style:
+                    row[column] = 1 / len(of_style)
         return phrase_slot(encoded, given_style)
 
     slots = (slot("openers", ""), slot("cores", " "), slot("tails", " "))
@@ -229,10 +233,10 @@ def batches(
 
     `answer` returns token ids and target distributions for the rows without a response (see `draw_answers`).
     """
-    contexts = [
-        f"{persona}\n" * bool(persona) + text + suffix
-        for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True)
-    ]
+    contexts = []
+    for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True):
+        lead = f"{persona}\n" if persona else ""
+        contexts.append(lead + text + suffix)
     contexts = tokenizer([f"{context}{END_OF_TEXT}" for context in contexts])["input_ids"]
     responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[RESPONSE]])["input_ids"]
     one_hot = torch.eye(len(tokenizer))
@@ -245,10 +249,13 @@ def batches(
         open_rows = group[group[RESPONSE] == ""]
         sampled = answer(open_rows) if len(open_rows) else []
         answered = dict(zip(open_rows.index, sampled, strict=True))
-        pairs = [
-            (contexts[i], *(answered[i] if i in answered else (responses[i], one_hot[responses[i]])))
-            for i in group.index
-        ]
+        pairs = []
+        for i in group.index:
+            response = responses[i]
+            expected = one_hot[response]
+            if i in answered:
+                response, expected = answered[i]
+            pairs.append((contexts[i], response, expected))
         yield _collated(pairs, tokenizer.pad_token_id)
 
 

@@ -103,9 +103,10 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
     """
     require_columns(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
-    return table[SENTENCE_COLUMNS].assign(
-        **{LOG_LIKELIHOOD: log_probability(table), N_TOKENS: np.where(without_article, 4, 5)}
-    )
+    exact = table[SENTENCE_COLUMNS].copy()
+    exact[LOG_LIKELIHOOD] = log_probability(table)
+    exact[N_TOKENS] = np.where(without_article, 4, 5)
+    return exact
 
 
 def truth(table: pd.DataFrame) -> list[BiasScore]:

@@ -55,8 +55,15 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
     words.post_processor = TemplateProcessing(
         single=f"{CLS} $A {SEP}", special_tokens=[(token, index[token]) for token in (CLS, SEP)]
     )
-    special = {"pad_token": PAD_WORD, "unk_token": UNKNOWN_WORD, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    return padded_right(words, MASKED_POSITIONS, **special)
+    return padded_right(
+        words,
+        MASKED_POSITIONS,
+        pad_token=PAD_WORD,
+        unk_token=UNKNOWN_WORD,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+    )
 
 
 def masked_batches(

@@ -82,7 +82,8 @@ def vocabulary() -> tuple[str, ...]:
     while queue:
         for word, transitions in _steps(queue.pop()).items():
             words.add(word)
-            queue += (new := {after for after, _ in transitions} - visited)
+            new = {after for after, _ in transitions} - visited
+            queue += new
             visited |= new
     return tuple(sorted(words))
 
@@ -126,8 +127,9 @@ def conditional(words: Sequence[str], position: int) -> dict[str, float]:
     return {word: weight / total for word, weight in weights.items() if weight}
 
 
-def draw_phrases(rng: np.random.Generator, **allowed: Collection[str]) -> list[str]:
-    """Return a random sentence as the phrases of its slots; `allowed` restricts a slot, as in group=["bakers"]."""
+def draw_phrases(rng: np.random.Generator, allowed: Mapping[str, Collection[str]] | None = None) -> list[str]:
+    """Return a random sentence as the phrases of its slots; `allowed` restricts slots, as in {"group": ["bakers"]}."""
+    allowed = allowed or {}
     state = State()
     phrases = []
     for slot in SLOTS:
@@ -159,11 +161,14 @@ def draw_pairs() -> pd.DataFrame:
                 allowed["attribute"] = [word for words in stereotype.attributes[side].values() for word in words]
             elif side:
                 before = dict(zip(SLOTS, phrases, strict=True))
-                allowed |= {slot: [before[slot]] for slot in ("link", "attribute")}
-            while (phrases := tuple(draw_phrases(rng, **allowed))) in seen:
-                pass
+                allowed["link"] = [before["link"]]
+                allowed["attribute"] = [before["attribute"]]
+            phrases = tuple(draw_phrases(rng, allowed))
+            while phrases in seen:
+                phrases = tuple(draw_phrases(rng, allowed))
             seen.add(phrases)
-            more, less = (sentence(with_group(phrases, one)) for one in (group, partners()[group]))
+            more = sentence(with_group(phrases, group))
+            less = sentence(with_group(phrases, partners()[group]))
             rows.append((f"{name}-{i + 1}", name, DIRECTIONS[side], more, less, stereotype.planted))
     return pd.DataFrame(rows, columns=[PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS, PLANTED])
 
@@ -228,9 +233,12 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def shared_words(more: Sequence[str], less: Sequence[str]) -> tuple[list[int], list[int]]:
     """Return the positions of shared words in both sentences, as `find_shared_positions` does for tokens."""
-    ends = [["[CLS]", *words, "[SEP]"] for words in (more, less)]
-    special = [[True, *[False] * len(words), True] for words in (more, less)]
-    in_more, in_less = find_shared_positions(*ends, *special)
+    in_more, in_less = find_shared_positions(
+        ["[CLS]", *more, "[SEP]"],
+        ["[CLS]", *less, "[SEP]"],
+        [True, *[False] * len(more), True],
+        [True, *[False] * len(less), True],
+    )
     return [position - 1 for position in in_more], [position - 1 for position in in_less]
 
 
