@@ -16,6 +16,7 @@ from evenhand.evaluation.files import json_sha256, read_json, sha256_of
 from evenhand.evaluation.models.revisions import PACKAGE, local_path, looks_like_path
 from evenhand.evaluation.settings import checked
 
+FIELD = "style_classifier"  # the setting that errors are about
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "style_classifiers"
 DESCRIPTION = "classifier.json"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
@@ -79,7 +80,7 @@ def classifier_folder(name: str) -> Path | None:
 def read_description(folder: Path) -> ClassifierDescription:
     """Return the description in a classifier's folder; InputError if it is damaged."""
     path = folder / DESCRIPTION
-    return checked(ClassifierDescription, read_json(path, "style_classifier"), f"style_classifier: {path}")
+    return checked(ClassifierDescription, read_json(path, FIELD), FIELD)
 
 
 def classifier_sha256(folder: Path) -> str:
@@ -103,11 +104,12 @@ def find_encoder(sources: Sequence[EncoderSource], sha256: str | None = None) ->
     folders = (_encoder_folder(source) for source in sources)
     folder = next((folder for folder in folders if folder is not None), None)
     if folder is None:
-        raise InputError(f"style_classifier: its encoder is not on this machine; {_remedies(sources)}.")
+        raise InputError(FIELD, f"its encoder is not on this machine; {_remedies(sources)}.")
     if sha256 is not None and sha256_of(folder / WEIGHTS) != sha256:
         raise InputError(
-            f"style_classifier: {folder / WEIGHTS} does not have the SHA-256 {sha256[:12]}… of the encoder that the "
-            f"classifier was trained on; {_remedies(sources)}."
+            FIELD,
+            f"{folder / WEIGHTS} does not have the SHA-256 {sha256[:12]}… of the encoder that the "
+            f"classifier was trained on; {_remedies(sources)}.",
         )
     return folder
 

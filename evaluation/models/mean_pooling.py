@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.checkpoints import check_adapter_fits, load_tokenizer, load_weights
-from evenhand.evaluation.models.classifier_folders import find_encoder, read_description
+from evenhand.evaluation.models.classifier_folders import FIELD, find_encoder, read_description
 from evenhand.evaluation.settings import CheckpointSettings
 
 HEAD = "head"
@@ -66,5 +66,5 @@ def load_adapted_classifier(
         adapted = PeftModel.from_pretrained(classifier, str(folder), use_safetensors=True)
         check_adapter_fits(folder, adapted)
     except Exception as error:  # damaged files lead to errors of all kinds
-        raise InputError(f"style_classifier: the adapter in {folder} is damaged ({first_line(error)}).") from None
+        raise InputError(FIELD, f"the adapter in {folder} is damaged ({first_line(error)}).") from None
     return adapted.merge_and_unload(safe_merge=True), load_tokenizer(source, encoder.config)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     CONTENT,
@@ -27,6 +28,8 @@ SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
+ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
+OTHER_CLASSIFIER = "give a classifier of that language by --generation_bias.style_classifier"
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
@@ -52,8 +55,10 @@ class Settings:
 
     style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "sequence classifier of the styles")
     second_style_classifier: StyleClassifierSettings | None = option(None, "confirms results, never labels; null: none")
-    style_clusters: str = option(
-        "", "clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file", identity=CONTENT
+    style_clusters: str | None = option(
+        None,
+        "clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file; null: by the classifier's labels",
+        identity=CONTENT,
     )
     offensiveness: ClassifierSettings = option(ClassifierSettings, "the share of offensive responses")
     neutral_dialogue: str | None = option(
@@ -111,17 +116,16 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
     """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
 
     Raises:
-        InputError: there is no style classifier or there are no style clusters; an offensiveness classifier without its
-            label, or a label without a classifier.
+        InputError: there is no style classifier, or one that ships with Evenhand would read another language than
+            English; an offensiveness classifier without its label, or a label without a classifier.
     """
     settings = config.settings
-    for name, value in ((FIRST, settings.style_classifier.name), ("style_clusters", settings.style_clusters)):
-        if not value:
-            raise InputError(
-                f"generation_bias.{name}",
-                "none is given; give style_classifier, a Hugging Face id or a folder of "
-                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions.",
-            )
+    if not settings.style_classifier.name:
+        raise InputError(
+            f"generation_bias.{FIRST}",
+            "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
+            "`train_classifier`.",
+        )
     offensive = settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
@@ -130,7 +134,14 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
             "give both: the classifier, and its label that means offensive.",
         )
     named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
-    return {name: model for name, model in named.items() if model is not None and model.name is not None}
+    given = {name: model for name, model in named.items() if model is not None and model.name is not None}
+    for name, model in given.items():
+        if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
+            raise InputError(
+                f"generation_bias.{name}",
+                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
+            )
+    return given
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
