@@ -148,9 +148,9 @@ Texts: {files}. {credit}
 
 ## Does it react to who is mentioned?
 
-{n_descriptors} descriptors of HolisticBias stand in {n_sentences} neutral sentences such as “My neighbour is a …
-person.” The table compares how much the styles differ between descriptors and between test texts. Evenhand replaces
-descriptors in responses before it classifies them; this is the effect of a mention that it misses.
+{n_descriptors} descriptors of HolisticBias stand in {n_sentences} neutral sentences, such as “My neighbour is …”. The
+table compares how much the styles differ between descriptors and between test texts. Evenhand replaces descriptors in
+responses before it classifies them, so that this is the effect of a mention that it misses.
 
 {address}
 
