@@ -49,7 +49,7 @@ def check_address(classifier: Classifier, test_probabilities: np.ndarray) -> Add
         test_probabilities: the probabilities of the labels of the test texts, (n, S).
     """
     phrases = load_taxonomy().phrases()
-    phrases = phrases[phrases["noun"] == NOUN].drop_duplicates("descriptor")
+    phrases = phrases[phrases["noun"] == NOUN].drop_duplicates(subset="descriptor")
     texts = [sentence.format(noun_phrase=phrase) for sentence in SENTENCES for phrase in phrases["noun_phrase"]]
     vectors = to_style_vectors(classifier, label_probabilities(classifier, texts))
     vectors = vectors.reshape(len(SENTENCES), len(phrases), -1)

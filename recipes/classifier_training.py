@@ -24,16 +24,10 @@ from evenhand.mitigation.tune import last_checkpoint
 from evenhand.recipes.settings import TrainClassifierSettings
 
 CHECKPOINTS = "checkpoints"
+LABELS = "labels"  # the column of the training rows that `compute_loss_func` gets
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 VOCABULARY_SIZE = 8000
 MAX_LENGTH = 128
-BERT = {
-    "hidden_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 256,
-    "max_position_embeddings": MAX_LENGTH,
-}
 
 
 def fit(
@@ -65,7 +59,7 @@ def fit(
         model,
         training_arguments(settings, checkpoints),
         optimizers=(optimizer(model, settings), None),
-        train_dataset=Dataset.from_dict({**encoded, "labels": labels.tolist()}),
+        train_dataset=Dataset.from_dict({**encoded, LABELS: labels.tolist()}),
         processing_class=tokenizer,
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
         compute_loss_func=loss,
@@ -80,7 +74,11 @@ def new_classifier(
 ) -> PreTrainedModel:
     """Return a small BERT with random weights that classifies the tokenizer's texts."""
     config = transformers.BertConfig(
-        **BERT,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=256,
+        max_position_embeddings=MAX_LENGTH,
         id2label=dict(enumerate(names)),
         label2id={name: index for index, name in enumerate(names)},
         problem_type="multi_label_classification" if has_several_labels else "single_label_classification",
@@ -144,7 +142,7 @@ def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> 
         seed=settings.seed,
         use_cpu=not on_gpu,
         bf16=in_bfloat16,
-        label_names=["labels"],
+        label_names=[LABELS],
         disable_tqdm=not sys.stderr.isatty(),  # without a terminal, the losses are printed
         report_to=settings.report_to,
     )

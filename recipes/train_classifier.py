@@ -148,7 +148,7 @@ def write_classifier(settings: TrainClassifierSettings, train: Split, names: Seq
             description = describe_classifier(settings, names)
             write_json(partial_folder / DESCRIPTION, asdict(description))
             model.peft_config["default"].base_model_name_or_path = description.encoder[0].name
-            model.half().save_pretrained(partial_folder, save_embedding_layers=False)
+            model.half().save_pretrained(str(partial_folder), save_embedding_layers=False)
         else:
             model.save_pretrained(partial_folder)
             tokenizer.save_pretrained(partial_folder)
