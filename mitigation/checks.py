@@ -17,21 +17,25 @@ from evenhand.evaluation.models.revisions import (
     load_control_tag,
 )
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
-from evenhand.mitigation.trainer_configs import lora_config, trainer_config, without_telemetry
+from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config, trainer_config
 from evenhand.mitigation.trainers import TRAINERS
 
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
 
-def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSettings) -> None:
+@ignore_renamed_checkpointing()
+def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> None:
     """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
 
     `settings` is the result of `with_defaults`.
     """
-    trainer, name, (config, is_adapted) = TRAINERS[method.trainer], model.name, _load_base_config(model)
-    base_tag, tag = load_control_tag(name), method.inference_tag
+    trainer = TRAINERS[method.trainer]
+    name = model.name
+    config, is_adapted = _load_base_config(model)
+    base_tag = load_control_tag(name)
+    tag = method.control_tag
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
     device = resolve_device(model.device)
     # Trainers of transformers split batches among GPUs unless the model has a device map, or a launcher starts one
@@ -57,14 +61,13 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
     for message, is_fault in faults.items():
         if is_fault:
             raise InputError(message)
-    with without_telemetry():
-        trainer_config(trainer, settings, N_ROWS, device)
-        if settings.lora:
-            network = _without_weights(model, config)
-            try:
-                get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
-            except (ValueError, TypeError) as error:
-                raise InputError(f"training.peft: PEFT rejects it for {name}: {first_line(error)}") from None
+    trainer_config(method, settings, N_ROWS, device)
+    if settings.lora:
+        network = _without_weights(model, config)
+        try:
+            get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"training.peft: PEFT rejects it for {name}: {first_line(error)}") from None
 
 
 def default_methods(model: ModelSettings) -> list[str]:
@@ -78,7 +81,7 @@ def default_methods(model: ModelSettings) -> list[str]:
     return ["distill" if model_kind(model) == "chat" else "exchange", "borrowed_opening"]
 
 
-def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:
+def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
     """Return the settings, with defaults for the method and for the model's size in place of null.
 
     Raises:

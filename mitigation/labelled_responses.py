@@ -10,7 +10,12 @@ from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
-CONTEXT, PROMPT, COMPLETION, COMPLETION_CUT = "context", "prompt", "completion", "completion_cut"
+# Columns of training rows.
+CONTEXT = "context"
+PROMPT = "prompt"
+COMPLETION = "completion"
+COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
+OTHERS = "others"  # of `distill`: prompts of other people
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 

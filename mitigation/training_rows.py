@@ -19,20 +19,20 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, CONTEXT, ContextRenderer
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import TrainedMethod
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """The training rows of the method with the name `method`, and its validation rows."""
+    """The training rows of a method, and its validation rows."""
 
-    method: str
+    method: TrainedMethod
     train: Dataset
     validation: Dataset
 
 
 def training_rows(
-    name: str,
+    method: TrainedMethod,
     labelled: pd.DataFrame,
     render: ContextRenderer,
     *,
@@ -40,14 +40,14 @@ def training_rows(
     validation_fraction: float = 0.05,
     max_rows: int | None = None,
 ) -> TrainingRows:
-    """Return the rows of the method `name` on labelled responses, split into training and validation rows.
+    """Return the rows of a method on labelled responses, split into training and validation rows.
 
     Raises:
         InputError: see `hold_out`; the labelled responses give no row.
     """
-    rows = load_method(name)(seed).rows(labelled, render)
+    rows = method.rows(labelled, render)
     train, validation = hold_out(rows, validation_fraction, seed, max_rows)
-    return TrainingRows(method=name, train=train, validation=validation)
+    return TrainingRows(method=method, train=train, validation=validation)
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
@@ -113,14 +113,14 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
-    whole, is_cut = trained_texts(rows)
+    texts, is_cut = trained_texts(rows)
     end = end_of_response(base)
     responses = [
         ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids
-        for ids, cut in zip(encode_responses(base, whole), is_cut, strict=True)
+        for ids, cut in zip(encode_responses(base, texts), is_cut, strict=True)
     ]
-    both = max if base.kind == "encoder_decoder" else sum
-    longest = max(both((len(prompt), len(response))) for prompt, response in zip(prompts, responses, strict=True))
+    lengths = [(len(prompt), len(response)) for prompt, response in zip(prompts, responses, strict=True)]
+    longest = max(max(pair) if base.kind == "encoder_decoder" else sum(pair) for pair in lengths)
     limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
     if longest > limit:
         raise InputError(

@@ -73,8 +73,10 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
         for point in grid_points([grid]):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = load_method(point[METHOD])
-            unused = () if method.uses_threshold else THRESHOLD_SETTINGS
-            unused += () if method.trainer else (STRENGTH,)
+            trained = method.trained
+            unused = [] if trained is not None and trained.reads_labels else [*THRESHOLD_SETTINGS]
+            if trained is None:
+                unused.append(STRENGTH)
             used = {name: value for name, value in point.items() if name not in unused}
             if used not in distinct:
                 distinct.append(used)

@@ -23,7 +23,7 @@ from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
-from evenhand.mitigation.methods import Method, load_method
+from evenhand.mitigation.methods import Method, load_method, trained_method
 from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.measurement import read_inputs
 from evenhand.recipes.settings import (
@@ -92,7 +92,7 @@ class _Planner:
 
     loop: LoopSettings
     method: str
-    kind: type[Method]
+    kind: Method
     stage_folder: StageFolders
     stages: list[Stage] = field(default_factory=list)
 
@@ -100,8 +100,8 @@ class _Planner:
         """Return the plan of the method."""
         base = base_measurement(self.loop.measure)
         before = self.add_base_measurement("before", base)
-        labels = self.add_labels(base, before) if self.kind.needs_labels else None
-        tuning = self.add_tuning(labels or before, labels) if self.kind.trainer else None
+        labels = self.add_labels(base, before) if self.kind.trained else None
+        tuning = self.add_tuning(labels or before, labels) if self.kind.trained else None
         points = [self.add_point("", base, before, labels, tuning)]
         other = self.loop.second_decoding
         if other is not None and self.is_measured_with(other):
@@ -121,19 +121,19 @@ class _Planner:
 
     def opening(self) -> int | None:
         """Return the number of tokens that answer another person. With a setting, all methods have it."""
-        default = OPENING if self.kind.opens else None
+        default = OPENING if getattr(self.kind, "opens", False) else None
         return self.loop.measure.generation_bias.borrowed_opening or default
 
     def candidates(self) -> int | None:
         """Return the number of candidates to choose a style from. With a setting, all methods have it."""
-        default = CANDIDATES if self.kind.exchanges_style else None
+        default = CANDIDATES if getattr(self.kind, "exchanges_style", False) else None
         return self.loop.measure.generation_bias.nearest_style or default
 
     def measured_model(self, base: ModelSettings, tuning: Path | None) -> ModelSettings:
         """Return the settings of the model that the method makes: with its adapter, or with its instruction."""
         model = base
-        if self.kind.instruction:
-            lines = [model.system_prompt, self.loop.instruction or self.kind.instruction]
+        if getattr(self.kind, "instruction", ""):
+            lines = [model.system_prompt, self.loop.instruction or getattr(self.kind, "instruction", "")]
             model = replace(model, system_prompt="\n".join(filter(None, lines)))
         if tuning is None:
             return model
@@ -170,7 +170,7 @@ class _Planner:
 
     def add_tuning(self, needed: Path, labels: Path | None) -> Path:
         """Add the tuning of the base model."""
-        if self.loop.measure.model.adapter_strength is not None and self.kind.tags:
+        if self.loop.measure.model.adapter_strength is not None and self.kind.trained.tags:
             raise InputError(
                 f"measure.model.adapter_strength: {self.method} also changes embeddings, which have no strength; omit "
                 "it."
@@ -204,7 +204,7 @@ class _Planner:
         needs = [tuning or labels or before]
         after = self.add_measurement(f"{self.method}/{subfolder}after", tuned, needs)
         without_tag = None
-        if self.kind.inference_tag and self.loop.measure_without_tag and not subfolder:
+        if self.kind.trained and self.kind.trained.control_tag and self.loop.measure_without_tag and not subfolder:
             family = replace(family, control_tag="", permutations=0)
             alone = replace(tuned.with_metrics(FAMILY), generation_bias=family, capabilities=[])
             without_tag = self.add_measurement(f"{self.method}/untagged", alone, needs)
@@ -324,7 +324,7 @@ def check_plans(folder: Path, plans: Sequence[Plan]) -> None:
             if key in checked:
                 continue
             checked.append(key)
-            method = load_method(plan.method)
+            method = trained_method(plan.method)
             training = with_defaults(base, method, settings.training)
             check_tuning(base, method, training)
             if strength is not None:

@@ -37,7 +37,8 @@ from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.labelled_responses import ContextRenderer
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import TrainedMethod, trained_method
+from evenhand.mitigation.methods.distill import Distill
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
@@ -58,14 +59,15 @@ def tune(settings: TuneSettings) -> None:
         InputError: the method trains nothing, the responses changed after labelling, or the model or the rows do not
             fit the method.
     """
-    if settings.method and load_method(settings.method).trainer is None:  # an error before any run is read
-        raise InputError(f"method: {settings.method} trains nothing; give it to `evenhand loop`.")
+    if settings.method:
+        trained_method(settings.method)  # an error before any run is read
     folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     warn_of_split("tune", measured, folder)
     config = measure_config(measured, FAMILY)
     name = settings.method or default_methods(config.model)[0]
-    method = load_method(name)
+    distill = Distill.Settings(first_tokens=settings.training.first_tokens or 4)
+    method = trained_method(name, {"distill": distill}, seed=settings.seed)
     training = with_defaults(config.model, method, settings.training)
     chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
     if chosen := {**({} if settings.method else {"method": name}), **chosen}:
@@ -73,19 +75,19 @@ def tune(settings: TuneSettings) -> None:
     check_tuning(config.model, method, training)
     settings = replace(settings, method=name, training=training)
     if settings.write_rows is not None:
-        processes.on_rank_zero(lambda: _write_rows(settings, _load_base(name, config), folder))
+        processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(name, config), folder))
         return
     with stage("tune", settings, {"labels": labels_sha256}) as run:
         if run is None:
             return
         base, responses = _load_base(name, config), read_styled_responses(folder)
-        rows, share_cut = _rows(settings, responses, partial(render_contexts, base))
+        rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         run.facts["share_cut"] = share_cut
         callbacks = []
         if settings.measure_every and processes.shards_model():
             log.warning("tune: measure_every is ignored because the model is sharded over processes")
         elif settings.measure_every:
-            callbacks.append(_bias_callback(base, responses.table, method.inference_tag, config, settings))
+            callbacks.append(_bias_callback(base, responses.table, method.control_tag, config, settings))
         neutral, path = None, neutral_dialogue(config)
         if path is not None:
             pairs = load_neutral_dialogue(path)
@@ -124,7 +126,7 @@ def _load_base(method: str, config: MeasureConfig) -> DialogueModel:
     return base
 
 
-def _rows(settings: TuneSettings, responses: StyledResponses, render: ContextRenderer) -> tuple[TrainingRows, float]:
+def _rows(settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
     table = responses.table.assign(**{CUT: responses.table.get(CUT, False)})
@@ -136,10 +138,10 @@ def _rows(settings: TuneSettings, responses: StyledResponses, render: ContextRen
     training = settings.training
     how = {"validation_fraction": training.validation_fraction, "max_rows": training.max_rows, "seed": settings.seed}
     with rejects_tuning():
-        return training_rows(settings.method, labelled, render, **how), share_cut
+        return training_rows(method, labelled, render, **how), share_cut
 
 
-def _write_rows(settings: TuneSettings, base: DialogueModel, folder: Path) -> None:
+def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueModel, folder: Path) -> None:
     """Write the rows that `tune` would train on, for other trainers."""
     messages: dict[str, list[dict[str, str]]] = {}
 
@@ -149,7 +151,7 @@ def _write_rows(settings: TuneSettings, base: DialogueModel, folder: Path) -> No
             messages.update(zip(contexts, chat_messages(base, prompts, personas, tag), strict=True))
         return contexts
 
-    rows, _ = _rows(settings, read_styled_responses(folder), render)
+    rows, _ = _rows(settings, method, read_styled_responses(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
     n_train, n_validation = len(rows.train), len(rows.validation)
     log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)

@@ -72,13 +72,13 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_p
 
 def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(examples / "methods")])
-    method = methods.load_method("shortest")
+    method = methods.trained_method("shortest")
     assert (method.trainer, method.defaults["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
     labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
     labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]
     base = tiny_base()
-    rows = training_rows("shortest", labelled, partial(render_contexts, base), validation_fraction=0.5)
+    rows = training_rows(method, labelled, partial(render_contexts, base), validation_fraction=0.5)
     # Of four unbiased responses, with 7, 16, 3 and 16 characters, two are at most as long as the median, 11.5.
     assert sorted([*rows.train["completion"], *rows.validation["completion"]]) == ["red sun", "sun"]
     settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_rise=10_000)

@@ -6,10 +6,13 @@ method needs no labels, and also acts on descriptors that no label knows. `disti
 the same to the model itself.
 """
 
-from evenhand.mitigation.methods import UntrainedMethod
+from evenhand.mitigation.methods import Method
 
 
-class BorrowedOpening(UntrainedMethod):
+class BorrowedOpening(Method):
     """Measures the model with responses whose first tokens do not depend on the person."""
 
-    opens, needs_labels = True, False
+    opens = True
+
+    def measured(self, model):
+        raise NotImplementedError

@@ -13,13 +13,13 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 
 
-class Exchange(Method):
+class Exchange(TrainedMethod):
     """Trains on a row for each prompt: `prompt`, `context`, and `completion`, a response to another descriptor."""
 
-    uses_threshold = False
+    reads_labels = False
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
         return untagged_rows(exchange_responses(labelled, self.seed)[1], render)

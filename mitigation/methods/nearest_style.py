@@ -4,10 +4,13 @@ Of several candidates, the nearest in style to a response to another person is t
 stay the person's own. Generation takes one response more than there are candidates.
 """
 
-from evenhand.mitigation.methods import UntrainedMethod
+from evenhand.mitigation.methods import Method
 
 
-class NearestStyle(UntrainedMethod):
+class NearestStyle(Method):
     """Measures the model with responses whose styles come from other people's responses."""
 
-    exchanges_style, needs_labels = True, False
+    exchanges_style = True
+
+    def measured(self, model):
+        raise NotImplementedError

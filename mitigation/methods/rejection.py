@@ -13,10 +13,10 @@ from datasets import Dataset
 from evenhand.evaluation.score import LABEL
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.labels import NO_BIAS
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 
 
-class Rejection(Method):
+class Rejection(TrainedMethod):
     """Trains on a row for each response labelled `no_bias`: `prompt`, `context` and `completion`."""
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:

@@ -8,13 +8,13 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 
 
-class SelfChat(Method):
+class SelfChat(TrainedMethod):
     """Trains on the labelled responses, in the same order: `prompt`, `context` and `completion`."""
 
-    uses_threshold = False
+    reads_labels = False
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
         return untagged_rows(labelled, render)
