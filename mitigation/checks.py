@@ -42,25 +42,47 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     # process for each GPU. A quantized model is loaded by a device map.
     uses_all_gpus = "LOCAL_RANK" not in os.environ and model.device_map is None and model.quantization is None
     n_gpus = torch.cuda.device_count() if device.type == "cuda" and uses_all_gpus else 1
-    faults = {
-        "model.base, model.adapter_strength: a model tuned from this adapter would be loaded on another base, or with "
-        f"all of the adapter; export {name} (docs/mitigation.md), and tune the export.": (
-            model.base is not None or model.adapter_strength is not None
+    trainer_name = f"{method.trainer.upper()} trainer"
+    faults = [
+        (
+            model.base is not None or model.adapter_strength is not None,
+            "model.base, model.adapter_strength",
+            "a model tuned from this adapter would be loaded on another base, or with all of the adapter; export "
+            f"{name} (docs/mitigation.md), and tune the export.",
         ),
-        f"model: {name} is an encoder-decoder model, which the {method.trainer.upper()} trainer does not support; give "
-        "another method.": config.is_encoder_decoder and not trainer.supports_encoder_decoder,
-        f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
-        "again, or tune the model's base.": base_tag and base_tag != tag,
-        f"training.lora: false; quantized weights cannot be trained, and the {method.trainer.upper()} trainer may need "
-        "the model without the adapter: use LoRA.": (is_quantized or trainer.only_lora) and not settings.lora,
-        f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
-        "again; use no quantization.": is_quantized and is_adapted,
-        f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to "
-        "one GPU, set model.device_map, or start with `accelerate launch`.": n_gpus > 1,
-    }
-    for message, is_fault in faults.items():
+        (
+            config.is_encoder_decoder and not trainer.supports_encoder_decoder,
+            "model",
+            f"{name} is an encoder-decoder model, which the {trainer_name} does not support; give another method.",
+        ),
+        (
+            bool(base_tag) and base_tag != tag,
+            "model",
+            f"{name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
+            "again, or tune the model's base.",
+        ),
+        (
+            (is_quantized or trainer.only_lora) and not settings.lora,
+            "training.lora",
+            f"false; quantized weights cannot be trained, and the {trainer_name} may need the model without the "
+            "adapter: use LoRA.",
+        ),
+        (
+            is_quantized and is_adapted,
+            "model.quantization",
+            f"{name} is an adapter on a quantized base, into which it cannot be merged to be tuned again; use no "
+            "quantization.",
+        ),
+        (
+            n_gpus > 1,
+            "model.device",
+            f"{n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to one GPU, "
+            "set model.device_map, or start with `accelerate launch`.",
+        ),
+    ]
+    for is_fault, field, problem in faults:
         if is_fault:
-            raise InputError(message)
+            raise InputError(field, problem)
     trainer_config(method, settings, N_ROWS, device)
     if settings.lora:
         network = _without_weights(model, config)

@@ -60,7 +60,9 @@ def write_rows(
     splits = {"train": data.train, "validation": data.validation}
     encoded = {split: SFT.encode_rows(base, rows) for split, rows in splits.items()}
     arguments = {**trainer_fields(settings, len(data.train), seed), **TRL_FIELDS, **settings.trainer}
-    lora = lora_fields(base.model, settings, token_ids(base, method.tags)) | settings.peft if settings.lora else None
+    lora = None
+    if settings.lora:
+        lora = {**lora_fields(base.model, settings, token_ids(base, method.tags)), **settings.peft}
     script = TRAIN.format(
         peft="" if lora is None else "from peft import LoraConfig\n",
         model=portable_name(loadable_name(base.name), folder),

@@ -184,7 +184,7 @@ def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: C
 
 
 def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
-    """Return a config with our fields and the user's, whose types the dataclasses of transformers and PEFT do not check."""
+    """Return a config with our fields and the user's; the dataclasses of transformers and PEFT check no types."""
     by_name = {field.name: field for field in fields(cls) if field.init}
     values = dict(theirs)
     for name, value in theirs.items():

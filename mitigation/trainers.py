@@ -1,8 +1,9 @@
 """The trainers, by the names in `TrainedMethod.trainer`: fine-tuning on responses, and distillation.
 
 Both are transformers' `Trainer`, with two changes: an epoch's order of rows is repeated when training resumes, and the
-collator asks the model for logits at the responses alone. On CPUs, TRL's `SFTTrainer` computes the output layer at every
-position, and takes twice the time and 1.3 times the memory on a small model; it has no encoder-decoder models.
+collator asks the model for logits at the responses alone. TRL's `SFTTrainer` computes the output layer at every
+position, which takes twice the time and 1.3 times the memory of a small model on a CPU, and supports no encoder-decoder
+models.
 """
 
 import inspect

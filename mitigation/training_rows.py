@@ -61,12 +61,12 @@ def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = N
     """
     if max_rows is not None and max_rows < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
-    contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
+    contexts, context_number, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
         raise InputError(f"rows: {len(contexts)} distinct contexts; a split into training and validation rows needs 2.")
     order = np.random.default_rng(seed).permutation(len(contexts))
     n_held_out = 1 + np.searchsorted(np.cumsum(sizes[order]), fraction * len(rows))
-    held_out = np.isin(context_of, order[: min(n_held_out, len(contexts) - 1)])
+    held_out = np.isin(context_number, order[: min(n_held_out, len(contexts) - 1)])
     return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
 
 
@@ -86,13 +86,14 @@ def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
         InputError: the tokenizer encodes different prompts as the same tokens.
     """
     distinct = list(dict.fromkeys(prompts))
-    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct, base.reasoning)), strict=True))
-    if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
+    encoded = encode_contexts(base, close_reasoning(distinct, base.reasoning))
+    if len({tuple(tokens) for tokens in encoded}) < len(distinct):
         raise InputError(
             f"model: the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
             "no tokens for the control tag; use another model or a method without tags."
         )
-    return [tokens_of[prompt] for prompt in prompts]
+    tokens = dict(zip(distinct, encoded, strict=True))
+    return [tokens[prompt] for prompt in prompts]
 
 
 def trained_texts(rows: Dataset) -> tuple[list[str], list[bool]]:

@@ -53,7 +53,12 @@ from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config, steps_per_epoch, trainer_config
+from evenhand.mitigation.trainer_configs import (
+    ignore_renamed_checkpointing,
+    lora_config,
+    steps_per_epoch,
+    trainer_config,
+)
 from evenhand.mitigation.trainers import SFT, TRAINERS
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 
@@ -317,9 +322,7 @@ def trainable_model(base: DialogueModel, config: TrainingArguments, lora: LoraCo
     else:
         network = share_weights(base.model)
         if is_quantized(base.model):
-            network = prepare_model_for_kbit_training(
-                network, use_gradient_checkpointing=config.gradient_checkpointing
-            )
+            network = prepare_model_for_kbit_training(network, use_gradient_checkpointing=config.gradient_checkpointing)
     # The trainer would set the tokenizer's, with a warning.
     network.config.pad_token_id = base.tokenizer.pad_token_id
     network.generation_config.pad_token_id = base.tokenizer.pad_token_id
@@ -338,9 +341,7 @@ class _StepCallback(TrainerCallback):
     def __init__(self, advance: Callable[[int], object]) -> None:
         self.advance = advance
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
         self.advance(1)
 

@@ -22,4 +22,4 @@ class Exchange(TrainedMethod):
     reads_labels = False
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
-        return untagged_rows(exchange_responses(labelled, self.seed)[1], render)
+        return untagged_rows(exchange_responses(labelled, self.seed), render)

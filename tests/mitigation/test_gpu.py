@@ -41,7 +41,9 @@ def tuning_data(rows=2):
     contexts, answers = texts(28, seed=1), texts(20, seed=2)
     data = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": answers})
     train, validation = data.select(range(2 * rows)), data.select(range(2 * rows, len(data)))
-    settings = replace(SETTINGS.with_method_defaults(trained_method("exchange")), batch_size=rows, evaluations_per_epoch=1)
+    settings = replace(
+        SETTINGS.with_method_defaults(trained_method("exchange")), batch_size=rows, evaluations_per_epoch=1
+    )
     return TrainingRows(method=trained_method("exchange"), train=train, validation=validation), settings
 
 

@@ -152,7 +152,9 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     texts = [" ".join(row) for row in words]
     rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["red sun"] * 96})
     before = perplexity(base, texts[:20], ["red sun"] * 20)
-    data = TrainingRows(method=trained_method("rejection"), train=rows.select(range(64)), validation=rows.select(range(64, 96)))
+    data = TrainingRows(
+        method=trained_method("rejection"), train=rows.select(range(64)), validation=rows.select(range(64, 96))
+    )
     result = tune(base, data, replace(QUICK, lora=False, epochs=6), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 2
