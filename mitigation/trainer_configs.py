@@ -51,7 +51,6 @@ def trainer_config(
     output_dir: Path = Path("checkpoints"),
     seed: int = 0,
     report_to: str = "none",
-    run_name: str | None = None,
 ) -> TrainingArguments:
     """Return the arguments of a method's trainer, which are the same for a new and a resumed training.
 
@@ -71,7 +70,6 @@ def trainer_config(
         "greater_is_better": False,
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
-        "run_name": run_name,
     }
     if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
         arguments["report_to"] = report_to

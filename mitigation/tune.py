@@ -103,7 +103,6 @@ def tune(
     neutral: Dialogue | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     report_to: str = "none",
-    run_name: str | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> TuningResult:
     """Tune a copy of `base` on a method's rows and write the tuned model to `output_dir`/adapter, atomically.
@@ -134,14 +133,7 @@ def tune(
     train = trainer_class.encode_rows(base, rows.train)
     validation = trainer_class.encode_rows(base, rows.validation)
     config = trainer_config(
-        method,
-        settings,
-        len(train),
-        base.model.device,
-        output_dir=checkpoints,
-        seed=seed,
-        report_to=report_to,
-        run_name=run_name,
+        method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
     recorded = {**as_settings(settings), **method.settings.model_dump(mode="json"), "seed": seed}

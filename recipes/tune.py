@@ -12,7 +12,7 @@ import pandas as pd
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.errors import InputError, rejects_tuning
+from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
@@ -102,7 +102,6 @@ def tune(settings: TuneSettings) -> None:
                 neutral=neutral,
                 callbacks=callbacks,
                 report_to=settings.report_to,
-                run_name=settings.group,
                 card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
             )
         bias = result.measured.get(BIAS_NAME, ())
@@ -126,7 +125,9 @@ def _load_base(method: str, config: MeasureConfig) -> DialogueModel:
     return base
 
 
-def _rows(settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer) -> tuple[TrainingRows, float]:
+def _rows(
+    settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer
+) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
     table = responses.table.assign(**{CUT: responses.table.get(CUT, False)})

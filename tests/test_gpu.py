@@ -92,7 +92,8 @@ def test_a_tuning(method, tmp_path):
     if method == "distill":
         rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
-    data = TrainingRows(method=trained_method(method, {"distill": Distill.Settings(first_tokens=1)}), train=rows, validation=rows.select([0, 1]))
+    of_one_token = trained_method(method, {"distill": Distill.Settings(first_tokens=1)})
+    data = TrainingRows(method=of_one_token, train=rows, validation=rows.select([0, 1]))
     settings = replace(QUICK, batch_size=2)
     curves, predictions = [], []
     for base in on_devices(tiny_base()):
