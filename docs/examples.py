@@ -26,7 +26,7 @@ def write_example(run: Path, folder: Path) -> None:
     html.MAX_BYTES = MAX_BYTES
     if read_record(run, "run")["command"] == "measure":
         settings, responses = replace(read_settings(run, "run")[0], output_dir=run), [run]
-        (page,) = measurement.report(settings, write=False, show=False).values()
+        (page,) = measure.report(settings, write=False, show=False).values()
     else:
         values = read_run(run, "compare", "run")[0] | {"output_dir": run}
         settings = checked(CompareSettings, values, str(run))

@@ -1,14 +1,17 @@
 """Functions on labelled responses that several methods use."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # Columns of training rows.
 CONTEXT = "context"
@@ -20,12 +23,14 @@ OTHERS = "others"  # of `distill`: prompts of other people
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 
-def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> Dataset:
+def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> "Dataset":
     """Return a training row for each labelled response, in the same order.
 
     Columns: `context`, the context without a tag; `prompt`, the same or `prompts`; `completion`, the response;
     `completion_cut`, whether max_new_tokens ended the response, if that is recorded.
     """
+    from datasets import Dataset  # slow to import, and the command line imports the methods
+
     contexts = render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
     columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist()}
     if CUT in labelled:

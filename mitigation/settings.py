@@ -35,11 +35,6 @@ class TuningSettings:
         None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
-    first_tokens: Count | None = Field(
-        None,
-        description="tokens at the start of a response that distill evens out; later ones learn the base's own "
-        "prediction; null: 4; 1000: all tokens",
-    )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
     batch_size: Count | None = Field(

@@ -136,7 +136,7 @@ def tune(
         method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**as_settings(settings), **method.settings.model_dump(mode="json"), "seed": seed}
+    recorded = {**as_settings(settings), **as_settings(method.settings), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)

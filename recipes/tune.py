@@ -38,14 +38,13 @@ from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.labelled_responses import ContextRenderer
 from evenhand.mitigation.methods import TrainedMethod, trained_method
-from evenhand.mitigation.methods.distill import Distill
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
 from evenhand.recipes.label import LABELS, THRESHOLD
-from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config
+from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config, settings_of_methods
 
 log = logging.getLogger("evenhand")
 
@@ -66,8 +65,7 @@ def tune(settings: TuneSettings) -> None:
     warn_of_split("tune", measured, folder)
     config = measure_config(measured, FAMILY)
     name = settings.method or default_methods(config.model)[0]
-    distill = Distill.Settings(first_tokens=settings.training.first_tokens or 4)
-    method = trained_method(name, {"distill": distill}, seed=settings.seed)
+    method = trained_method(name, settings_of_methods(settings), seed=settings.seed)
     training = with_defaults(config.model, method, settings.training)
     chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
     if chosen := {**({} if settings.method else {"method": name}), **chosen}:

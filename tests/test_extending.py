@@ -24,7 +24,8 @@ COMMANDS = """
 from pathlib import Path
 
 from evenhand.recipes.cli import main, read_settings
-from evenhand.recipes.loop import check_plans, plan_method
+from evenhand.recipes.loop import check_points
+from evenhand.recipes.point import plan_points
 
 quiet = ["--report_to", "none", "--quiet"]
 measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
@@ -33,9 +34,9 @@ for run, words in (("before", "3"), ("after", "7")):
 assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0
 assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
 loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,prompt_length"})
-plan = plan_method(loop, "shortest", lambda name, command, settings: Path("loop") / name)
-check_plans(Path("loop"), [plan])
-after = next(stage.settings for stage in plan.stages if stage.folder == plan.points[0].after)
+(point,) = plan_points(loop, "shortest", lambda name, command, stage: Path("loop") / name)
+check_points(Path("loop"), [point])
+after = point.after
 assert after.metrics == ["generation_bias", "prompt_length"] and after.prompt_length.min_words == 1
 assert main([*measured, "--prompt_length.min_word", "3"]) == 2
 """

@@ -7,11 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import StyleClassifierSettings
+from evenhand.evaluation.settings import StyleClassifierSettings, strict_dataclass
 
 if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
@@ -25,10 +23,9 @@ __path__ += own_folders("methods")
 JOIN = "+"  # between the names of methods that are used together
 
 
-class MethodSettings(BaseModel):
-    """The settings of a method; a method without settings has none of its own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+@strict_dataclass
+class NoSettings:
+    """A method without settings."""
 
 
 class Method(ABC):
@@ -41,11 +38,11 @@ class Method(ABC):
         style_classifier: the classifier of the measured styles, for methods that choose responses by their style.
     """
 
-    Settings: ClassVar[type[MethodSettings]] = MethodSettings
+    Settings: ClassVar[type] = NoSettings
 
     def __init__(
         self,
-        settings: MethodSettings | None = None,
+        settings: Any = None,
         *,
         seed: int = 0,
         style_classifier: StyleClassifierSettings | None = None,
@@ -159,7 +156,7 @@ def method_class(name: str) -> type[Method]:
 
 def load_method(
     name: str,
-    settings: Mapping[str, MethodSettings | None] | None = None,
+    settings: Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     style_classifier: StyleClassifierSettings | None = None,
@@ -185,9 +182,7 @@ def load_method(
     return parts[0] if len(parts) == 1 else CombinedMethod(parts)
 
 
-def trained_method(
-    name: str, settings: Mapping[str, MethodSettings | None] | None = None, *, seed: int = 0
-) -> TrainedMethod:
+def trained_method(name: str, settings: Mapping[str, Any] | None = None, *, seed: int = 0) -> TrainedMethod:
     """Return the part of a method that trains, as `load_method`.
 
     Raises:

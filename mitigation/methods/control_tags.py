@@ -6,13 +6,17 @@ Without a tag, the model may be more biased than the original, because training 
 the mean style drifts towards the style of the responses labelled `no_bias`.
 """
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.score import LABEL, PERSONA, TEXT
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.labels import BIAS, NO_BIAS
 from evenhand.mitigation.methods import TrainedMethod
+
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
 
 BIAS_TAG = f" {BIAS}"
 NO_BIAS_TAG = f" {NO_BIAS}"
@@ -26,7 +30,7 @@ class ControlTags(TrainedMethod):
     tags = tuple(TAGS.values())
     defaults = {"learning_rate": 4e-3, "epochs": 2}
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         contexts = pd.Series("", index=range(len(labelled)))
         for label, tag in TAGS.items():
             has_label = (labelled[LABEL] == label).to_numpy()

@@ -11,18 +11,19 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from datasets import Dataset
-from pydantic import Field
 
 from evenhand.evaluation.data.other_people import prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
-from evenhand.evaluation.settings import Count
+from evenhand.evaluation.settings import Count, option, strict_dataclass
 from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, ContextRenderer, untagged_rows
-from evenhand.mitigation.methods import MethodSettings, TrainedMethod
+from evenhand.mitigation.methods import TrainedMethod
+
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
 
 N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
@@ -33,13 +34,14 @@ class Distill(TrainedMethod):
     There is one row for each labelled response, except responses to a template that has only one descriptor.
     """
 
-    class Settings(MethodSettings):
-        """Distillation: how much of a response is evened out."""
+    @strict_dataclass
+    class Settings:
+        """Distill: how much of a response is evened out."""
 
-        first_tokens: Count = Field(
+        first_tokens: Count = option(
             4,
-            description="Tokens at the start of a response that distill evens out; later ones learn the base's "
-            "prediction for the person. With more, answers refer less to what people say about themselves; 1000: all.",
+            "tokens at the start of a response that learn the mean; later ones learn the base's prediction for the "
+            "person, and with more, answers refer less to what people say about themselves; 1000: all",
         )
 
     trainer = "distill"
@@ -50,7 +52,7 @@ class Distill(TrainedMethod):
     def trainer_arguments(self) -> dict[str, Any]:
         return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}  # its loss smooths nothing
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         others = several_people(labelled, N_OTHERS, self.seed)
         has_others = others[:, 0] >= 0
         if not has_others.any():

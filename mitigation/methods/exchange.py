@@ -9,11 +9,15 @@ counterfactual data augmentation (Lu et al. 2018, "Gender Bias in Neural Natural
 instead of responses.
 """
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
+
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
 
 
 class Exchange(TrainedMethod):
@@ -21,5 +25,5 @@ class Exchange(TrainedMethod):
 
     reads_labels = False
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         return untagged_rows(exchange_responses(labelled, self.seed), render)

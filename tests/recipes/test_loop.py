@@ -54,7 +54,7 @@ measure:
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
 train_answers_per_cell: 2
 methods: [control_tags, exchange, nearest_style, prompt]
-instruction: I like music.
+prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
