@@ -315,6 +315,8 @@ def trainable_model(base: DialogueModel, config: TrainingArguments, lora: LoraCo
         network = share_weights(base.model)
         if is_quantized(base.model):
             network = prepare_model_for_kbit_training(network, use_gradient_checkpointing=config.gradient_checkpointing)
+    if not network.config.is_encoder_decoder:
+        network.loss_type = "ForCausalLM"  # the default, which transformers takes with a warning for GPT-2
     # The trainer would set the tokenizer's, with a warning.
     network.config.pad_token_id = base.tokenizer.pad_token_id
     network.generation_config.pad_token_id = base.tokenizer.pad_token_id
