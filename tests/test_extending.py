@@ -17,6 +17,7 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import tiny_base
+from tests.testbed_settings import CLASSIFIERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RECIPES = ROOT / "docs" / "extending.md", ROOT / "recipes"
@@ -87,3 +88,68 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
+
+
+GREETING = '''
+from evenhand.evaluation.settings import option, strict_dataclass
+from evenhand.mitigation.methods import Method
+
+
+class Greeting(Method):
+    @strict_dataclass
+    class Settings:
+        """Greeting: how the dialogue begins."""
+
+        words: str = option("Hello.", "words before every prompt")
+
+    def measured(self, model):
+        return model.with_settings(system_prompt=self.settings.words)
+'''
+LOOP = f"""
+measure:
+  prompts:
+    descriptors: 26
+    answers_per_cell: 2
+    filters:
+      noun_phrase_type: [descriptor_noun]
+      template: ["I'm {{noun_phrase}}.", "It's hard being {{noun_phrase}}."]
+  model: package:evenhand/recipes/testbed/dialogue_model
+  generation_bias: {{{CLASSIFIERS}, permutations: 0, neutral_dialogue: null}}
+allow_no_bias: true
+label: {{quantile: 0.7}}
+tune:
+  training: {{epochs: 1, batch_size: 8, evaluations_per_epoch: 1, max_perplexity_rise: 900}}
+  measure_every: 0
+methods: [shortest+greeting]
+greeting: {{words: I like music.}}
+"""
+
+
+@pytest.mark.slow
+def test_methods_of_a_folder_go_through_the_loop_together(examples, tmp_path):
+    """The method of the page tunes the model, and another one of the folder asks the tuned model in another way."""
+    (examples / "methods" / "greeting.py").write_text(GREETING)
+    (tmp_path / "loop.yaml").write_text(LOOP)
+    command = [sys.executable, "-m", "evenhand", "loop", "--config", "loop.yaml", "--output_dir", "run"]
+    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--report_to", "none"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "run" / "shortest+greeting"
+    assert {path.name for path in folder.iterdir()} == {"tune", "after", "compare"}
+    assert (folder / "tune" / "adapter" / "adapter_model.safetensors").exists()
+    (signature, *_) = [score.signature["model"] for score in read_scores(folder / "after" / "scores.json")]
+    assert signature["system_prompt"] == "I like music." and signature["name"].endswith("adapter")
+    assert "I like music." in (folder / "after" / "report.html").read_text()
+    measured = [*command[:3], "measure", "--model", "m", "--greeting.words", "Hi."]
+    refused = subprocess.run(
+        measured, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path, env=environment
+    )
+    assert refused.returncode == 2 and "greeting: " in refused.stderr
