@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.settings import Count, Fraction
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
@@ -35,11 +35,6 @@ class TuningSettings:
         None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
-    first_tokens: Count | None = Field(
-        None,
-        description="tokens at the start of a response that distill evens out; later ones learn the base's own "
-        "prediction; null: 4; 1000: all tokens",
-    )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
     batch_size: Count | None = Field(
@@ -47,7 +42,7 @@ class TuningSettings:
     )
     gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
-    trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
+    trainer: dict[str, Any] = Field(default_factory=dict, description="any other arguments of transformers' trainer")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.05, description="share of the steps with a rising learning rate"
@@ -60,7 +55,7 @@ class TuningSettings:
     patience: Count = Field(3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
-    def with_method_defaults(self, method: type[Method], n_parameters: int | None = 0) -> "TuningSettings":
+    def with_method_defaults(self, method: TrainedMethod, n_parameters: int | None = 0) -> "TuningSettings":
         """Return the settings with a method's defaults in place of null.
 
         The function is idempotent. If `n_parameters`, the model's number of parameters, is None, null settings OF_SIZE

@@ -27,7 +27,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.measurement import LINK, finish, write_responses
+from evenhand.recipes.measure import LINK, finish, write_responses
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
 
 log = logging.getLogger("evenhand")
@@ -129,13 +129,12 @@ def _page(settings: CompareSettings, name: str, before: FamilyRun, after: Family
     page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
     if name != FAMILY:
         return page
-    model, strength = after.config.model.name, after.config.model.adapter_strength
+    model = after.config.model.name
+    strength = after.config.model.adapter_strength
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
     note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
-    of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
-    untrained = {"borrowed_opening": of.borrowed_opening, "nearest_style": of.nearest_style}
-    wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
-    parts = page.subtitle, tuning_method(model), strength, *wrapped
+    method = read_settings(settings.after, "after")[0].method or tuning_method(model)
+    parts = [page.subtitle, method, "" if strength is None else f"strength {strength:g}"]
     *first_sections, samples = page.sections
     sections = [training_section(settings.tuning)] if settings.tuning else []
     folder = settings.output_dir.resolve()

@@ -37,7 +37,7 @@ from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.label import THRESHOLD
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from evenhand.recipes.sweep.points import HEADLINE, change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS

@@ -17,7 +17,7 @@ from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 

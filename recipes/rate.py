@@ -28,7 +28,7 @@ from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_settings
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
 log = logging.getLogger("evenhand")

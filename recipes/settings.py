@@ -4,6 +4,8 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
+import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,6 +32,8 @@ from evenhand.evaluation.settings import (
     option,
     strict_dataclass,
 )
+from evenhand.mitigation import methods
+from evenhand.mitigation.methods import Method, NoSettings, load_method, method_class
 from evenhand.mitigation.settings import TuningSettings
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
@@ -50,6 +54,40 @@ def family_groups(attribute: str, is_optional: bool) -> type:
             default = option(None if is_optional else group, text, omit_if_null=is_optional)
             listed.append((name, group | None if is_optional else group, default))
     return make_dataclass(f"Family{attribute}", listed, kw_only=True)
+
+
+def method_groups() -> type:
+    """Return a dataclass with an optional field for each method that has settings."""
+    listed = []
+    for name in methods.names():
+        group = method_class(name).Settings
+        if group is not NoSettings:
+            text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
+            listed.append((name, group | None, option(None, text, omit_if_null=True)))
+    return make_dataclass("MethodGroups", listed, kw_only=True)
+
+
+MethodGroups = method_groups()
+
+
+def settings_of_methods(groups: MethodGroups, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the settings of methods in a command's settings, by the names of the methods that have any.
+
+    With `names`, methods joined by "+", only the settings of these methods.
+    """
+    fields = [field.name for field in dataclasses.fields(MethodGroups)]
+    given = {name: getattr(groups, name) for name in fields if getattr(groups, name) is not None}
+    if names is None:
+        return given
+    wanted = {part for name in names for part in name.split(methods.JOIN)}
+    return {name: value for name, value in given.items() if name in wanted}
+
+
+def check_method_groups(groups: MethodGroups, names: Sequence[str]) -> None:
+    """Raise InputError if there are settings of a method that is not among `names`."""
+    unused = settings_of_methods(groups).keys() - settings_of_methods(groups, names).keys()
+    if unused:
+        raise InputError(min(unused), f"the method is not among {list(names)}; add it, or omit its settings.")
 
 
 def families_with(attribute: str) -> str:
@@ -109,12 +147,17 @@ class Measurement(family_groups("Settings", is_optional=True)):
 
 
 @strict_dataclass
-class MeasureSettings(Measurement, Tracked):
+class MeasureSettings(MethodGroups, Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
     write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
     responses: ResponseFileSettings | None = option(None, "a file of responses to score; null: ask the model")
+    method: str | None = option(
+        None,
+        "method to measure the model with, such as nearest_style; a+b: both; null: none",
+        omit_if_null=True,
+    )
     seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
     output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)
 
@@ -126,6 +169,11 @@ class MeasureSettings(Measurement, Tracked):
         if self.responses and (self.model.server or self.capabilities):
             name = "model.server" if self.model.server else "capabilities"
             raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
+        check_method_groups(self, [self.method] if self.method else [])
+        if self.method is not None:
+            load_method(self.method)  # raises for an unknown one
+            if self.responses:
+                raise InputError("method", "with a file of responses no model is asked; omit it.")
 
 
 @strict_dataclass
@@ -155,7 +203,7 @@ class Tuning:
 
 
 @strict_dataclass
-class TuneSettings(Tuning, Tracked):
+class TuneSettings(MethodGroups, Tuning, Tracked):
     """Fine-tune the labelled model with one of the methods."""
 
     labels: AnyPath = option(Path("runs/label"), "finished run of `label`", identity=CONTENT)
@@ -199,7 +247,7 @@ class RateSettings(Tracked):
 
 
 @strict_dataclass
-class Experiment:
+class Experiment(MethodGroups):
     """Settings of the stages that each method, and each point of an ablation, goes through."""
 
     measure: Measurement = option(Measurement, "measurements")
@@ -209,7 +257,6 @@ class Experiment:
     label: Labelling = option(Labelling, "labelling")
     tune: Tuning = option(Tuning, "tuning")
     second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
-    instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
     measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
     allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
 
@@ -411,4 +458,16 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
         response_columns=file.columns,
         capabilities=settings.capabilities,
         for_comparisons=for_comparisons,
+        wrap_model=None if settings.method is None else measured_method(settings).measured,
+    )
+
+
+def measured_method(settings: MeasureSettings) -> Method:
+    """Return the method that a model is measured with."""
+    family = getattr(settings, FAMILY)
+    return load_method(
+        settings.method,
+        settings_of_methods(settings),
+        seed=settings.seed,
+        style_classifier=None if family is None else family.style_classifier,
     )

@@ -39,7 +39,7 @@ from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import table
 from evenhand.mitigation.trainers import LengthGroupedSampler
 from evenhand.mitigation.tune import last_checkpoint
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 
 CLASSIFIER, CHECKPOINTS = "classifier", "checkpoints"

@@ -179,7 +179,8 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"untuned_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    untuned_values = sample_strata(strata, n, seed, f"untuned by {by}", split=True)
+    # The name of the random numbers is that of earlier versions, so that a seed still draws the same values.
+    untuned_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
     untuned = prompts[by].isin(untuned_values)
     if by == AXIS:
         untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])

@@ -8,6 +8,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,10 @@ class Model(ABC):
         """Make a model without loading it; `tag` is the control tag, None for the tag that it was tuned with."""
         self.settings, self.seed, self._tag = settings, seed, tag
         self.decoding = DecodingSettings() if decoding is None else decoding
+
+    def with_settings(self, **changes: Any) -> "Model":
+        """Return the same model, not loaded, with other settings."""
+        return type(self)(replace(self.settings, **changes), self.decoding, tag=self._tag, seed=self.seed)
 
     @property
     def is_chat(self) -> bool:

@@ -10,6 +10,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.guards import weights_sha256
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK as OF_OTHERS
@@ -39,7 +40,7 @@ def data():
     contexts = [f"{a} {b} c<eos>" for a in "abcdefgh" for b in "abcdefgh"]
     rows = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": ["red sun", "blue sky"] * 32})
     parts = {"train": rows.select(range(48)), "validation": rows.select(range(48, 64))}
-    return TrainingRows(method="exchange", **parts)
+    return TrainingRows(method=trained_method("exchange"), **parts)
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])

@@ -75,8 +75,10 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
 )
 def test_a_model_its_classifier_and_clusters_must_be_given(capsys, arguments, message):
     assert message in error_line(capsys, "measure", "-q", *arguments)
-    loop = [name.replace("--gen", "--measure.gen").replace("--model", "--measure.model") for name in arguments]
-    assert loop or message in error_line(capsys, "loop", "-q", "--report_to", "none")
+    if "--responses" not in arguments:  # which the loop has not
+        of_loop = [name.replace("--", "--measure.") for name in arguments]
+        flags = ["--methods", "rejection", "--report_to", "none", "-q"]
+        assert message in error_line(capsys, "loop", *of_loop, *flags)
 
 
 def test_only_measured_families_have_settings():

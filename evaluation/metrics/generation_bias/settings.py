@@ -9,7 +9,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     CONTENT,
-    MAX_COUNT,
     AnyPath,
     CheckpointSettings,
     ClassifierSettings,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
-Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
@@ -80,17 +78,6 @@ class Settings:
         1999, "permutations of people by which differences are tested; 0: none"
     )
     relevance: bool = option(True, "score responses by the model itself: fit to their prompts, perplexity")
-    borrowed_opening: Count | None = option(
-        None,
-        "tokens at the start of each response that answer another person; null: none; method `borrowed_opening`: 4",
-        omit_if_null=True,
-    )
-    nearest_style: Candidates | None = option(
-        None,
-        "candidates, of which the nearest in style to a response to another person is taken; null: none, with the "
-        "method `nearest_style` 4",
-        omit_if_null=True,
-    )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = option(
         None, "share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M parameters"
     )
@@ -134,15 +121,8 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
 
 
 def measured_model(config: "MeasureConfig") -> "Model":
-    """Return the measured model, not loaded, wrapped as `borrowed_opening` or `nearest_style` asks."""
-    from evenhand.evaluation.models.wrapped import BorrowedOpeningModel, NearestStyleModel
-
-    settings, model = config.settings, config.open_model(config.settings.control_tag)
-    if settings.borrowed_opening is not None:
-        model = BorrowedOpeningModel(model, settings.borrowed_opening)
-    if settings.nearest_style is not None:
-        model = NearestStyleModel(model, settings.nearest_style, classifiers(config)[FIRST])
-    return model
+    """Return the measured model, not loaded, with the control tag of the settings."""
+    return config.open_model(config.settings.control_tag)
 
 
 def neutral_dialogue(config: "MeasureConfig") -> str | None:

@@ -34,8 +34,7 @@ from evenhand.evaluation.score import (
     signature_line,
 )
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import RESPONSES
+from evenhand.recipes.measure import RESPONSES, measure
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
