@@ -47,7 +47,7 @@ def read_rating_file(field: str, name: str) -> dict:
         content = read_yaml(shipped if name == "paper" else Path(name), field)
         return TypeAdapter(_CONTENTS[field]).validate_python(content)
     except ValidationError as error:
-        raise InputError(f"{field}: {name}: {error}; write it like {shipped}.") from None
+        raise InputError(field, f"{name}: {error}; write it like {shipped}.") from None
 
 
 def read_pairs(before: Path, after: Path) -> pd.DataFrame:
@@ -66,7 +66,7 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
     for side, folder in ((BEFORE, before), (AFTER, after)):
         responses = read_table(folder / "responses.parquet")
         if not responses[PROMPT_ID].equals(rows[PROMPT_ID]):
-            raise InputError(f"after: {after} has other prompts than {before}; measure both with the same prompts.")
+            raise InputError("after", f"{after} has other prompts than {before}; measure both with the same prompts.")
         rows[side] = responses[RESPONSE]
         probabilities = folder / f"{OFFENSIVENESS}.parquet"
         if probabilities.exists():

@@ -151,7 +151,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise InputError(f"port: cannot listen on {host}:{port} ({error}); --port 0 uses a free port.") from None
+        raise InputError("port", f"cannot listen on {host}:{port} ({error}); --port 0 uses a free port.") from None
 
 
 def load_token(folder: Path) -> str:

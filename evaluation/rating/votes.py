@@ -46,7 +46,9 @@ class Votes:
             try:
                 self._apply(json.loads(line))
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not a vote ({error}); repair or delete the line.") from None
+                raise InputError(
+                    f"{path}, line {number}", f"not a vote ({error}); repair or delete the line."
+                ) from None
 
     def by_rater(self, rater: str) -> list[Vote]:
         """Return a rater's votes, the last one last."""

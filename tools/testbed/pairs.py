@@ -122,7 +122,7 @@ def conditional(words: Sequence[str], position: int) -> dict[str, float]:
         for word, transitions in _steps(state).items():
             weights[word] += q * sum(p * rest(after, position + 1) for after, p in transitions)
     if not weights.get(words[position]):
-        raise InputError(f"sentence: {' '.join(words)!r} is not a sentence of the testbed's grammar; see pairs.yaml.")
+        raise InputError("sentence", f"{' '.join(words)!r} is not a sentence of the testbed's grammar; see pairs.yaml.")
     total = sum(weights.values())
     return {word: weight / total for word, weight in weights.items() if weight}
 

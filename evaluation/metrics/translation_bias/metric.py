@@ -89,7 +89,7 @@ def bleu(tokenize: str = "flores101") -> "BLEU":
             path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
             hint = f"; its SentencePiece model is missing: save {url} to {path}, or use 13a, intl or char"
         reason = " ".join(str(error).split())
-        raise InputError(f"tokenize: {tokenize!r} cannot be used ({reason}){hint}.") from None
+        raise InputError("tokenize", f"{tokenize!r} cannot be used ({reason}){hint}.") from None
 
 
 def chrf() -> "CHRF":
