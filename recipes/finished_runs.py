@@ -58,7 +58,8 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
 
 def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], field_name: str) -> None:
     """Raise InputError if the files of the model that a run measured have changed since."""
-    model, recorded = measured.model, record["inputs"].get(FAMILY, {}).get("model")
+    model = measured.model
+    recorded = record["inputs"].get(FAMILY, {}).get("model")
     if measured.responses or model.server or not recorded:  # no model was loaded
         return
     if not is_revision(recorded, model.name, model.revision, model.base):
@@ -85,5 +86,7 @@ def warn_of_split(command: str, measured: MeasureSettings, folder: Path) -> None
         log.warning(
             "%s: %s is of the split %r, so a model tuned on its responses would be measured on prompts that it was "
             "tuned on; label a run of `evenhand measure --split train`",
-            *(command, display_name(str(folder)), measured.split),
+            command,
+            display_name(str(folder)),
+            measured.split,
         )

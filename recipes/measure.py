@@ -55,7 +55,8 @@ def measure(settings: MeasureSettings, *, show: bool = True, for_comparisons: bo
     """
     if settings.write_prompts:
         (name,) = settings.metrics
-        config, write_prompts = measure_config(settings, name), FAMILIES[name].write_prompts
+        config = measure_config(settings, name)
+        write_prompts = FAMILIES[name].write_prompts
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
@@ -67,16 +68,16 @@ def measure(settings: MeasureSettings, *, show: bool = True, for_comparisons: bo
     with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
-            of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = FAMILIES[name].measure(of_family, configs[name])
-        found = [score for of_family in scores.values() for score in of_family]
+            store = replace(run, inputs=inputs[name], family=name)
+            scores[name] = FAMILIES[name].measure(store, configs[name])
+        found = [score for family_scores in scores.values() for score in family_scores]
         processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
     """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
-    own, responses = getattr(settings, FAMILY), folder / "responses.parquet"
-    if own is None or settings.method:  # the classifier may choose among responses
+    responses = folder / "responses.parquet"
+    if getattr(settings, FAMILY) is None or settings.method:  # the classifier may choose among responses
         return ""
     if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
         return ""

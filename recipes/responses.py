@@ -79,19 +79,22 @@ class MeasuredResponses:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, metric) for metric in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
+        n = find_score(self.scores, HEADLINE).n
+        n_shown = int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
         return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
 
     def __repr__(self) -> str:
         table, count = self._parts()
         last = f'{count}. See .scores, .effects, .report("page.html").'
-        warnings = [f"WARNING  {it}" for it in self.warnings]
+        warnings = [f"WARNING  {warning}" for warning in self.warnings]
         return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line, (table, count) = signature_line(find_score(self.scores, HEADLINE)), self._parts()
-        text = f"<p><b>{escape(self.summary)}</b></p>{''.join(f'<p>{escape(it)}</p>' for it in self.warnings)}"
+        line = signature_line(find_score(self.scores, HEADLINE))
+        table, count = self._parts()
+        text = f"<p><b>{escape(self.summary)}</b></p>"
+        text += "".join(f"<p>{escape(warning)}</p>" for warning in self.warnings)
         text += table.to_html(index=False)  # escapes all texts
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 

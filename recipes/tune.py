@@ -186,8 +186,12 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
 
     rows, _ = _rows(settings, method, read_styled_responses(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
-    n_train, n_validation = len(rows.train), len(rows.validation)
-    log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)
+    log.info(
+        "tune: %d training and %d validation rows are in %s",
+        len(rows.train),
+        len(rows.validation),
+        settings.write_rows,
+    )
 
 
 def _callbacks(

@@ -62,6 +62,6 @@ class Distill(TrainedMethod):
         donors = labelled.iloc[others[has_others].ravel()]
         prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
         distinct = prompts.drop_duplicates()
-        distinct = distinct.assign(**{CONTEXT: render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")})
+        distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
         contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
         return untagged_rows(receivers, render).add_column(OTHERS, contexts.reshape(-1, N_OTHERS).tolist())

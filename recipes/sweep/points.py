@@ -155,7 +155,8 @@ def write_report(
     swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
     table = pd.DataFrame([point_row(point, folder, refused.get(point.comparison, "")) for point in points])
     mixed_columns = [name for name in swept if table[name].dtype == object]
-    table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
+    for name in mixed_columns:
+        table[name] = table[name].map(str, na_action="ignore")
     table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
     write_table(folder / f"{POINTS}.parquet", table)
     links = []

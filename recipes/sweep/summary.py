@@ -20,7 +20,9 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 
-METHOD, DECODING, SEED = "method", "decoding", "seed"
+METHOD = "method"
+DECODING = "decoding"
+SEED = "seed"
 _PERCENT = {"unit": "%", "factor": 100, "decimals": 1}
 _CHANGE = {**_PERCENT, "ideal": 0, "signed": True}
 _POINTS = {**_CHANGE, "unit": "points", "decimals": 2}
@@ -53,9 +55,10 @@ CHECK_METRICS = (
     Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
-METRICS = {it.name: it for it in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
+METRICS = {metric.name: metric for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
 # Scores as published: a point has the columns "fgb", "pgb: CLUSTER" and "scgb: CLUSTER", and "base_fgb" and so on.
-PUBLISHED, BASE = ("fgb", "pgb", "scgb"), "base_"
+PUBLISHED = ("fgb", "pgb", "scgb")
+BASE = "base_"
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
 COLUMNS = (
@@ -119,12 +122,14 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
         by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable.
     """
-    fields, rows = setting_fields(swept), []
+    fields = setting_fields(swept)
+    rows = []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
-        done, setting = group[group["failed"] == ""], dict(zip(fields, values, strict=True))
+        done = group[group["failed"] == ""]
+        setting = dict(zip(fields, values, strict=True))
         row = {"number": number, "label": setting_label(setting, points, swept), **setting}
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
-        for name in (*WITH_INTERVALS, *(side + it for it in published_columns(points) for side in ("", BASE))):
+        for name in (*WITH_INTERVALS, *(side + name for name in published_columns(points) for side in ("", BASE))):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
         row |= {name: float(done[name].astype(float).mean()) for name in WITHOUT_INTERVAL}
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
@@ -175,7 +180,8 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
     A point is on the front if no other point is at least as good in cost and gain and better in one. Equal points are
     on the front together; a point with NaN is not on the front.
     """
-    cost, gain = np.asarray(cost, dtype=float), np.asarray(gain, dtype=float)
+    cost = np.asarray(cost, dtype=float)
+    gain = np.asarray(gain, dtype=float)
     no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
     better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
     return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)
