@@ -58,7 +58,7 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
     donors = labelled.iloc[donor[has_donor]]
     if receivers.empty:
         raise InputError(
-            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
+            "labelled responses", f"no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
         )
     names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
     exchanged = receivers.copy()

@@ -192,10 +192,10 @@ def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, 
             adapter = TypeAdapter(by_name[name].type, config=ConfigDict(arbitrary_types_allowed=True))
             values[name] = adapter.validate_python(value)
         except ValidationError as error:
-            raise InputError(f"{group}.{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
+            raise InputError(f"{group}.{name}", f"{value!r} cannot be used: {error.errors()[0]['msg']}.") from None
         except (PydanticUserError, NameError):  # a type that pydantic does not support
             pass
     try:
         return cls(**ours, **values)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is among ours
-        raise InputError(f"{group}: {first_line(error)}") from None
+        raise InputError(group, f"{first_line(error)}") from None
