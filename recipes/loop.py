@@ -67,28 +67,28 @@ def run_points(
     points: Sequence[Point],
     settings: LoopSettings | AblateSettings,
     on_finished: Callable[[Point], None] = lambda point: None,
-) -> dict[Path, str]:
+) -> dict[Path, TuningRejected]:
     """Check the settings of all stages, then run each stage once; call `on_finished` for each finished point.
 
     A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
 
     Returns:
-        The reason why each such point ended early, by the folder of the point's comparison.
+        The error that ended each such point, by the folder of the point's comparison.
     """
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
     processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
     outcomes = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
-    refused: dict[Path, str] = {}
+    refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
     for point, error in outcomes:
         if error is None:
             processes.on_rank_zero(lambda point=point: on_finished(point))
         elif isinstance(error, TuningRejected):
-            if str(error) not in refused.values():
+            if str(error) not in map(str, refused.values()):
                 log.warning("%s: %s", point.comparison, error)
-            refused[point.comparison] = str(error)
+            refused[point.comparison] = error
         elif processes.world_size() > 1:
             raise error  # the other processes may not have this error, and would wait
         else:
@@ -169,7 +169,7 @@ def check_shows_bias(folder: Path) -> None:
     pooled = find_score(read_scores(folder / SCORES), HEADLINE)
     if not is_bias_significant(pooled):
         raise TuningRejected(
-            "measure",
+            "model",
             f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so "
             "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
             "tune the model anyway with --allow_no_bias true.",

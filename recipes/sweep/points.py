@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
@@ -142,7 +142,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
 
 
 def write_report(
-    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, str]
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
 ) -> None:
     """Write the table of points and the report of all points, and print the report.
 

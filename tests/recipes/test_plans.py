@@ -167,7 +167,7 @@ def test_an_error_of_a_method_does_not_end_the_others(tmp_path, ran, error):
     outcomes["untagged"] = error
     tagged, untagged = points_of(given)
     if isinstance(error, TuningRejected):
-        assert run_points([tagged, untagged], given, finished.append) == {tagged.comparison: "tuning: spoiled"}
+        assert run_points([tagged, untagged], given, finished.append) == {tagged.comparison: error}
     else:
         with pytest.raises(InputError, match="wrong"):
             run_points([tagged, untagged], given, finished.append)
@@ -184,6 +184,7 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, ran, interval):
     refused = run_points(points, given)
     assert folders == [tmp_path / "before"]
     assert {*refused} == {point.comparison for point in points}
+    assert all("--allow_no_bias true" in reason.problem for reason in refused.values())
     given = settings(tmp_path / "again", allow_no_bias=True)
     assert run_points(points_of(given), given) == {}
 
@@ -207,7 +208,7 @@ def nothing_runs(monkeypatch):
         ({"methods": ["nearest_style+distill"]}, "method: 'nearest_style.distill': distill trains the model"),
         (training(peft={"use_dora": True}) | with_strength(0.5), r"adapter_strength: "),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
-        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
+        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors: 8 is given"),
         ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
         (
             {"measure": {"metrics": ["generation_bias", "sentence_pairs"], "sentence_pairs": {"pairs": "/absent"}}},
