@@ -117,7 +117,7 @@ def tune(
     options = {"output_dir": checkpoints, "seed": seed, "report_to": report_to, "run_name": run_name}
     config = trainer_config(trainer, settings, len(train), base.model.device, **options)
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**asdict(settings), "seed": seed}
+    recorded = {**settings.model_dump(), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)

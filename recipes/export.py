@@ -101,7 +101,7 @@ def export(settings: ExportSettings) -> None:
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
                 strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
-                measured = replace(measured, model=replace(measured.model, adapter_strength=strength))
+                measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 further |= {"adapter strength": strength} if strength is not None else {}
                 runs = (Path(compared["before"]), Path(compared["after"]), comparison)
                 results = comparison_section(*(read_scores(folder / SCORES) for folder in runs))

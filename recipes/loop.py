@@ -66,7 +66,7 @@ def loop(settings: LoopSettings) -> None:
     """
     if settings.methods is None:
         model = measure_config(MeasureSettings(**vars(settings.measure)), FAMILY).model
-        settings = replace(settings, methods=processes.on_rank_zero(lambda: default_methods(model)))
+        settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     plans = [
         plan_method(settings, method, lambda name, command, of_stage: settings.output_dir / name)
@@ -105,7 +105,7 @@ class _Planner:
         points = [self.add_point("", base, before, labels, tuning)]
         other = self.loop.second_decoding
         if other is not None and self.is_measured_with(other):
-            measurement = replace(base, decoding=other, capabilities=[])
+            measurement = base.replaced(decoding=other, capabilities=[])
             before = self.add_base_measurement("second_decoding/before", measurement)
             points.append(self.add_point("second_decoding/", measurement, before, labels, tuning))
         return Plan(self.loop, self.method, self.stages, points)
@@ -134,12 +134,12 @@ class _Planner:
         model = base
         if self.kind.instruction:
             lines = [model.system_prompt, self.loop.instruction or self.kind.instruction]
-            model = replace(model, system_prompt="\n".join(filter(None, lines)))
+            model = model.replaced(system_prompt="\n".join(filter(None, lines)))
         if tuning is None:
             return model
         # The adapter's files name its base and the revision of the base.
         strength = self.loop.measure.model.adapter_strength
-        return replace(model, name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
+        return model.replaced(name=str(tuning / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
     def add_base_measurement(self, name: str, measurement: Measurement) -> Path:
         """Add the measurement of the base model, once for all methods and settings of methods."""
@@ -191,8 +191,7 @@ class _Planner:
         """Add the measurement of the method's model, perhaps once more without its tag, and the comparison."""
         model = self.measured_model(measurement.model, tuning)
         # A comparison scores the responses of both models by the base; scores by the tuned model are in no report.
-        family = replace(
-            measurement.generation_bias,
+        family = measurement.generation_bias.replaced(
             relevance=False,
             borrowed_opening=self.opening(),
             nearest_style=self.candidates(),
@@ -200,13 +199,13 @@ class _Planner:
         # Other families use no system prompt, and no responses that could be opened or exchange their style.
         asks_otherwise = model.system_prompt or family.borrowed_opening or family.nearest_style
         metrics = [FAMILY] if asks_otherwise else measurement.metrics
-        tuned = replace(measurement.with_metrics(*metrics), model=model, generation_bias=family)
+        tuned = measurement.with_metrics(*metrics).replaced(model=model, generation_bias=family)
         needs = [tuning or labels or before]
         after = self.add_measurement(f"{self.method}/{subfolder}after", tuned, needs)
         without_tag = None
         if self.kind.inference_tag and self.loop.measure_without_tag and not subfolder:
-            family = replace(family, control_tag="", permutations=0)
-            alone = replace(tuned.with_metrics(FAMILY), generation_bias=family, capabilities=[])
+            family = family.replaced(control_tag="", permutations=0)
+            alone = tuned.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
             without_tag = self.add_measurement(f"{self.method}/untagged", alone, needs)
         folders = {
             "before": before,
@@ -228,7 +227,7 @@ class _Planner:
     def add(self, stage: Stage, name: str, needs: Sequence[Path]) -> Path:
         """Add a stage that needs the stages in the folders `needs`; return its folder."""
         folder = self.stage_folder(name, stage.command, stage.settings)
-        settings = replace(stage.settings, output_dir=folder)
+        settings = stage.settings.replaced(output_dir=folder)
         self.stages.append(replace(stage, settings=settings, needs=tuple(needs)))
         return folder
 
@@ -249,23 +248,22 @@ def base_measurement(measurement: Measurement) -> Measurement:
     """
     model = measurement.model
     if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
-        model = replace(model, adapter_strength=None)
-    plain = replace(measurement.generation_bias, borrowed_opening=None, nearest_style=None)
-    return replace(measurement, model=model, generation_bias=plain)
+        model = model.replaced(adapter_strength=None)
+    plain = measurement.generation_bias.replaced(borrowed_opening=None, nearest_style=None)
+    return measurement.replaced(model=model, generation_bias=plain)
 
 
 def _labelled_measurement(measurement: Measurement, answers_per_cell: int) -> Measurement:
     """Return the settings of the measurement whose responses are labelled, by the first style classifier alone."""
     measurement = measurement.with_metrics(FAMILY)
-    one_classifier = replace(
-        measurement.generation_bias,
+    one_classifier = measurement.generation_bias.replaced(
         second_style_classifier=None,  # it must not influence a label
         offensiveness=ClassifierSettings(),
         permutations=0,
         relevance=False,
     )
-    prompts = replace(measurement.prompts, answers_per_cell=answers_per_cell)
-    return replace(measurement, prompts=prompts, capabilities=[], generation_bias=one_classifier)
+    prompts = measurement.prompts.replaced(answers_per_cell=answers_per_cell)
+    return measurement.replaced(prompts=prompts, capabilities=[], generation_bias=one_classifier)
 
 
 def run_plans(

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -67,11 +66,11 @@ def tune(settings: TuneSettings) -> None:
     name = settings.method or default_methods(config.model)[0]
     method = load_method(name)
     training = with_defaults(config.model, method, settings.training)
-    chosen = {field: value for field, value in asdict(training).items() if value != getattr(settings.training, field)}
+    chosen = {field: value for field, value in vars(training).items() if value != getattr(settings.training, field)}
     if chosen := {**({} if settings.method else {"method": name}), **chosen}:
         log.info("tune: chosen for this model: %s", ", ".join(f"{field} {value}" for field, value in chosen.items()))
     check_tuning(config.model, method, training)
-    settings = replace(settings, method=name, training=training)
+    settings = settings.replaced(method=name, training=training)
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, _load_base(name, config), folder))
         return

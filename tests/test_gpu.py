@@ -86,7 +86,7 @@ def test_a_tuning(method, tmp_path):
         rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
     data = TrainingRows(method=method, train=rows, validation=rows.select([0, 1]))
-    settings = replace(QUICK, batch_size=2, first_tokens=1)
+    settings = QUICK.replaced(batch_size=2, first_tokens=1)
     curves, predictions = [], []
     for base in on_devices(tiny_base()):
         disable_dropout_in_model(base.model)  # random numbers differ between devices

@@ -146,7 +146,7 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["red sun"] * 96})
     before = perplexity(base, texts[:20], ["red sun"] * 20)
     data = TrainingRows(method="rejection", train=rows.select(range(64)), validation=rows.select(range(64, 96)))
-    result = tune(base, data, replace(QUICK, lora=False, epochs=6), tmp_path)
+    result = tune(base, data, QUICK.replaced(lora=False, epochs=6), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 2
     assert result.perplexity[1] < before / 2

@@ -1,6 +1,5 @@
 """Plans: their stages, settings and folders, and what is refused before the first stage runs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -253,7 +252,7 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_ar
 
 def test_code_that_the_base_trusts_is_trusted_by_the_later_stages(tmp_path):
     given = settings(tmp_path)
-    trusted = replace(given, measure=replace(given.measure, model=replace(given.measure.model, trust_remote_code=True)))
+    trusted = given.replaced(measure=given.measure.replaced(model=given.measure.model.replaced(trust_remote_code=True)))
     for one, expected in ((given, False), (trusted, True)):
         stages = plan(one, "rejection", tmp_path).stages
         assert {it.settings.trust_remote_code for it in stages if it.command in ("tune", "compare")} == {expected}
