@@ -39,7 +39,6 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.adapter import (
     atomic_write_folder,
     copy_weights,
@@ -136,7 +135,7 @@ def tune(
         method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**as_settings(settings), **as_settings(method.settings), "seed": seed}
+    recorded = {**settings.model_dump(), **method.settings.model_dump(), "seed": seed}
     inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)

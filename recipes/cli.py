@@ -12,14 +12,13 @@ import typing
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_error, require_extra
@@ -306,10 +305,10 @@ class Setting(typing.NamedTuple):
 def settings_in(cls: type, prefix: str = "", is_optional: bool = False) -> Iterator[Setting]:
     """Yield every setting of a class, each group before its settings; an optional group may have the name null."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    for name, field in cls.__pydantic_fields__.items():
+    for name, field in cls.model_fields.items():
         kind = hints[name] | None if is_optional and name == NAME else hints[name]
         parts = typing.get_args(kind)
-        group = next((part for part in (kind, *parts) if isinstance(part, type) and is_dataclass(part)), None)
+        group = next((part for part in (kind, *parts) if isinstance(part, type) and issubclass(part, BaseModel)), None)
         default = None if group else field.get_default(call_default_factory=True)
         yield Setting(f"{prefix}{name}", kind, default, field.description or "", group)
         if group is not None:

@@ -104,7 +104,7 @@ def export(settings: ExportSettings) -> None:
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
                 strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
-                measured = replace(measured, model=replace(measured.model, adapter_strength=strength))
+                measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
                     further["adapter strength"] = strength
                 results = comparison_section(
@@ -177,7 +177,7 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     """Write the tuned model's weights and tokenizer into `folder`; return the model and the name of its base."""
     adapter = settings.tuning / ADAPTER_FOLDER
     strength = measured.model.adapter_strength
-    tuned = load_dialogue_model(replace(measured.model, name=str(adapter), revision=None))
+    tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
     name = str(adapter)
     revision = None
     while is_adapter(Path(name)):  # an adapter's base may be an adapter itself

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,9 @@ def loop(settings: LoopSettings) -> None:
         InputError: a stage cannot be run, or every method was rejected.
     """
     if settings.methods is None:
-        model = settings.measure.model
-        settings = replace(settings, methods=processes.on_rank_zero(lambda: default_methods(model)))
+        base = MeasureSettings.model_validate(vars(settings.measure))
+        model = measure_config(base, FAMILY).model
+        settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     check_method_groups(settings, settings.methods)
     folder = settings.output_dir

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, require_extra
@@ -80,7 +79,7 @@ def _sample_pairs(settings: RateSettings) -> None:
     lists = read_rating_file("leave_out", settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
-    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
+    with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
         if run is None:
             return
         all_pairs = read_pairs(settings.before, settings.after)

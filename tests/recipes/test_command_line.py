@@ -93,7 +93,8 @@ def test_only_measured_families_have_settings():
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
-        ("measure", "prompts: {per_cel: 4}", "prompts.per_cel: 4 cannot be used: Unexpected keyword argument"),
+        ("measure", "prompts: {answer_per_cell: 4}", "did you mean 'answers_per_cell'?"),
+        ("measure", "prompts: {per_cell: 4}", "prompts.per_cell: it is called 'answers_per_cell' now"),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 "),
         ("measure", "model: !!python/object:os.system {}", "is not YAML"),
         ("label", "seed: 1\nmethod: {}\nseed: 2", "the key 'seed' stands twice"),

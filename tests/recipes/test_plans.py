@@ -1,6 +1,5 @@
 """Points of a loop: the settings and folders of their stages, and what is refused before the first stage runs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,7 +100,7 @@ def test_a_stage_has_the_settings_of_its_methods_alone(tmp_path):
     assert point.before.nearest_style is None and point.tune.nearest_style is None
     assert point.after.model.name == str(point.tune.output_dir / "adapter")
     with pytest.raises(InputError, match=r"^prompt: "):
-        loop(replace(given, methods=["distill"], nearest_style=None))
+        loop(given.replaced(methods=["distill"], nearest_style=None))
 
 
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
@@ -239,7 +238,7 @@ def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_ar
 
 def test_code_that_the_base_trusts_is_trusted_by_the_later_stages(tmp_path):
     given = settings(tmp_path)
-    trusted = replace(given, measure=replace(given.measure, model=replace(given.measure.model, trust_remote_code=True)))
+    trusted = given.replaced(measure=given.measure.replaced(model=given.measure.model.replaced(trust_remote_code=True)))
     for one, expected in ((given, False), (trusted, True)):
         (point,) = plan(one, "rejection", tmp_path)
         assert {point.tune.trust_remote_code, point.compare.trust_remote_code} == {expected}
