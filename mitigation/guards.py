@@ -1,6 +1,5 @@
 """Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -121,12 +120,3 @@ def perplexity(
         log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def weights_sha256(model: torch.nn.Module) -> str:
-    """Return the SHA-256 of a model's weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

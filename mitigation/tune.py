@@ -36,6 +36,7 @@ from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.progress import progress
@@ -48,7 +49,7 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import model_card
-from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
+from evenhand.mitigation.guards import OutputChange, check_tuned
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
