@@ -129,7 +129,6 @@ def tune(
     method = rows.method
     trainer_class = TRAINERS[method.trainer]
     checkpoints = output_dir / CHECKPOINTS
-    base_sha256 = weights_sha256(base.model)
     train = trainer_class.encode_rows(base, rows.train)
     validation = trainer_class.encode_rows(base, rows.validation)
     config = trainer_config(
@@ -137,22 +136,34 @@ def tune(
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
     recorded = {**settings.model_dump(), **method.settings.model_dump(), "seed": seed}
-    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
+    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": weights_sha256(base.model)}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
 
-    def save() -> TuningResult:
-        with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
-            trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
-            perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
-            if weights_sha256(base.model) != base_sha256:
-                raise RuntimeError(f"tuning changed the weights of its base {base.name}")
-            result = _result(output_dir / ADAPTER_FOLDER, rows, state, trainable, perplexities, change)
-            _write_facts(folder, base, method, recorded, result, card or {}, is_adapter=settings.lora)
-        return result
-
-    result = processes.on_rank_zero(save)
+    result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
     _log_result(result)
+    return result
+
+
+def _save(
+    base: DialogueModel,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    output_dir: Path,
+    state: TrainerState,
+    inputs: Mapping[str, Any],
+    neutral: Dialogue | None,
+    card: Mapping[str, Any],
+) -> TuningResult:
+    """Check the weights of the best step, and write them with their facts and card, or nothing."""
+    path = output_dir / ADAPTER_FOLDER
+    with atomic_write_folder(path) as folder:
+        trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)
+        perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
+        if weights_sha256(base.model) != inputs["model"]:
+            raise RuntimeError(f"tuning changed the weights of its base {base.name}")
+        result = _result(path, rows, state, trainable, perplexities, change)
+        _write_facts(folder, base, rows.method, inputs["settings"], result, card, is_adapter=settings.lora)
     return result
 
 

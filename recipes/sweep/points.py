@@ -121,8 +121,8 @@ def _interval_columns(
     return {column: (value - subtrahend) / divisor for column, value in values.items()}
 
 
-def _value(scores: Sequence[BiasScore], metric: str, **group: str) -> float:
-    score = find_score(scores, metric, **group)
+def _value(scores: Sequence[BiasScore], metric: str) -> float:
+    score = find_score(scores, metric)
     return math.nan if score is None else score.value
 
 
