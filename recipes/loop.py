@@ -33,7 +33,6 @@ from evenhand.recipes.settings import (
     LoopSettings,
     MeasureSettings,
     TuneSettings,
-    check_method_groups,
     measure_config,
     settings_of_methods,
 )
@@ -54,7 +53,6 @@ def loop(settings: LoopSettings) -> None:
         model = measure_config(base, FAMILY).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
-    check_method_groups(settings, settings.methods)
     folder = settings.output_dir
     methods = dict.fromkeys(settings.methods)
     points = [point for method in methods for point in plan_points(settings, method, lambda name, *_: folder / name)]

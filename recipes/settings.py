@@ -4,7 +4,7 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -85,13 +85,6 @@ def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = No
         return given
     wanted = {part for name in names for part in name.split(methods.JOIN)}
     return {name: value for name, value in given.items() if name in wanted}
-
-
-def check_method_groups(groups: StrictSettings, names: Sequence[str]) -> None:
-    """Raise InputError if there are settings of a method that is not among `names`."""
-    unused = settings_of_methods(groups).keys() - settings_of_methods(groups, names).keys()
-    if unused:
-        raise InputError(min(unused), f"the method is not among {list(names)}; add it, or omit its settings.")
 
 
 def families_with(attribute: str) -> str:
@@ -195,7 +188,10 @@ class MeasureSettings(MethodGroups, Measurement, Tracked):
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:
-        check_method_groups(self, [self.method] if self.method else [])
+        used = [] if self.method is None else [self.method]
+        unused = settings_of_methods(self).keys() - settings_of_methods(self, used).keys()
+        if unused:
+            raise InputError(min(unused), f"the method is not {self.method}; give --method, or omit its settings.")
         if self.method is not None:
             load_method(self.method)  # raises for an unknown one
             if self.responses:

@@ -99,8 +99,6 @@ def test_a_stage_has_the_settings_of_its_methods_alone(tmp_path):
     assert point.after.nearest_style.candidates == 6 and point.after.prompt is None
     assert point.before.nearest_style is None and point.tune.nearest_style is None
     assert point.after.model.name == str(point.tune.output_dir / "adapter")
-    with pytest.raises(InputError, match=r"^prompt: "):
-        loop(given.replaced(methods=["distill"], nearest_style=None))
 
 
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
