@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
+from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -155,7 +156,9 @@ class MeasureSettings(Measurement, Tracked):
 class Labelling(StrictSettings):
     """Settings of labelling: the threshold."""
 
-    alpha: Literal[0, 1, 2] = Field(0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)")
+    alpha: Annotated[int, Field(ge=0, le=2)] = Field(
+        0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
+    )
     beta: FiniteFloat | None = Field(None, description="threshold as a number; null: use quantile")
     quantile: Fraction = Field(0.9, description="threshold as a quantile of the bias values, where beta is null")
 
@@ -163,7 +166,7 @@ class Labelling(StrictSettings):
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    run: AnyPath = Field(
+    run: CliPositionalArg[AnyPath] = Field(
         Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
     output_dir: AnyPath = Field(Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
@@ -182,7 +185,9 @@ class Tuning(StrictSettings):
 class TuneSettings(Tuning, Tracked):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: AnyPath = Field(Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT)
+    labels: CliPositionalArg[AnyPath] = Field(
+        Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
+    )
     method: str | None = Field(None, description=f"method; {DEFAULT_METHODS}")
     write_rows: AnyPath | None = Field(
         None, description="write rows for other trainers to this folder and stop", json_schema_extra=NOT_COMPARED
@@ -195,12 +200,12 @@ class TuneSettings(Tuning, Tracked):
 class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tracked):
     """Compare two runs over the same prompts."""
 
-    before: AnyPath = Field(
+    before: CliPositionalArg[AnyPath] = Field(
         Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
-    after: AnyPath = Field(
+    after: CliPositionalArg[AnyPath] = Field(
         Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
     )
     labels: AnyPath | None = Field(
@@ -222,12 +227,12 @@ class RateSettings(Tracked):
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: AnyPath = Field(
+    before: CliPositionalArg[AnyPath] = Field(
         Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
-    after: AnyPath = Field(
+    after: CliPositionalArg[AnyPath] = Field(
         Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
     )
     pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
@@ -399,7 +404,7 @@ class AgreementSettings(LabelledTexts):
 class ReportSettings(StrictSettings):
     """Write the report of one or several finished runs."""
 
-    runs: list[AnyPath] = Field(
+    runs: CliPositionalArg[list[AnyPath]] = Field(
         default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
     )
     output_dir: AnyPath = Field(
@@ -410,7 +415,9 @@ class ReportSettings(StrictSettings):
 class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: AnyPath = Field(Path("runs/measure"), description="finished run of `measure` with generation bias")
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure` with generation bias"
+    )
     halve_interval: bool = Field(
         False, description="plan for half of the run's interval; the default without another goal"
     )
@@ -428,7 +435,9 @@ class PlanSettings(StrictSettings):
 class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: AnyPath = Field(Path("runs/measure"), description="finished run of `measure`, of the new model")
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure`, of the new model"
+    )
     against: AnyPath | None = Field(
         None, description="finished run of `measure` over the same prompts, of the baseline"
     )
@@ -448,7 +457,9 @@ class CheckSettings(StrictSettings):
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
-    tuning: AnyPath = Field(Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT)
+    tuning: CliPositionalArg[AnyPath] = Field(
+        Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
+    )
     comparison: AnyPath | None = Field(
         None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
     )
@@ -465,7 +476,7 @@ class ExportSettings(StrictSettings):
 class ConfigsSettings(StrictSettings):
     """List the shipped configs, or print one."""
 
-    names: list[str] = Field(default_factory=list, description="configs to print; []: list all")
+    names: CliPositionalArg[list[str]] = Field(default_factory=list, description="configs to print; []: list all")
 
 
 COMMANDS: dict[str, type] = {
