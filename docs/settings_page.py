@@ -51,6 +51,8 @@ def _table(cls: type, tables: dict[type, tuple[str, str]]) -> str:
         if setting.group is not None:
             kind, default = f"[group](#{tables[setting.group][1]})", ""
         meaning = setting.text.replace("|", "\\|")
+        if not setting.has_flag:
+            meaning += " (in a file or in Python, no flag)"
         rows.append(f"| `{setting.name}` | {kind} | {default} | {meaning} |")
     return "\n".join([cls.__doc__.splitlines()[0], "", COLUMNS, *rows, ""])
 

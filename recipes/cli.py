@@ -28,9 +28,9 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line, format_error, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
-from evenhand.evaluation.old_names import new_name
+from evenhand.evaluation.old_names import new_name, removed_name
 from evenhand.evaluation.progress import start_logging
-from evenhand.evaluation.settings import NAME, as_settings, checked, group_of
+from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
 from evenhand.evaluation.tracking import destinations
 from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.settings import COMMANDS, FAMILIES, FAMILY
@@ -45,6 +45,16 @@ TRUST = "trust_remote_code"
 COMPLETION = "--print_completion"
 NULL = "null"
 POSITIONAL_MODEL = "positional_model"
+# The placeholders of values in `--help`, by type.
+PLACEHOLDERS = {
+    "bool": "BOOL",
+    "dict": "{K: V}",
+    "float": "NUM",
+    "int": "INT",
+    "list": "A,B",
+    "Path": "PATH",
+    "str": "TEXT",
+}
 MAX_NEW_TOKENS = "max_new_tokens"
 # The commands with a model and short names, and where a measurement is in their settings.
 PREFIXES = {"measure": "", "loop": "measure."}
@@ -334,6 +344,9 @@ def _read_command_line(arguments: Sequence[str]) -> CommandLine:
 def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
     """Return the error for an argument that the command does not have."""
     name = argument.partition("=")[0].lstrip("-")
+    removed = removed_name(name)
+    if removed is not None:
+        return InputError(argument, f"this setting is gone: {removed}; leave it out.")
     renamed = new_name(name)
     if renamed is not None:
         group = name.rpartition(".")[0]
@@ -434,26 +447,33 @@ class _FlagSource(CliSettingsSource):
         return value
 
     def _is_hidden(self, name: str) -> bool:
-        return not self._hidden.isdisjoint(name.split("."))
+        """Return whether a setting is of a family that is not measured."""
+        return name.removeprefix("loop.").removeprefix("measure.").partition(".")[0] in self._hidden
 
     def _add_flag(self, parser: Any, *names: str, **kwargs: Any) -> None:
         """Add a flag; the library calls this for each field."""
         dotted = names[0].lstrip("-")
         setting = self.settings[dotted]
+        if not setting.has_flag:
+            return
         if setting.group is not None:
             if NAME not in setting.group.model_fields:
                 return
-            kwargs = {"dest": f"{dotted}.{NAME}", "metavar": "NAME", "help": kwargs["help"]}
-            kwargs["help"] = escape_percent(setting.text)
+            name = self.settings[f"{dotted}.{NAME}"]
+            kwargs = {"dest": name.name, "metavar": "NAME", "help": escape_percent(name.text)}
         elif setting.kind is bool:
-            kwargs |= {"nargs": "?", "const": "true"}
+            kwargs |= {"nargs": "?", "const": "true", "metavar": PLACEHOLDERS["bool"]}
         elif names[0].startswith("-") and setting.choices:
             kwargs["choices"] = setting.choices
             kwargs["metavar"] = "{" + ",".join(setting.choices) + "}"
+        elif names[0].startswith("-"):
+            kwargs["metavar"] = _placeholder(kwargs["metavar"])
         if setting.group is None:
             default = "" if setting.default in (None, "", [], {}) else f" (default: {_as_text(setting.default)})"
             kwargs["help"] = escape_percent(setting.text + default)
-        if self._is_hidden(dotted):
+        group = self.settings.get(dotted.removesuffix(f".{NAME}"))
+        is_shown_as_group = dotted.endswith(f".{NAME}") and group is not None  # `--model NAME`
+        if self._is_hidden(dotted) or is_shown_as_group:
             kwargs["help"] = SUPPRESS
         self.flags += [name.lstrip("-") for name in names if name.startswith("-")]
         kwargs.pop("required", None)
@@ -468,6 +488,16 @@ class _FlagSource(CliSettingsSource):
         return parser.add_argument_group(name, text)
 
 
+def _placeholder(metavar: str) -> str:
+    """Return the placeholder for a value in `--help`, in place of pydantic-settings' names of Python types.
+
+    >>> _placeholder("{Path,null}")
+    'PATH'
+    """
+    kind = metavar.strip("{}").removesuffix(f",{NULL}")
+    return PLACEHOLDERS.get(kind.partition("[")[0], kind)
+
+
 def escape_percent(text: str) -> str:
     """Return a text as argparse wants it."""
     return text.replace("%", "%%")
@@ -477,7 +507,8 @@ def short_names(command: str) -> dict[str, str]:
     """Return the short name of each setting that has one, by its dotted name."""
     if command not in PREFIXES:
         return {}
-    return {f"{PREFIXES[command]}{name}": name.rpartition(".")[2] for name in SHORT_NAMES}
+    named = {f"{PREFIXES[command]}{name}": name.rpartition(".")[2] for name in SHORT_NAMES}
+    return {name: short for name, short in named.items() if name != short}
 
 
 def positional(cls: type[BaseModel]) -> list[str]:
@@ -494,6 +525,7 @@ class Setting(typing.NamedTuple):
     default: Any
     text: str
     group: type[BaseModel] | None
+    has_flag: bool
 
     @property
     def choices(self) -> list[str]:
@@ -511,7 +543,8 @@ def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
     for name, declared in cls.model_fields.items():
         group = group_of(declared.annotation)
         default = None if group else declared.get_default(call_default_factory=True)
-        yield Setting(f"{prefix}{name}", declared.annotation, default, declared.description or "", group)
+        has_flag = not WITHOUT_FLAG.items() <= (declared.json_schema_extra or {}).items()
+        yield Setting(f"{prefix}{name}", declared.annotation, default, declared.description or "", group, has_flag)
         if group is not None:
             yield from settings_in(group, f"{prefix}{name}.")
 

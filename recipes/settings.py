@@ -18,6 +18,7 @@ from evenhand.evaluation.settings import (
     MAX_COUNT,
     NOT_COMPARED,
     OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     Count,
     DecodingSettings,
@@ -67,7 +68,9 @@ class Tracked(StrictSettings):
     """Settings of the tracker."""
 
     report_to: ReportTo = Field(
-        "wandb", description="tracker; wandb is offline unless you are logged in", json_schema_extra=NOT_COMPARED
+        "wandb",
+        description="where scores are logged; W&B works offline unless you are logged in",
+        json_schema_extra=NOT_COMPARED,
     )
     upload: Literal["scores", "adapters", "responses", "all"] = Field(
         "scores",
@@ -78,7 +81,7 @@ class Tracked(StrictSettings):
     group: str | None = Field(
         None,
         description="W&B group; null: of a loop or ablation, the name of output_dir",
-        json_schema_extra=NOT_COMPARED,
+        json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
 
 
@@ -87,7 +90,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
     metrics: Annotated[list[str], Field(min_length=1)] = Field(
-        default_factory=lambda: [FAMILY], description=f"of: {', '.join(families.names())}"
+        default_factory=lambda: [FAMILY], description=f"families of metrics to measure: {', '.join(families.names())}"
     )
     prompts: PromptSettings = Field(default_factory=PromptSettings, description="the prompts that the model gets")
     decoding: DecodingSettings = Field(
@@ -95,7 +98,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
     )
     capabilities: list[str] = Field(
         default_factory=list,
-        description="tasks of lm-evaluation-harness to score as well",
+        description="tasks of lm-evaluation-harness that are scored, too",
         json_schema_extra=BY_CONTENT,
     )
 
@@ -132,14 +135,18 @@ class Measurement(family_groups("Settings", is_optional=True)):
 class MeasureSettings(Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
-    split: Literal["measure", "train", "all"] = Field("measure", description="split of the prompts to use")
+    split: Literal["measure", "train", "all"] = Field(
+        "measure", description="which prompts to use: for measuring, for training, or all"
+    )
     write_prompts: AnyPath | None = Field(
-        None, description="write the prompts here and stop; .jsonl: Batch API", json_schema_extra=NOT_COMPARED
+        None,
+        description="file to write the prompts to, without measuring; .jsonl is for OpenAI's Batch API",
+        json_schema_extra=NOT_COMPARED,
     )
     responses: ResponseFileSettings | None = Field(
-        None, description="a file of responses to score; null: ask the model"
+        None, description="file of responses to score, in place of a model's"
     )
-    seed: Seed = Field(0, description="random seed of prompts, responses and the bootstrap")
+    seed: Seed = Field(0, description="random seed of prompts, answers and the bootstrap")
     output_dir: AnyPath = Field(Path("runs/measure"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
     @model_validator(mode="after")

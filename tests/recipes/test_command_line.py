@@ -128,6 +128,7 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     [
         (["label", "--quantile", "2"], "quantile: '2' cannot be used: Input should be less than 1"),
         (["measure", "--prompts.per_cell", "2"], "is called --prompts.answers_per_cell now"),
+        (["measure", "--generation_bias.style_classifier.dtype", "float16"], "this setting is gone"),
         (["label", "--quantil", "0.5"], "did you mean --quantile?"),
         (["measur"], "did you mean 'measure'?"),
     ],
