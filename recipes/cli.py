@@ -31,9 +31,8 @@ from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_r
 from evenhand.evaluation.old_names import new_name, removed_name
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
-from evenhand.evaluation.tracking import destinations
+from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
-from evenhand.recipes.settings import COMMANDS, FAMILIES, FAMILY
 
 log = logging.getLogger("evenhand")
 
@@ -137,7 +136,7 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
                 given.append(following)
             elif argument.startswith(f"{flag}="):
                 given.append(argument.removeprefix(f"{flag}="))
-        folder = Path(given[-1]) if given else COMMANDS[command]().output_dir
+        folder = Path(given[-1]) if given else settings_class(command)().output_dir
         with suppress(OSError, ValueError):
             clear_pages(folder, command)
     return ERROR
@@ -163,6 +162,8 @@ def _run(arguments: Sequence[str]) -> int:
     if line.command != "configs":  # it loads nothing
         is_tracked = hasattr(settings, "report_to") or line.command == "judge"
         if is_tracked and processes.is_rank_zero():
+            from evenhand.evaluation.tracking import destinations
+
             log.info("evenhand %s: %s", line.command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", line.command)
     status = run_command(line.command, settings)
@@ -177,6 +178,13 @@ def _log_level(options: Mapping[str, Any]) -> int:
     if options.get("verbose"):
         return logging.DEBUG
     return logging.WARNING if options.get("quiet") else logging.INFO
+
+
+def settings_class(command: str) -> type[BaseModel]:
+    """Return the class of a command's settings."""
+    from evenhand.recipes import settings  # the families of metrics take a second to import
+
+    return settings.COMMANDS[command]
 
 
 def run_command(command: str, settings: Any) -> int:
@@ -214,7 +222,7 @@ def _settings(line: "CommandLine") -> Any:
                 f"{line.config} asks to execute code that comes with a model, which only the command line can allow; "
                 f"if you trust that code, give --{name} true.",
             )
-    cls = COMMANDS[line.command]
+    cls = settings_class(line.command)
     values = _merged(values, line.values, cls)
     if line.max_new_tokens is not None:
         decoding = group_at(values, f"{PREFIXES[line.command]}decoding")
@@ -363,13 +371,15 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
     parser.add_argument("--version", action="store_true", default=SUPPRESS, help="show the version")
     subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     sources = {}
-    for command, cls in COMMANDS.items():
-        runs = "".join(f"{name.upper()} " for name in positional(cls))
+    for command, purpose in COMMANDS.items():
+        is_needed = command in arguments or COMPLETION in arguments
+        cls = settings_class(command) if is_needed else None
+        runs = "".join(f"{name.upper()} " for name in positional(cls)) if cls else ""
         model = "[MODEL] " if command in PREFIXES else ""
         sub = subparsers.add_parser(
             command,
-            help=(cls.__doc__ or command).splitlines()[0],  # PYTHONOPTIMIZE=2 removes docstrings
-            description=cls.__doc__,
+            help=purpose,
+            description=cls.__doc__ if cls else purpose,
             usage=f"evenhand {command} {runs}{model}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
             argument_default=SUPPRESS,
             allow_abbrev=False,
@@ -382,7 +392,7 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
         if command in PREFIXES:
             sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
             sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
-        if command in arguments or COMPLETION in arguments:
+        if is_needed:
             sources[command] = _FlagSource(command, sub, hidden=_families_not_measured(arguments))
     if COMPLETION in arguments:
         require_extra("completion", "shtab", field=COMPLETION)
@@ -394,6 +404,8 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
 
 def _families_not_measured(arguments: Sequence[str]) -> set[str]:
     """Return the families of metrics whose settings `--help` leaves out: all but those of the flag `--metrics`."""
+    from evenhand.recipes.settings import FAMILIES, FAMILY
+
     if COMPLETION in arguments:
         return set()
     measured = FAMILY
@@ -413,7 +425,7 @@ class _FlagSource(CliSettingsSource):
     """
 
     def __init__(self, command: str, parser: ArgumentParser, hidden: Collection[str]) -> None:
-        cls = COMMANDS[command]
+        cls = settings_class(command)
         self.settings = {setting.name: setting for setting in settings_in(cls)}
         self.flags: list[str] = []
         self._hidden = hidden

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from evenhand.recipes import commands
 from evenhand.recipes.cli import main, settings_in
 from evenhand.recipes.settings import COMMANDS, FAMILIES
 
@@ -76,3 +77,7 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
     assert "--generation_bias.permutations" in text and "--sentence_pairs.pairs" not in text
     text = printed(capsys, "measure", "--metrics", "sentence_pairs", "--help")
     assert "--generation_bias.permutations" not in text and "--sentence_pairs.pairs" in text
+
+
+def test_the_purpose_of_a_command_is_the_first_sentence_of_its_settings():
+    assert {name: cls.__doc__.splitlines()[0] for name, cls in COMMANDS.items()} == commands.COMMANDS
