@@ -19,6 +19,34 @@ OLD_NAMES = {
     "even_within": "max_difference",
 }
 
+CLASSIFIERS = (
+    "style_classifier",
+    "second_style_classifier",
+    "other_classifier",
+    "offensiveness",
+    "toxicity",
+    "classifier",
+)
+OF_CLASSIFIERS = {
+    "base": "an adapter's base is as in its files",
+    "dtype": "classifiers compute in float32",
+    "device": "classifiers are on a GPU if there is one",
+    "device_map": "classifiers are on one device",
+    "attn_implementation": "classifiers have the default of transformers",
+    "quantization": "classifiers are not quantized",
+    "trust_remote_code": "no code that comes with a classifier is executed",
+}
+REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, why in OF_CLASSIFIERS.items()}
+REMOVED |= {
+    "prompts.train_fraction": "half of the values of split_by are for training",
+    "prompts.untuned_fraction": "half of what untuned_by names is excluded from training",
+}
+
+
+def removed_name(dotted: str) -> str | None:
+    """Return what stands in place of a setting that was removed; None for any other name."""
+    return REMOVED.get(".".join(dotted.split(".")[-2:]))
+
 
 def new_name(dotted: str) -> str | None:
     """Return the new name of a setting with an old dotted name, without its group; None if the name is not old.
@@ -31,11 +59,13 @@ def new_name(dotted: str) -> str | None:
 
 
 def with_new_names(settings: Any, group: str = "") -> Any:
-    """Return the settings of a stored run, nested mappings, with new names in place of old ones."""
+    """Return the settings of a stored run with new names in place of old ones, and without removed ones."""
     if not isinstance(settings, Mapping):
         return settings
     renamed = {}
     for key, value in settings.items():
         dotted = f"{group}.{key}" if group else str(key)
+        if removed_name(dotted) is not None:
+            continue
         renamed[new_name(dotted) or key] = with_new_names(value, dotted)
     return renamed

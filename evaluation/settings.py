@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.revisions import is_gguf
-from evenhand.evaluation.old_names import new_name
+from evenhand.evaluation.old_names import new_name, removed_name
 
 AUTO = "auto"
 # Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.
@@ -21,6 +21,7 @@ IDENTITY = "identity"
 OMIT_IF_NULL = "omit_if_null"
 NOT_COMPARED: dict[str, JsonValue] = {IDENTITY: False}  # it changes no result
 BY_CONTENT: dict[str, JsonValue] = {IDENTITY: "content"}  # a fingerprint of what the path or name leads to counts
+WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or in Python, never on the command line
 OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # later than the first runs, which know nothing of it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -61,8 +62,13 @@ class NamedSettings(StrictSettings):
     @classmethod
     def _from_name(cls, values: Any) -> Any:
         if isinstance(values, (str, Path)):
-            return {NAME: values}
-        return {} if values is None else values
+            values = {NAME: values}
+        return cls._with_parts({} if values is None else values)
+
+    @classmethod
+    def _with_parts(cls, values: Any) -> Any:
+        """Return the values of a group, where a part of the name may be the value of another field."""
+        return values
 
 
 class CheckpointSettings(NamedSettings):
@@ -73,24 +79,32 @@ class CheckpointSettings(NamedSettings):
         description="Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH",
         json_schema_extra=BY_CONTENT,
     )
-    revision: str | None = Field(None, description="commit of the model on the hub, or of base if base is set")
+    revision: str | None = Field(None, description="commit of the model on the hub, or of its base if that is given")
     base: str | None = Field(
-        None, description="base of an adapter; null: as in the adapter's files", json_schema_extra=BY_CONTENT
+        None,
+        description="base of an adapter, if it is not where the adapter's files say",
+        json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
-    dtype: Dtype = Field("float32", description="precision of the weights; 'auto': as in the checkpoint")
+    dtype: Dtype = Field("float32", description="precision of the weights; `auto` is the precision of the checkpoint")
     device: str = Field(
         AUTO,
-        description="'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one",
+        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one",
         json_schema_extra=NOT_COMPARED,
     )
     device_map: str | dict[str, Any] | None = Field(
-        None, description="'auto' or {module: device}; null: one", json_schema_extra=NOT_COMPARED
+        None,
+        description="device of each module, or `auto`, to split a model over several GPUs",
+        json_schema_extra=NOT_COMPARED,
     )
-    attn_implementation: str | None = Field(None, description="'eager', 'sdpa', …; null: the default of transformers")
+    attn_implementation: str | None = Field(
+        None,
+        description="implementation of attention, such as eager or sdpa; null is the default of transformers",
+        json_schema_extra=WITHOUT_FLAG,
+    )
     quantization: Literal["4bit", "8bit"] | None = Field(
-        None, description="bitsandbytes (evenhand[quantization]); null: none"
+        None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
     )
-    trust_remote_code: bool = Field(False, description="run code from the checkpoint")
+    trust_remote_code: bool = Field(False, description="whether code that comes with the model may be executed")
 
     @model_validator(mode="after")
     def _check_device(self) -> Self:
@@ -105,7 +119,7 @@ class ModelSettings(CheckpointSettings):
     """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
     system_prompt: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="text before every prompt: a system message, or a line without a chat template; null: none"
+        None, description="system message before every prompt, or the first line if the model has no chat template"
     )
     chat_template: AnyPath | None = Field(
         None,
@@ -121,9 +135,9 @@ class ModelSettings(CheckpointSettings):
         None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
     server: str | None = Field(
-        None, description="OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none"
+        None, description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server])"
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server; likelihoods need completions")
+    api: Literal["chat", "completions"] = Field("chat", description="API of the server; likelihoods need `completions`")
     concurrency: Concurrency = Field(
         16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
     )
@@ -134,7 +148,9 @@ class ModelSettings(CheckpointSettings):
         json_schema_extra=OMITTED_IF_NULL,
     )
     tokenizer: str | None = Field(
-        None, description="of a served model, for likelihoods; null: by its name", json_schema_extra=BY_CONTENT
+        None,
+        description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
+        json_schema_extra=BY_CONTENT,
     )
 
     @model_validator(mode="after")
@@ -168,7 +184,7 @@ class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
     name: AnyPath | None = Field(
-        None, description="table or log to score; no model is loaded", json_schema_extra=BY_CONTENT
+        None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
@@ -192,36 +208,63 @@ class JudgeSettings(NamedSettings):
     server: str | None = Field(
         None, description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1"
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server")
+    api: Literal["chat", "completions"] = Field("chat", description="API of the server", json_schema_extra=WITHOUT_FLAG)
     concurrency: Concurrency = Field(
-        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
+        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
     )
     samples: Count = Field(5, description="answers for each text, if the server gives no log-probabilities")
     cache: AnyPath | None = Field(
-        None, description="SQLite file of judgements; null: in the user's cache folder", json_schema_extra=NOT_COMPARED
+        None,
+        description="SQLite file of judgements; null: in the user's cache folder",
+        json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
 
 
-class HeadSettings(CheckpointSettings):
-    """Settings of a sequence classifier and of what its outputs mean. A string is short for {name: string}."""
+class HeadSettings(NamedSettings):
+    """A sequence classifier, on a GPU if there is one. A string is short for {name: string}.
 
+    Its precision is float32, and no code that comes with it is executed. What its outputs mean is said by its config;
+    where that is wrong, a file of settings can say it.
+    """
+
+    base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
+
+    name: str = Field("", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT)
+    revision: str | None = Field(
+        None, description="commit of the classifier on the hub, also as NAME@REVISION", json_schema_extra=WITHOUT_FLAG
+    )
     head: Literal["softmax", "sigmoid"] | None = Field(
         None,
         description="sigmoid: a text may have several labels; null: by problem_type in its config",
-        json_schema_extra=OMITTED_IF_NULL,
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
     label_names: AnyPath | None = Field(
         None,
         description="text file with the name of each label, one a line; null: as in its config",
-        json_schema_extra=OMITTED_IF_NULL,
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
+
+    @classmethod
+    def _with_parts(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("revision") is not None:
+            return values
+        name, at, revision = str(values.get(NAME) or "").rpartition("@")
+        if not at or "/" in revision or not name:  # a folder may have an @ in its name
+            return values
+        return {**values, NAME: name, "revision": revision}
+
+    def checkpoint(self) -> CheckpointSettings:
+        """Return the settings by which the classifier is loaded."""
+        return CheckpointSettings(name=self.name, revision=self.revision)
 
 
 class StyleClassifierSettings(HeadSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
     judge: JudgeSettings | None = Field(
-        None, description="an LLM on a server, whose model is name; null: none", json_schema_extra=OMITTED_IF_NULL
+        None,
+        description="an LLM that judges styles; the name of the classifier is the name of its model",
+        json_schema_extra=OMITTED_IF_NULL,
     )
 
     @model_validator(mode="after")
@@ -229,8 +272,7 @@ class StyleClassifierSettings(HeadSettings):
         if self.judge is not None:
             if self.judge.server is None:
                 raise InputError("judge.server", "a judge needs one; give http://HOST:PORT/v1, and its model as name.")
-            checkpoint = {name: getattr(self, name) for name in CheckpointSettings.model_fields}
-            ModelSettings(**checkpoint, server=self.judge.server)
+            self.served_model()  # its settings are checked
         return self
 
     def served_model(self) -> ModelSettings:
@@ -245,7 +287,9 @@ class ClassifierSettings(HeadSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = Field(
-        None, description="sequence classifier, id or folder; null: not measured", json_schema_extra=BY_CONTENT
+        None,
+        description="sequence classifier: an id, NAME@REVISION or a folder; null: not measured",
+        json_schema_extra=BY_CONTENT,
     )
     label: str | None = Field(None, description="label that means offensive")
 
@@ -257,7 +301,9 @@ class PromptSettings(StrictSettings):
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
     dataset: str = Field(
-        "paper", description="taxonomy: 'paper', 'more', 'v1.0', 'v1.1', or such a folder", json_schema_extra=BY_CONTENT
+        "paper",
+        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder like theirs",
+        json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
         None,
@@ -278,7 +324,9 @@ class PromptSettings(StrictSettings):
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     train_file: AnyPath | None = Field(None, description="table of prompts to train on", json_schema_extra=BY_CONTENT)
-    descriptor_column: str | None = Field(None, description="column whose values are compared; null: 'descriptor'")
+    descriptor_column: str | None = Field(
+        None, description="column whose values are compared, if it is not `descriptor`"
+    )
     filters: dict[str, Any] = Field(
         default_factory=lambda: dict(DEFAULT_FILTERS),
         description="{column: values} of the prompts to use; noun_phrase_type has a default",
@@ -286,16 +334,18 @@ class PromptSettings(StrictSettings):
     split_by: str | None = Field(
         None, description="column whose values the splits do not share; null: noun, or none for a file"
     )
-    train_fraction: Fraction = Field(0.5, description="share of the values of split_by for training")
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
-        None, description="exclude some of these from training"
+        None, description="what training does not see one half of"
     )
-    untuned_fraction: Fraction = Field(0.5, description="share of them that training excludes")
     descriptors: Annotated[int, Field(ge=2)] | None = Field(200, description="descriptors to sample by axis; null: all")
     answers_per_cell: PerCell = Field(
         4, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
-    personas: str = Field("none", description="'none', 'default' or a file", json_schema_extra=BY_CONTENT)
+    personas: str = Field(
+        "none",
+        description="self-descriptions before the prompts: none, default, or a file",
+        json_schema_extra=BY_CONTENT,
+    )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(
         default_factory=list,
         description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
@@ -375,7 +425,7 @@ class DecodingSettings(StrictSettings):
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="arguments of `generate` that override the preset"
     )
-    batch_size: Count = Field(128, description="contexts per batch", json_schema_extra=NOT_COMPARED)
+    batch_size: Count = Field(128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.
@@ -468,6 +518,9 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
 def _unknown_setting(location: Sequence[str], cls: Any) -> str:
     """Return what is wrong with the name of a setting that does not exist, and the name that may have been meant."""
     *groups, name = location
+    removed = removed_name(".".join(location))
+    if removed is not None:
+        return f"this setting is gone: {removed}; leave it out."
     renamed = new_name(".".join(location))
     if renamed is not None:
         return f"it is called {renamed!r} now; rename it."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
+from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -18,6 +19,7 @@ from evenhand.evaluation.settings import (
     MAX_COUNT,
     NOT_COMPARED,
     OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     Count,
     DecodingSettings,
@@ -96,7 +98,9 @@ class Tracked(StrictSettings):
     """Settings of the tracker."""
 
     report_to: ReportTo = Field(
-        "wandb", description="tracker; wandb is offline unless you are logged in", json_schema_extra=NOT_COMPARED
+        "wandb",
+        description="where scores are logged; W&B works offline unless you are logged in",
+        json_schema_extra=NOT_COMPARED,
     )
     upload: Literal["scores", "adapters", "responses", "all"] = Field(
         "scores",
@@ -107,7 +111,7 @@ class Tracked(StrictSettings):
     group: str | None = Field(
         None,
         description="W&B group; null: of a loop or ablation, the name of output_dir",
-        json_schema_extra=NOT_COMPARED,
+        json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
 
 
@@ -116,7 +120,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
     metrics: Annotated[list[str], Field(min_length=1)] = Field(
-        default_factory=lambda: [FAMILY], description=f"of: {', '.join(families.names())}"
+        default_factory=lambda: [FAMILY], description=f"families of metrics to measure: {', '.join(families.names())}"
     )
     prompts: PromptSettings = Field(default_factory=PromptSettings, description="the prompts that the model gets")
     decoding: DecodingSettings = Field(
@@ -124,7 +128,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
     )
     capabilities: list[str] = Field(
         default_factory=list,
-        description="tasks of lm-evaluation-harness to score as well",
+        description="tasks of lm-evaluation-harness that are scored, too",
         json_schema_extra=BY_CONTENT,
     )
 
@@ -161,19 +165,23 @@ class Measurement(family_groups("Settings", is_optional=True)):
 class MeasureSettings(MethodGroups, Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
-    split: Literal["measure", "train", "all"] = Field("measure", description="split of the prompts to use")
+    split: Literal["measure", "train", "all"] = Field(
+        "measure", description="which prompts to use: for measuring, for training, or all"
+    )
     write_prompts: AnyPath | None = Field(
-        None, description="write the prompts here and stop; .jsonl: Batch API", json_schema_extra=NOT_COMPARED
+        None,
+        description="file to write the prompts to, without measuring; .jsonl is for OpenAI's Batch API",
+        json_schema_extra=NOT_COMPARED,
     )
     responses: ResponseFileSettings | None = Field(
-        None, description="a file of responses to score; null: ask the model"
+        None, description="file of responses to score, in place of a model's"
     )
     method: str | None = Field(
         None,
         description="method to measure the model with, such as nearest_style; a+b: both; null: none",
         json_schema_extra=OMITTED_IF_NULL,
     )
-    seed: Seed = Field(0, description="random seed of prompts, responses and the bootstrap")
+    seed: Seed = Field(0, description="random seed of prompts, answers and the bootstrap")
     output_dir: AnyPath = Field(Path("runs/measure"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
     @model_validator(mode="after")
@@ -202,7 +210,9 @@ class MeasureSettings(MethodGroups, Measurement, Tracked):
 class Labelling(StrictSettings):
     """Settings of labelling: the threshold."""
 
-    alpha: Literal[0, 1, 2] = Field(0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)")
+    alpha: Annotated[int, Field(ge=0, le=2)] = Field(
+        0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
+    )
     beta: FiniteFloat | None = Field(None, description="threshold as a number; null: use quantile")
     quantile: Fraction = Field(0.9, description="threshold as a quantile of the bias values, where beta is null")
 
@@ -210,7 +220,7 @@ class Labelling(StrictSettings):
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    run: AnyPath = Field(
+    run: CliPositionalArg[AnyPath] = Field(
         Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
     output_dir: AnyPath = Field(Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
@@ -229,7 +239,9 @@ class Tuning(StrictSettings):
 class TuneSettings(MethodGroups, Tuning, Tracked):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: AnyPath = Field(Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT)
+    labels: CliPositionalArg[AnyPath] = Field(
+        Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
+    )
     method: str | None = Field(None, description=f"method; {DEFAULT_METHODS}")
     write_rows: AnyPath | None = Field(
         None, description="write rows for other trainers to this folder and stop", json_schema_extra=NOT_COMPARED
@@ -242,12 +254,12 @@ class TuneSettings(MethodGroups, Tuning, Tracked):
 class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tracked):
     """Compare two runs over the same prompts."""
 
-    before: AnyPath = Field(
+    before: CliPositionalArg[AnyPath] = Field(
         Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
-    after: AnyPath = Field(
+    after: CliPositionalArg[AnyPath] = Field(
         Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
     )
     labels: AnyPath | None = Field(
@@ -269,12 +281,12 @@ class RateSettings(Tracked):
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: AnyPath = Field(
+    before: CliPositionalArg[AnyPath] = Field(
         Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
-    after: AnyPath = Field(
+    after: CliPositionalArg[AnyPath] = Field(
         Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
     )
     pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
@@ -445,7 +457,7 @@ class AgreementSettings(LabelledTexts):
 class ReportSettings(StrictSettings):
     """Write the report of one or several finished runs."""
 
-    runs: list[AnyPath] = Field(
+    runs: CliPositionalArg[list[AnyPath]] = Field(
         default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
     )
     output_dir: AnyPath = Field(
@@ -456,7 +468,9 @@ class ReportSettings(StrictSettings):
 class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: AnyPath = Field(Path("runs/measure"), description="finished run of `measure` with generation bias")
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure` with generation bias"
+    )
     halve_interval: bool = Field(
         False, description="plan for half of the run's interval; the default without another goal"
     )
@@ -474,7 +488,9 @@ class PlanSettings(StrictSettings):
 class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: AnyPath = Field(Path("runs/measure"), description="finished run of `measure`, of the new model")
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure`, of the new model"
+    )
     against: AnyPath | None = Field(
         None, description="finished run of `measure` over the same prompts, of the baseline"
     )
@@ -494,7 +510,9 @@ class CheckSettings(StrictSettings):
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
-    tuning: AnyPath = Field(Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT)
+    tuning: CliPositionalArg[AnyPath] = Field(
+        Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
+    )
     comparison: AnyPath | None = Field(
         None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
     )
@@ -511,7 +529,7 @@ class ExportSettings(StrictSettings):
 class ConfigsSettings(StrictSettings):
     """List the shipped configs, or print one."""
 
-    names: list[str] = Field(default_factory=list, description="configs to print; []: list all")
+    names: CliPositionalArg[list[str]] = Field(default_factory=list, description="configs to print; []: list all")
 
 
 COMMANDS: dict[str, type] = {

@@ -47,7 +47,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
 )
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, CheckpointSettings, HeadSettings, ModelSettings, checked
 
 log = logging.getLogger("evenhand")
 
@@ -69,11 +69,15 @@ MOST = {  # sizes above those of all models
     "intermediate_size": 10_000_000,
     "vocab_size": 100_000_000,
 }
-ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
+ModelDescription = (
+    CheckpointSettings | HeadSettings | str
+)  # a string is a model's name, with defaults for all other settings
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
     """Return the settings of a model, with defaults if `model` is only a name."""
+    if isinstance(model, HeadSettings):
+        return model.checkpoint()
     return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 
 

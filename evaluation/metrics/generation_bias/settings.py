@@ -10,6 +10,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     CheckpointSettings,
     ClassifierSettings,
@@ -38,20 +39,20 @@ class CorpusSettings(StrictSettings):
         "itself",
         json_schema_extra=BY_CONTENT,
     )
-    text_column: str = Field("text", description="their column with the texts")
-    subset: str | None = Field(None, description="subset of a hub dataset")
-    split: str = Field("train", description="split of a hub dataset")
-    limit: Count | None = Field(None, description="read so many examples; null: all")
+    text_column: str = Field("text", description="their column with the texts", json_schema_extra=WITHOUT_FLAG)
+    subset: str | None = Field(None, description="subset of a hub dataset", json_schema_extra=WITHOUT_FLAG)
+    split: str = Field("train", description="split of a hub dataset", json_schema_extra=WITHOUT_FLAG)
+    limit: Count | None = Field(None, description="read so many examples; null: all", json_schema_extra=WITHOUT_FLAG)
 
 
 class Settings(StrictSettings):
     """Generation bias: do responses differ in style by descriptor?"""
 
     style_classifier: StyleClassifierSettings = Field(
-        default_factory=StyleClassifierSettings, description="sequence classifier of the styles"
+        default_factory=StyleClassifierSettings, description="the style classifier"
     )
     second_style_classifier: StyleClassifierSettings | None = Field(
-        None, description="confirms results, never labels; null: none"
+        None, description="another style classifier, which has to confirm the results"
     )
     style_clusters: str = Field(
         "",
@@ -59,7 +60,7 @@ class Settings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     offensiveness: ClassifierSettings = Field(
-        default_factory=ClassifierSettings, description="the share of offensive responses"
+        default_factory=ClassifierSettings, description="a classifier of offensive responses"
     )
     neutral_dialogue: str | None = Field(
         SMALL_TALK,
@@ -67,7 +68,9 @@ class Settings(StrictSettings):
         "no perplexity",
         json_schema_extra=BY_CONTENT,
     )
-    control_tag: str | None = Field(None, description="string at the end of the context; null: the model's own default")
+    control_tag: str | None = Field(
+        None, description="control tag at the end of the context; null is the tag that the model was tuned with"
+    )
     repeated_rows: Literal["warn", "once", "independent"] = Field(
         "warn",
         description="rows of a file with the same prompt and response (case, punctuation and spaces aside); warn: "
@@ -81,7 +84,7 @@ class Settings(StrictSettings):
         "(numbers or classes)",
     )
     corpus: CorpusSettings | None = Field(
-        None, description="where descriptors are counted; null: nowhere", json_schema_extra=OMITTED_IF_NULL
+        None, description="texts in which descriptors are counted", json_schema_extra=OMITTED_IF_NULL
     )
     accepted: AnyPath | None = Field(
         None,
@@ -89,9 +92,11 @@ class Settings(StrictSettings):
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     permutations: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        1999, description="permutations of people by which differences are tested; 0: none"
+        1999, description="number of permutations of people by which differences are tested; 0 tests nothing"
     )
-    relevance: bool = Field(True, description="score responses by the model itself: fit to their prompts, perplexity")
+    relevance: bool = Field(
+        True, description="whether the model itself scores how well responses fit their prompts, and their perplexity"
+    )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
         description="share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M "
