@@ -393,7 +393,7 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
             sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
             sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
         if is_needed:
-            sources[command] = _FlagSource(command, sub, hidden=_families_not_measured(arguments))
+            sources[command] = _FlagSource(command, sub, hidden=_hidden_groups(command, arguments))
     if COMPLETION in arguments:
         require_extra("completion", "shtab", field=COMPLETION)
         import shtab
@@ -402,18 +402,26 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
     return parser, sources
 
 
-def _families_not_measured(arguments: Sequence[str]) -> set[str]:
-    """Return the families of metrics whose settings `--help` leaves out: all but those of the flag `--metrics`."""
-    from evenhand.recipes.settings import FAMILIES, FAMILY
+def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
+    """Return the groups of settings that `--help` leaves out.
+
+    These are all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all methods but
+    those of the flag `--method`.
+    """
+    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups
 
     if COMPLETION in arguments:
         return set()
-    measured = FAMILY
+    given = {"metrics": FAMILY, "method": ""}
     for argument, following in pairwise([*arguments, ""]):
         name, _, value = argument.partition("=")
-        if name.rpartition(".")[2].lstrip("-") == "metrics":
-            measured = value or following
-    return set(FAMILIES) - {name.strip() for name in measured.split(",")}
+        name = name.rpartition(".")[2].lstrip("-")
+        if name in given:
+            given[name] = value or following
+    hidden = set(FAMILIES) - {name.strip() for name in given["metrics"].split(",")}
+    if command in ("measure", "tune"):
+        hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
+    return hidden
 
 
 class _FlagSource(CliSettingsSource):

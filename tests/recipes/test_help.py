@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.recipes import commands
 from evenhand.recipes.cli import main, settings_in
-from evenhand.recipes.settings import COMMANDS, FAMILIES
+from evenhand.recipes.settings import COMMANDS, FAMILIES, MethodGroups
 
 
 def printed(capsys, *arguments):
@@ -23,6 +23,8 @@ def test_help_has_every_setting_with_its_text(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "300")
     groups = {"measure": "", "loop": "measure.", "ablate": "loop.measure."}
     flags = [f"--{groups[command]}metrics={','.join(FAMILIES)}"] if command in groups else []
+    if command in ("measure", "tune"):
+        flags.append(f"--method={'+'.join(MethodGroups.model_fields)}")
     text = printed(capsys, command, *flags, "--help").lower()
     assert COMMANDS[command].__doc__.splitlines()[0][:40].lower() in text
     settings = [setting for setting in settings_in(COMMANDS[command]) if setting.has_flag]
