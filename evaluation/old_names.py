@@ -12,7 +12,6 @@ OLD_NAMES = {
     "train_per_cell": "train_answers_per_cell",
     "unseen_by": "untuned_by",
     "unseen_fraction": "untuned_fraction",
-    "training.opening": "first_tokens",
     "generation_bias.opening": "borrowed_opening",
     "generation_bias.style_exchange": "nearest_style",
     "max_even_within": "max_difference",
@@ -40,6 +39,10 @@ REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, w
 REMOVED |= {
     "prompts.train_fraction": "half of the values of split_by are for training",
     "prompts.untuned_fraction": "half of what untuned_by names is excluded from training",
+    "training.opening": "it is a setting of its method, distill.first_tokens",
+    "training.first_tokens": "it is a setting of its method, distill.first_tokens",
+    "instruction": "it is a setting of its method, prompt.instruction",
+    "loop.instruction": "it is a setting of its method, prompt.instruction",
 }
 
 

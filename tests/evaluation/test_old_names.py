@@ -22,7 +22,7 @@ def test_old_names_are_translated_and_removed_settings_left_out():
             "generation_bias": {"style_classifier": {"name": "c"}, "borrowed_opening": 2},
             "model": {"name": "m", "dtype": "float32"},
         },
-        "tune": {"training": {"first_tokens": 4}},
+        "tune": {"training": {}},
         "train_answers_per_cell": 5,
     }
 
