@@ -25,7 +25,8 @@ def write_example(run: Path, folder: Path) -> None:
     """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
     html.MAX_BYTES = MAX_BYTES
     if read_record(run, "run")["command"] == "measure":
-        settings, responses = replace(read_settings(run, "run")[0], output_dir=run), [run]
+        settings = read_settings(run, "run")[0].replaced(output_dir=run)
+        responses = [run]
         (page,) = measure.report(settings, write=False, show=False).values()
     else:
         values = read_run(run, "compare", "run")[0] | {"output_dir": run}

@@ -1,7 +1,6 @@
 """Checks of a tuning's configuration, and defaults for a model, before any weights are loaded."""
 
 import os
-from dataclasses import replace
 
 import torch
 from peft import get_peft_model
@@ -129,7 +128,7 @@ def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
     if folder is None:
         return load_config(model), False
     base, revision = adapter_base(folder, None, model.revision)
-    return _load_base_config(replace(model, name=base, revision=revision))[0], True
+    return _load_base_config(model.replaced(name=base, revision=revision))[0], True
 
 
 def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:

@@ -1,6 +1,5 @@
 """Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,19 +58,19 @@ def check_tuned(
     (contexts_before, responses_before), (contexts_after, responses_after) = dialogues
     before = perplexity(base, contexts_before, responses_before, "perplexity of the base")
     after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
-    rate = f"learning_rate: {settings.learning_rate}"
+    rate = settings.learning_rate
     if not after <= before * (1 + settings.max_perplexity_rise / 100):
         raise TuningRejected(
-            rate,
-            f"damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
+            "learning_rate",
+            f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
             f"max_perplexity_rise is {settings.max_perplexity_rise:g} %. Lower the learning rate, and give another "
             "--output_dir.",
         )
     change = output_change(base, tuned, contexts)
     if not change.outputs_changed:
         raise TuningRejected(
-            rate,
-            f"did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
+            "learning_rate",
+            f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
             f"the largest change of a logit is {change.max_logit_change:.1g}. Train longer or raise the learning rate, "
             "and give another --output_dir.",
         )
@@ -121,12 +120,3 @@ def perplexity(
         log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def weights_sha256(model: torch.nn.Module) -> str:
-    """Return the SHA-256 of a model's weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -155,7 +155,10 @@ def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFram
     by the first mean, largest first.
     """
     first = next(iter(values))
-    groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS])
+    columns = prompts[[DESCRIPTOR, AXIS]].copy()
+    for name, column in values.items():
+        columns[name] = column
+    groups = columns.groupby([DESCRIPTOR, AXIS])
     table = groups[list(values)].mean()
     table["n"] = groups[first].count()
     table = table[table["n"] > 0].reset_index().astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories

@@ -22,7 +22,9 @@ LABELS = "labels.parquet"
 
 def training_section(folder: Path) -> Section:
     """Return the report section of a tuning run's curves: charts of the loss and, if measured, of pooled FGB*."""
-    return Section("Training", figures=training_charts(**json.loads((folder / CURVES).read_text(encoding="utf-8"))))
+    curves = json.loads((folder / CURVES).read_text(encoding="utf-8"))
+    charts = training_charts(curves["train_loss"], curves.get("validation_loss", ()), curves.get("bias", ()))
+    return Section("Training", figures=charts)
 
 
 def tuning_method(model: str) -> str:

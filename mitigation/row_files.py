@@ -53,8 +53,8 @@ def write_rows(
     if method.trainer != "sft" or base.kind == "encoder_decoder":
         raise InputError(
             "write_rows",
-            f"other trainers cannot use rows of {method.name} for a model of the kind {base.kind}; tune "
-            "without write_rows, or give another method.",
+            f"other trainers cannot use rows of {method.name} for a model of the kind {base.kind}; tune without "
+            "write_rows, or give another method.",
         )
     if folder.exists():
         raise InputError("write_rows", f"{folder} exists; give another folder.")

@@ -1,12 +1,10 @@
 """The settings of a tuning. The module imports nothing slow, so that the command line starts fast."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
 
-from evenhand.evaluation.settings import Count, Fraction
+from evenhand.evaluation.settings import Count, Fraction, StrictSettings
 from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -19,14 +17,15 @@ LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in Smith et al. 2022, C.1)
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class TuningSettings:
+class TuningSettings(StrictSettings):
     """Settings of `evenhand.mitigation.tune.tune`.
 
     A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or
     LEARNING_RATE, and MAX_BATCH_SIZE.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
     lora_rank: Count = Field(16, description="rank of the adapter")
@@ -68,4 +67,5 @@ class TuningSettings:
             large = method.large_model_learning_rate or LEARNING_RATE
             defaults["learning_rate"] = large * (1 if self.lora else 0.1)
             defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
-        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return self.replaced(**missing)

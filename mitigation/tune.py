@@ -36,10 +36,10 @@ from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.adapter import (
     atomic_write_folder,
     copy_weights,
@@ -49,7 +49,7 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import model_card
-from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
+from evenhand.mitigation.guards import OutputChange, check_tuned
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
@@ -129,30 +129,41 @@ def tune(
     method = rows.method
     trainer_class = TRAINERS[method.trainer]
     checkpoints = output_dir / CHECKPOINTS
-    base_sha256 = weights_sha256(base.model)
     train = trainer_class.encode_rows(base, rows.train)
     validation = trainer_class.encode_rows(base, rows.validation)
     config = trainer_config(
         method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**as_settings(settings), **as_settings(method.settings), "seed": seed}
-    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
+    recorded = {**settings.model_dump(), **method.settings.model_dump(), "seed": seed}
+    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": weights_sha256(base.model)}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
 
-    def save() -> TuningResult:
-        with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
-            trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
-            perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
-            if weights_sha256(base.model) != base_sha256:
-                raise RuntimeError(f"tuning changed the weights of its base {base.name}")
-            result = _result(output_dir / ADAPTER_FOLDER, rows, state, trainable, perplexities, change)
-            _write_facts(folder, base, method, recorded, result, card or {}, is_adapter=settings.lora)
-        return result
-
-    result = processes.on_rank_zero(save)
+    result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
     _log_result(result)
+    return result
+
+
+def _save(
+    base: DialogueModel,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    output_dir: Path,
+    state: TrainerState,
+    inputs: Mapping[str, Any],
+    neutral: Dialogue | None,
+    card: Mapping[str, Any],
+) -> TuningResult:
+    """Check the weights of the best step, and write them with their facts and card, or nothing."""
+    path = output_dir / ADAPTER_FOLDER
+    with atomic_write_folder(path) as folder:
+        trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)
+        perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
+        if weights_sha256(base.model) != inputs["model"]:
+            raise RuntimeError(f"tuning changed the weights of its base {base.name}")
+        result = _result(path, rows, state, trainable, perplexities, change)
+        _write_facts(folder, base, rows.method, inputs["settings"], result, card, is_adapter=settings.lora)
     return result
 
 

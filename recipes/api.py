@@ -7,7 +7,7 @@ a finished run returns at once, a killed one resumes.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -23,6 +23,9 @@ from evenhand.recipes import label as label_command
 from evenhand.recipes import measure as measure_command
 from evenhand.recipes import tune as tune_command
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, TuneSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -75,20 +78,34 @@ class Run:
         return read_record(self.folder, "run")
 
 
-def measure(model: str | Path | Mapping[str, Any], **settings: Any) -> Run:
+def measure(
+    model: "str | Path | Mapping[str, Any] | PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    **settings: Any,
+) -> Run:
     """Measure a model, and return the run.
 
     Args:
-        model: a Hugging Face id, a folder, such as `Run.adapter`, or settings of a model: {"name": …, "dtype": …}.
+        model: a Hugging Face id, a folder, such as `Run.adapter`, or settings of a model: {"name": …, "dtype": …}; or
+            a causal or encoder-decoder model of transformers that is loaded, as `Trainer` has one after training.
+        tokenizer: the tokenizer of a loaded model.
         settings: as of `evenhand measure`, such as output_dir="runs/before", prompts={"descriptors": 40} and
             generation_bias={"style_classifier": …, "style_clusters": …}; report_to is "none" by default.
 
     Raises:
         InputError: a setting or an input cannot be used.
     """
-    values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
-    measured = _settings(MeasureSettings, values, "measure")
-    measure_command.measure(measured, show=False)
+    if tokenizer is None:
+        values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
+        measured = _settings(MeasureSettings, values, "measure")
+        measure_command.measure(measured, show=False)
+        return Run(measured.output_dir)
+    from evenhand.evaluation.models.loading import loaded_dialogue_model
+
+    name = model.config.name_or_path or "model"
+    measured = _settings(MeasureSettings, {"model": {"name": name}, **settings}, "measure")
+    with loaded_dialogue_model(model, tokenizer) as loaded:
+        measure_command.measure(measured, show=False, loaded=loaded)
     return Run(measured.output_dir)
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from evenhand.recipes.settings import (
     LoopSettings,
     MeasureSettings,
     TuneSettings,
-    check_method_groups,
     measure_config,
     settings_of_methods,
 )
@@ -51,10 +49,10 @@ def loop(settings: LoopSettings) -> None:
         InputError: a stage cannot be run, or every method was rejected.
     """
     if settings.methods is None:
-        model = settings.measure.model
-        settings = replace(settings, methods=processes.on_rank_zero(lambda: default_methods(model)))
+        base = MeasureSettings.model_validate(vars(settings.measure))
+        model = measure_config(base, FAMILY).model
+        settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
-    check_method_groups(settings, settings.methods)
     folder = settings.output_dir
     methods = dict.fromkeys(settings.methods)
     points = [point for method in methods for point in plan_points(settings, method, lambda name, *_: folder / name)]
@@ -67,20 +65,20 @@ def run_points(
     points: Sequence[Point],
     settings: LoopSettings | AblateSettings,
     on_finished: Callable[[Point], None] = lambda point: None,
-) -> dict[Path, InputError]:
+) -> dict[Path, TuningRejected]:
     """Check the settings of all stages, then run each stage once; call `on_finished` for each finished point.
 
     A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
 
     Returns:
-        The error that ended each such point early, by the folder of the point's comparison.
+        The error that ended each such point, by the folder of the point's comparison.
     """
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
     processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
     outcomes = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
-    refused: dict[Path, InputError] = {}
+    refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
     for point, error in outcomes:
         if error is None:
@@ -169,7 +167,7 @@ def check_shows_bias(folder: Path) -> None:
     pooled = find_score(read_scores(folder / SCORES), HEADLINE)
     if not is_bias_significant(pooled):
         raise TuningRejected(
-            "measure",
+            "model",
             f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so "
             "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
             "tune the model anyway with --allow_no_bias true.",

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import FINISHED, run_state
-from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.page import Link, Page
@@ -22,6 +23,9 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.loading import DialogueModel
 
 log = logging.getLogger("evenhand")
 
@@ -46,37 +50,58 @@ SCORING = tuple(
 LINK = Link("all responses", RESPONSES)
 
 
-def measure(settings: MeasureSettings, *, show: bool = True, for_comparisons: bool = False) -> None:
+def measure(
+    settings: MeasureSettings,
+    *,
+    show: bool = True,
+    for_comparisons: bool = False,
+    loaded: "DialogueModel | None" = None,
+) -> None:
     """Measure a model with each family of metrics, or write the prompts for another program to answer.
 
     Args:
         show: print the report.
         for_comparisons: also score what comparisons with this run need.
+        loaded: the model, if it is loaded already; `settings.model` then only names it.
     """
     if settings.write_prompts:
         (name,) = settings.metrics
-        config, write_prompts = measure_config(settings, name), FAMILIES[name].write_prompts
+        config = measure_config(settings, name)
+        write_prompts = FAMILIES[name].write_prompts
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     names = list(dict.fromkeys(settings.metrics))
     configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
-    inputs = processes.on_rank_zero(lambda: read_inputs(settings, for_comparisons=for_comparisons))
+    if loaded is not None:
+        configs = {name: with_loaded(config, loaded) for name, config in configs.items()}
+    inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[names[0]].open_model().check()
     with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
-            of_family = replace(run, inputs=inputs[name], family=name)
-            scores[name] = FAMILIES[name].measure(of_family, configs[name])
-        found = [score for of_family in scores.values() for score in of_family]
+            store = replace(run, inputs=inputs[name], family=name)
+            scores[name] = FAMILIES[name].measure(store, configs[name])
+        found = [score for family_scores in scores.values() for score in family_scores]
         processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+
+
+def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig:
+    """Return the config of a measurement of a model that is loaded already."""
+    from evenhand.evaluation.models.in_memory import InMemoryModel
+
+    def wrap_model(named: Model) -> Model:
+        model = InMemoryModel(loaded, named)
+        return model if config.wrap_model is None else config.wrap_model(model)
+
+    return replace(config, wrap_model=wrap_model)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
     """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
-    own, responses = getattr(settings, FAMILY), folder / "responses.parquet"
-    if own is None or settings.method:  # the classifier may choose among responses
+    responses = folder / "responses.parquet"
+    if getattr(settings, FAMILY) is None or settings.method:  # the classifier may choose among responses
         return ""
     if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
         return ""

@@ -6,7 +6,7 @@ the same folder.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,7 +89,7 @@ def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> lis
     points = [planner.point(base)]
     other = loop.second_decoding
     if other is not None and planner.can_be_measured_with(other):
-        points.append(planner.point(replace(base, decoding=other, capabilities=[]), "second_decoding/"))
+        points.append(planner.point(base.replaced(decoding=other, capabilities=[]), "second_decoding/"))
     return points
 
 
@@ -100,8 +100,8 @@ def base_measurement(measurement: Measurement) -> Measurement:
     """
     model = measurement.model
     if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
-        model = replace(model, adapter_strength=None)
-    return replace(measurement, model=model)
+        model = model.replaced(adapter_strength=None)
+    return measurement.replaced(model=model)
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,14 @@ class _Planner:
     def train(self) -> MeasureSettings:
         """Return the measurement of the responses to label, by the first style classifier alone."""
         measurement = base_measurement(self.loop.measure).with_metrics(FAMILY)
-        family = replace(
-            measurement.generation_bias,
+        family = measurement.generation_bias.replaced(
             second_style_classifier=None,  # it must not influence a label
             offensiveness=ClassifierSettings(),
             permutations=0,
             relevance=False,
         )
-        prompts = replace(measurement.prompts, answers_per_cell=self.loop.train_answers_per_cell)
-        measurement = replace(measurement, prompts=prompts, capabilities=[], generation_bias=family)
+        prompts = measurement.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
+        measurement = measurement.replaced(prompts=prompts, capabilities=[], generation_bias=family)
         return self.measurement("train", measurement, {"split": "train"})
 
     def label(self, train: MeasureSettings) -> LabelSettings:
@@ -174,10 +173,10 @@ class _Planner:
 
         A comparison scores the responses of both models by the base, so scores by the tuned model are in no report.
         """
-        family = replace(measurement.generation_bias, relevance=False)
+        family = measurement.generation_bias.replaced(relevance=False)
         if tune is None:  # other families score no responses, and the weights are the base's
             measurement = measurement.with_metrics(FAMILY)
-        measurement = replace(measurement, model=self.tuned_model(measurement.model, tune), generation_bias=family)
+        measurement = measurement.replaced(model=self.tuned_model(measurement.model, tune), generation_bias=family)
         values = {"method": self.name, **settings_of_methods(self.loop, [self.name])}
         return self.measurement(name, measurement, values)
 
@@ -186,15 +185,15 @@ class _Planner:
         if tune is None:
             return base
         strength = self.loop.measure.model.adapter_strength
-        return replace(base, name=str(tune.output_dir / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
+        return base.replaced(name=str(tune.output_dir / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
     def after_without_tag(self, after: MeasureSettings) -> MeasureSettings | None:
         """Return the measurement of the tuned model without its control tag; None if it has none."""
         trained = self.method.trained
         if trained is None or not trained.control_tag or not self.loop.measure_without_tag:
             return None
-        family = replace(after.generation_bias, control_tag="", permutations=0)
-        alone = replace(after.with_metrics(FAMILY), generation_bias=family, capabilities=[])
+        family = after.generation_bias.replaced(control_tag="", permutations=0)
+        alone = after.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
         return self.placed(f"{self.name}/untagged", "measure", alone)
 
     def compare(
@@ -225,17 +224,17 @@ class _Planner:
 
     def stage(self, name: str, command: str, kind: type[Settings], group: Any, values: Mapping[str, Any]) -> Settings:
         """Return the settings of a stage: those of a group of the loop's settings, and `values`."""
-        settings = kind(**{**vars(group), **values})
+        settings = kind.model_validate({**vars(group), **values})
         return self.placed(name, command, self.tracked(settings))
 
     def tracked(self, settings: Settings) -> Settings:
         """Return the settings with the loop's tracker."""
         group = self.loop.group or self.loop.output_dir.name
-        return replace(settings, report_to=self.loop.report_to, upload=self.loop.upload, group=group)
+        return settings.replaced(report_to=self.loop.report_to, upload=self.loop.upload, group=group)
 
     def placed(self, name: str, command: str, settings: Settings) -> Settings:
         """Return the settings with the folder of the stage."""
-        return replace(settings, output_dir=self.stage_folder(name, command, settings))
+        return settings.replaced(output_dir=self.stage_folder(name, command, settings))
 
     def can_be_measured_with(self, decoding: DecodingSettings) -> bool:
         """Return whether the method's model can be asked with a decoding; candidates must be sampled, for example."""

@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
@@ -65,7 +64,7 @@ def _command(folder: Path) -> str | None:
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    return replace(read_settings(folder, "runs")[0], output_dir=folder)
+    return read_settings(folder, "runs")[0].replaced(output_dir=folder)
 
 
 def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:

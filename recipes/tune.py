@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,13 +104,13 @@ def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[Tune
     name = settings.method or default_methods(config.model)[0]
     method = trained_method(name, settings_of_methods(settings), seed=settings.seed)
     training = with_defaults(config.model, method, settings.training)
-    given = asdict(settings.training)
-    chosen = {field: value for field, value in asdict(training).items() if value != given[field]}
+    given = vars(settings.training)
+    chosen = {field: value for field, value in vars(training).items() if value != given[field]}
     if not settings.method:
         chosen = {"method": name, **chosen}
     if chosen:
         log.info("tune: chosen for this model: %s", ", ".join(f"{field} {value}" for field, value in chosen.items()))
-    return replace(settings, method=name, training=training), method
+    return settings.replaced(method=name, training=training), method
 
 
 def _neutral_dialogue(config: MeasureConfig) -> Dialogue | None:
@@ -186,8 +185,12 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
 
     rows, _ = _rows(settings, method, read_styled_responses(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
-    n_train, n_validation = len(rows.train), len(rows.validation)
-    log.info("tune: %d training and %d validation rows are in %s", n_train, n_validation, settings.write_rows)
+    log.info(
+        "tune: %d training and %d validation rows are in %s",
+        len(rows.train),
+        len(rows.validation),
+        settings.write_rows,
+    )
 
 
 def _callbacks(

@@ -91,16 +91,17 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
 
 
 GREETING = '''
-from evenhand.evaluation.settings import option, strict_dataclass
+from pydantic import Field
+
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.mitigation.methods import Method
 
 
 class Greeting(Method):
-    @strict_dataclass
-    class Settings:
+    class Settings(StrictSettings):
         """Greeting: how the dialogue begins."""
 
-        words: str = option("Hello.", "words before every prompt")
+        words: str = Field("Hello.", description="words before every prompt")
 
     def measured(self, model):
         return model.with_settings(system_prompt=self.settings.words)

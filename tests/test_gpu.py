@@ -94,7 +94,7 @@ def test_a_tuning(method, tmp_path):
     rows = Dataset.from_dict(rows)
     of_one_token = trained_method(method, {"distill": Distill.Settings(first_tokens=1)})
     data = TrainingRows(method=of_one_token, train=rows, validation=rows.select([0, 1]))
-    settings = replace(QUICK, batch_size=2)
+    settings = QUICK.replaced(batch_size=2)
     curves, predictions = [], []
     for base in on_devices(tiny_base()):
         without_dropout(base.model)  # random numbers differ between devices

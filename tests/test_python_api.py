@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import evenhand
 from evenhand.evaluation.errors import InputError
@@ -146,6 +147,12 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     assert len(names["labels"].table("labels")) == len(names["train"].table("responses"))
     with pytest.raises(InputError, match="has no table 'answers'"):
         names["after"].table("answers")
+    network = AutoModelForCausalLM.from_pretrained(testbed.DIALOGUE_MODEL).eval()
+    tokenizer = AutoTokenizer.from_pretrained(testbed.DIALOGUE_MODEL)
+    loaded = evenhand.measure(network, tokenizer, output_dir="runs/loaded", **names["common"])
+    assert (loaded.table("responses")["response"] == names["before"].table("responses")["response"]).all()
+    values = [[score.value for score in run.scores] for run in (loaded, names["before"])]
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
 
 
 def test_own_outcomes_are_functions_of_the_responses(names):

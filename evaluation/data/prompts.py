@@ -187,9 +187,9 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     n_tuned = prompts[by][~untuned].nunique()
     if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            "untuned_fraction",
+            "untuned_by",
             f"{fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
-            f"{needed} of each are needed; give another fraction, or more prompts.",
+            f"{needed} of each are needed; give more prompts.",
         )
     return untuned.to_numpy()
 

@@ -135,7 +135,7 @@ class Metric(ABC):
     `--help` imports the class, so its module imports slow libraries only in functions.
 
     Attributes:
-        Settings: a `strict_dataclass`; the first line of its docstring is "Name: a question that the scores answer".
+        Settings: a `StrictSettings`; the first line of its docstring is "Name: a question that the scores answer".
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.

@@ -8,7 +8,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -53,7 +52,7 @@ class Model(ABC):
 
     def with_settings(self, **changes: Any) -> "Model":
         """Return the same model, not loaded, with other settings."""
-        return type(self)(replace(self.settings, **changes), self.decoding, tag=self._tag, seed=self.seed)
+        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
 
     @property
     def is_chat(self) -> bool:

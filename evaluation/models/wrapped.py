@@ -72,7 +72,10 @@ class BorrowedOpeningModel(WrappedModel):
         if not self.can_be_asked:
             raise InputError("method", "a file cannot be continued; leave it out, or give a model.")
         if self.tokens >= (most := self.arguments["max_new_tokens"]):
-            raise InputError("method", f"{self.tokens} tokens are all of a response (max_new_tokens {most}).")
+            raise InputError(
+                "method",
+                f"{self.tokens} tokens are all of a response (max_new_tokens {most}).",
+            )
 
     def inputs(self) -> dict[str, Any]:
         self.check()

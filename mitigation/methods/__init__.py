@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import StyleClassifierSettings, strict_dataclass
+from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
 if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
@@ -23,8 +23,7 @@ __path__ += own_folders("methods")
 JOIN = "+"  # between the names of methods that are used together
 
 
-@strict_dataclass
-class NoSettings:
+class NoSettings(StrictSettings):
     """A method without settings."""
 
 
@@ -38,11 +37,11 @@ class Method(ABC):
         style_classifier: the classifier of the measured styles, for methods that choose responses by their style.
     """
 
-    Settings: ClassVar[type] = NoSettings
+    Settings: ClassVar[type[StrictSettings]] = NoSettings
 
     def __init__(
         self,
-        settings: Any = None,
+        settings: StrictSettings | None = None,
         *,
         seed: int = 0,
         style_classifier: StyleClassifierSettings | None = None,
@@ -156,7 +155,7 @@ def method_class(name: str) -> type[Method]:
 
 def load_method(
     name: str,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, StrictSettings] | None = None,
     *,
     seed: int = 0,
     style_classifier: StyleClassifierSettings | None = None,
@@ -182,7 +181,7 @@ def load_method(
     return parts[0] if len(parts) == 1 else CombinedMethod(parts)
 
 
-def trained_method(name: str, settings: Mapping[str, Any] | None = None, *, seed: int = 0) -> TrainedMethod:
+def trained_method(name: str, settings: Mapping[str, StrictSettings] | None = None, *, seed: int = 0) -> TrainedMethod:
     """Return the part of a method that trains, as `load_method`.
 
     Raises:

@@ -6,20 +6,21 @@ The method needs no labels, and also acts on descriptors that no label knows. `d
 itself.
 """
 
+from pydantic import Field
+
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.wrapped import BorrowedOpeningModel
-from evenhand.evaluation.settings import Count, option, strict_dataclass
+from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.methods import Method
 
 
 class BorrowedOpening(Method):
     """Measures the model with responses whose first tokens do not depend on the person."""
 
-    @strict_dataclass
-    class Settings:
+    class Settings(StrictSettings):
         """Borrowed opening: how much of each response answers another person."""
 
-        first_tokens: Count = option(4, "tokens at the start of each response that answer another person")
+        first_tokens: Count = Field(4, description="tokens at the start of each response that answer another person")
 
     def measured(self, model: Model) -> Model:
         return BorrowedOpeningModel(model, self.settings.first_tokens)

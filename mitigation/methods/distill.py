@@ -14,11 +14,12 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.other_people import prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
-from evenhand.evaluation.settings import Count, option, strict_dataclass
+from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, ContextRenderer, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
 
@@ -34,14 +35,14 @@ class Distill(TrainedMethod):
     There is one row for each labelled response, except responses to a template that has only one descriptor.
     """
 
-    @strict_dataclass
-    class Settings:
+    class Settings(StrictSettings):
         """Distill: how much of a response is evened out."""
 
-        first_tokens: Count = option(
+        first_tokens: Count = Field(
             4,
-            "tokens at the start of a response that learn the mean; later ones learn the base's prediction for the "
-            "person, and with more, answers refer less to what people say about themselves; 1000: all",
+            description="tokens at the start of a response that learn the mean; later ones learn the base's "
+            "prediction for the person, and with more, answers refer less to what people say about themselves; "
+            "1000: all",
         )
 
     trainer = "distill"
@@ -62,6 +63,6 @@ class Distill(TrainedMethod):
         donors = labelled.iloc[others[has_others].ravel()]
         prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
         distinct = prompts.drop_duplicates()
-        distinct = distinct.assign(**{CONTEXT: render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")})
+        distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
         contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
         return untagged_rows(receivers, render).add_column(OTHERS, contexts.reshape(-1, N_OTHERS).tolist())

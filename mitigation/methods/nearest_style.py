@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.wrapped import NearestStyleModel
-from evenhand.evaluation.settings import MAX_COUNT, option, strict_dataclass
+from evenhand.evaluation.settings import MAX_COUNT, StrictSettings
 from evenhand.mitigation.methods import Method
 
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
@@ -19,12 +19,11 @@ Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
 class NearestStyle(Method):
     """Measures the model with responses whose styles come from other people's responses."""
 
-    @strict_dataclass
-    class Settings:
+    class Settings(StrictSettings):
         """Nearest style: among how many responses the answer is chosen."""
 
-        candidates: Candidates = option(
-            4, "candidates, of which the nearest in style to a response to another person is the answer"
+        candidates: Candidates = Field(
+            4, description="candidates, of which the nearest in style to a response to another person is the answer"
         )
 
     def measured(self, model: Model) -> Model:

@@ -6,8 +6,10 @@ the chat template has no system prompt. Large chat models stereotype less with s
 treats the instruction as one more line of the dialogue.
 """
 
+from pydantic import Field
+
 from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.settings import option, strict_dataclass
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.mitigation.methods import Method
 
 INSTRUCTION = (
@@ -19,11 +21,10 @@ INSTRUCTION = (
 class Prompt(Method):
     """Measures the model with an instruction in its system prompt, after the system prompt that it has."""
 
-    @strict_dataclass
-    class Settings:
+    class Settings(StrictSettings):
         """Prompt: an instruction to the model."""
 
-        instruction: str = option(INSTRUCTION, "instruction in the system prompt")
+        instruction: str = Field(INSTRUCTION, description="instruction in the system prompt")
 
     def measured(self, model: Model) -> Model:
         lines = [model.settings.system_prompt, self.settings.instruction]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
@@ -121,8 +121,8 @@ def _interval_columns(
     return {column: (value - subtrahend) / divisor for column, value in values.items()}
 
 
-def _value(scores: Sequence[BiasScore], metric: str, **group: str) -> float:
-    score = find_score(scores, metric, **group)
+def _value(scores: Sequence[BiasScore], metric: str) -> float:
+    score = find_score(scores, metric)
     return math.nan if score is None else score.value
 
 
@@ -142,7 +142,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
 
 
 def write_report(
-    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, InputError]
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
 ) -> None:
     """Write the table of points and the report of all points, and print the report.
 
@@ -155,7 +155,8 @@ def write_report(
     swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
     table = pd.DataFrame([point_row(point, folder, str(refused.get(point.comparison, ""))) for point in points])
     mixed_columns = [name for name in swept if table[name].dtype == object]
-    table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
+    for name in mixed_columns:
+        table[name] = table[name].map(str, na_action="ignore")
     table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
     write_table(folder / f"{POINTS}.parquet", table)
     links = []

@@ -1,7 +1,5 @@
 """Distillation on a tiny model: encoded rows, the loss against a calculation by hand, and the tuned predictions."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from datasets import Dataset
@@ -18,7 +16,7 @@ from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
-SETTINGS = replace(QUICK, batch_size=2)
+SETTINGS = QUICK.replaced(batch_size=2)
 METHOD = trained_method("distill", {"distill": Method.Settings(first_tokens=9)})
 
 
@@ -115,7 +113,7 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
     data = TrainingRows(method=METHOD, train=rows, validation=rows.select([0, 1]))
-    result = tune(base, data, replace(SETTINGS, epochs=30, patience=99), tmp_path)
+    result = tune(base, data, SETTINGS.replaced(epochs=30, patience=99), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 10
 

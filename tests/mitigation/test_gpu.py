@@ -1,7 +1,6 @@
 """Tuning where there is a GPU: the saved model is the checked model, and its memory has one copy of the base."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 import torch
@@ -41,8 +40,8 @@ def tuning_data(rows=2):
     contexts, answers = texts(28, seed=1), texts(20, seed=2)
     data = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": answers})
     train, validation = data.select(range(2 * rows)), data.select(range(2 * rows, len(data)))
-    settings = replace(
-        SETTINGS.with_method_defaults(trained_method("exchange")), batch_size=rows, evaluations_per_epoch=1
+    settings = SETTINGS.with_method_defaults(trained_method("exchange")).replaced(
+        batch_size=rows, evaluations_per_epoch=1
     )
     return TrainingRows(method=trained_method("exchange"), train=train, validation=validation), settings
 

@@ -155,7 +155,7 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     data = TrainingRows(
         method=trained_method("rejection"), train=rows.select(range(64)), validation=rows.select(range(64, 96))
     )
-    result = tune(base, data, replace(QUICK, lora=False, epochs=6), tmp_path)
+    result = tune(base, data, QUICK.replaced(lora=False, epochs=6), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 2
     assert result.perplexity[1] < before / 2

@@ -63,7 +63,7 @@ def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | No
 
 
 def replace_settings(**changes) -> TuningSettings:
-    return replace(QUICK, **changes)
+    return QUICK.replaced(**changes)
 
 
 def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:
