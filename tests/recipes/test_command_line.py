@@ -13,7 +13,7 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import SHORT_NAMES, main, parse, positional, read_settings
+from evenhand.recipes.cli import SHORT_NAMES, main, parse, positional, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4
 
@@ -86,7 +86,25 @@ def test_a_loop_needs_a_model(capsys):
 
 
 def test_a_model_needs_no_flag_and_common_settings_have_short_names():
-    assert SHORT_NAMES[:4] == ("model", "model.server", "model.dtype", "model.device")  # documented: never changed
+    short = [name.rpartition(".")[2] for name in SHORT_NAMES]
+    assert short == [  # documented: what one means is never changed
+        "model",
+        "server",
+        "dtype",
+        "device",
+        "metrics",
+        "capabilities",
+        "descriptors",
+        "answers_per_cell",
+        "cues",
+        "language",
+        "style_classifier",
+        "second_style_classifier",
+        "style_clusters",
+        "outcomes",
+        "accepted",
+    ]
+    assert {setting.name for setting in settings_in(MeasureSettings)} >= set(SHORT_NAMES)
     flags = ["--dtype", "bfloat16", "--descriptors", "24", "--style_classifier", "c", "--max_new_tokens", "8"]
     measured = parse(["measure", "gpt2", *flags])
     looped = parse(["loop", "gpt2", *flags]).measure

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
     from evenhand.evaluation.models.model import Model
 
+DEFAULT_STYLE_CLASSIFIER = ""  # "go_emotions" once that classifier ships with Evenhand; "" is none, an error
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
@@ -49,7 +50,8 @@ class Settings(StrictSettings):
     """Generation bias: do responses differ in style by descriptor?"""
 
     style_classifier: StyleClassifierSettings = Field(
-        default_factory=StyleClassifierSettings, description="the style classifier"
+        default_factory=lambda: StyleClassifierSettings(name=DEFAULT_STYLE_CLASSIFIER),
+        description="the style classifier",
     )
     second_style_classifier: StyleClassifierSettings | None = Field(
         None, description="another style classifier, which has to confirm the results"
