@@ -38,7 +38,7 @@ from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.address_check import check_address
 from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.classifier_training import CHECKPOINTS, fit
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import TrainClassifierSettings
 
 CLASSIFIER = "classifier"

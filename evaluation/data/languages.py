@@ -21,7 +21,7 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, read_yaml
-from evenhand.evaluation.settings import checked, strict_dataclass
+from evenhand.evaluation.settings import StrictSettings, checked
 
 FOLDER = Path(__file__).resolve().parent / "files" / "languages"
 GENDERS, NUMBERS, ANY = ("masculine", "feminine"), ("singular", "plural"), "unspec"
@@ -33,16 +33,14 @@ Forms = Mapping[tuple[str, str], str]  # (gender, number) → form
 _Words = tuple[str, str]  # a noun in the singular and in the plural, each with its article
 
 
-@strict_dataclass
-class _Noun:
+class _Noun(StrictSettings):
     """A noun of one grammatical gender, or a pair of both, such as "un amigo" and "una amiga"."""
 
     masculine: _Words | None = None
     feminine: _Words | None = None
 
 
-@strict_dataclass
-class _Pack:
+class _Pack(StrictSettings):
     """The file pack.yaml of a language. Ids are those of MMHB's file, without the letters at their end."""
 
     neutral: str  # a descriptor with one form for both genders and numbers, as "left-handed" in Smith et al. 2022, A.6

@@ -179,16 +179,17 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"untuned_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    untuned_values = sample_strata(strata, n, seed, f"untuned by {by}", split=True)
+    # The name of the random numbers is that of earlier versions, so that a seed still draws the same values.
+    untuned_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
     untuned = prompts[by].isin(untuned_values)
     if by == AXIS:
         untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])
     n_tuned = prompts[by][~untuned].nunique()
     if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            "untuned_fraction",
+            "untuned_by",
             f"{fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
-            f"{needed} of each are needed; give another fraction, or more prompts.",
+            f"{needed} of each are needed; give more prompts.",
         )
     return untuned.to_numpy()
 

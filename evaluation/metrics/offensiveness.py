@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.data.mentions import NEUTRAL, NEUTRAL_DESCRIPTOR
@@ -31,7 +32,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import ClassifierSettings, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
 
@@ -46,11 +47,12 @@ OFFENSIVE_SHARE = Format(
 )
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
-    classifier: ClassifierSettings = option(ClassifierSettings, "classifier of offensive texts; required")
+    classifier: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="classifier of offensive texts; required"
+    )
 
 
 class Offensiveness(Metric):

@@ -3,7 +3,6 @@
 Sentence encoders are trained with this mean (Reimers and Gurevych 2019, §3), unlike with the vector of the first token.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -55,7 +54,7 @@ def load_adapted_classifier(
     """
     description = read_description(folder)
     encoder_folder = find_encoder(description.encoder, description.encoder_sha256)
-    source = replace(model, name=str(encoder_folder), revision=None)
+    source = model.replaced(name=str(encoder_folder), revision=None)
     encoder = load_weights(AutoModel, source)
     kind = "multi" if description.has_several_labels else "single"
     encoder.config.update(

@@ -50,6 +50,10 @@ class Model(ABC):
         self.settings, self.seed, self._tag = settings, seed, tag
         self.decoding = DecodingSettings() if decoding is None else decoding
 
+    def with_settings(self, **changes: Any) -> "Model":
+        """Return the same model, not loaded, with other settings."""
+        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
+
     @property
     def is_chat(self) -> bool:
         """Whether the model reads messages; a loaded model is loaded to find out."""

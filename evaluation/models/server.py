@@ -111,9 +111,7 @@ def build_requests(
 def continued(body: Body, opening: str) -> Body:
     """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
-        raise InputError(
-            "generation_bias.borrowed_opening", "the API of completions continues no response; give `api: chat`."
-        )
+        raise InputError("method", "the API of completions continues no response; give `api: chat`.")
     messages = [*body["messages"], {"role": "assistant", "content": opening}]
     return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 

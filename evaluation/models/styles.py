@@ -36,7 +36,7 @@ from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, l
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.model import compute_rows
 from evenhand.evaluation.models.revisions import check_labels
-from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
@@ -119,9 +119,10 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
     with at least two labels, or its weights or tokenizer are missing or pickled.
     """
-    model = checkpoint_settings(model)
-    if getattr(model, "judge", None) is not None:
-        return load_judge(model)
+    given = model if isinstance(model, HeadSettings) else checkpoint_settings(model)
+    if getattr(given, "judge", None) is not None:
+        return load_judge(given)
+    model = checkpoint_settings(given)
     resolve_device(model.device)  # raises before weights are read
     revision = classifier_revision(model)
     folder = classifier_folder(model.name)
@@ -132,17 +133,17 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-    labels = _labels(model, network.config)
+    labels = _labels(given, network.config)
     network = move_to_device(network, model)
-    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(model, network.config))
+    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(given, network.config))
 
 
-def _labels(model: CheckpointSettings, config: PreTrainedConfig) -> tuple[str, ...]:
+def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
     given = getattr(model, "head", None), getattr(model, "label_names", None)
     return check_labels(model.name, config.id2label, config.problem_type, *given)
 
 
-def _head(model: CheckpointSettings, config: PreTrainedConfig) -> str:
+def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> str:
     """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
     given = getattr(model, "head", None)
     if len(config.id2label) == 1:

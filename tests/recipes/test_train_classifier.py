@@ -7,7 +7,6 @@ import io
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +113,7 @@ def test_training_that_stops_within_an_epoch_resumes_to_the_same_weights(texts, 
         if state.global_step == 21:
             raise KeyboardInterrupt
 
-    resumed = replace(settings, output_dir=tmp_path / "resumed")
+    resumed = settings.replaced(output_dir=tmp_path / "resumed")
     with monkeypatch.context() as patch:
         patch.setattr(TrainerCallback, "on_step_begin", stop)
         with pytest.raises(KeyboardInterrupt):

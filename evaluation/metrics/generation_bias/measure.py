@@ -358,7 +358,6 @@ def _overall_scores(
 def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
-    del facts["device"], facts["device_map"]  # runs on different devices can be compared
     if "judge" in facts:
         facts = judge_facts(classifier)
     labels = "\n".join(classifier_styles(classifier))

@@ -29,6 +29,9 @@ from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
 
+TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
+UNTUNED_FRACTION = 0.5  # share of the values of untuned_by that training excludes
+
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     """Return the prompts of the configured split, sampled by cell: one row per response that the model will generate.
@@ -48,7 +51,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
     prompts = select_prompts(prompts, **settings.active_filters())
     if config.split != "all":
-        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, by, TRAIN_FRACTION, config.seed)
         prompts = train if config.split == "train" else held_out
         if settings.untuned_by and not have_same_cells(train, held_out):
             raise InputError(
@@ -67,7 +70,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.untuned_by is None:
         return rows
     # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    untuned = untuned_mask(rows, settings.untuned_by, settings.untuned_fraction, config.seed)
+    untuned = untuned_mask(rows, settings.untuned_by, UNTUNED_FRACTION, config.seed)
     return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
 
 
@@ -84,7 +87,7 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     else:
         prompts = read_prompts(settings.file, settings.answers_per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
-        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, settings.split_by, TRAIN_FRACTION, config.seed)
         return train if config.split == "train" else held_out
     if config.split == "train":
         raise InputError(

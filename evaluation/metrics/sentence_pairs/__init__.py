@@ -49,7 +49,7 @@ from evenhand.evaluation.score import (
     display_name,
     find_score,
 )
-from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, Count, StrictSettings
 from evenhand.evaluation.store import Store
 
 VARIANT = "variant"  # column: how the sentences were scored
@@ -63,31 +63,36 @@ N_PAIRS = 5  # pairs to read at each end
 _PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 
-    pairs: str = option(
+    pairs: str = Field(
         "crows_pairs",
-        "sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
-        identity=CONTENT,
+        description="sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
+        json_schema_extra=BY_CONTENT,
     )
-    columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = option(
-        dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
+    columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = Field(
+        default_factory=dict,
+        description="columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: "
+        "NAME}",
     )
-    names: str | None = option(
+    names: str | None = Field(
         None,
-        "names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: none",
-        identity=CONTENT,
-        omit_if_null=True,
+        description="names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: "
+        "none",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    min_shared_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs that share fewer words")
-    min_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs with a shorter sentence")
-    whole_words: bool = option(False, "mask a shared token together with the rest of its word")
-    perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")
-    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = option(None, "score a random sample of so many pairs, stratified by bias type; null: all")
+    min_shared_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs that share fewer words")
+    min_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs with a shorter sentence")
+    whole_words: bool = Field(False, description="mask a shared token together with the rest of its word")
+    perturbed: bool = Field(
+        False, description="first remove the last character of each sentence (Steinborn et al. 2022, Table 3)"
+    )
+    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = Field(
+        None, description="score a random sample of so many pairs, stratified by bias type; null: all"
+    )
 
 
 class SentencePairs(Metric):

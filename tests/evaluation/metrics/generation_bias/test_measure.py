@@ -207,7 +207,7 @@ def test_the_page_shows_the_headline(measured):
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_split_lacks_the_unseen_prompts(by):
-    settings = {"untuned_by": by, "untuned_fraction": 0.5, "seed": 3}
+    settings = {"untuned_by": by, "seed": 3}
     train = measurement_prompts(measure_config(**settings, split="train"))
     rows = measurement_prompts(measure_config(**settings))
     plain = measurement_prompts(measure_config(**(settings | {"untuned_by": None})))
