@@ -154,6 +154,11 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
             )
 
 
+def is_gguf(name: str) -> bool:
+    """Return whether a model's name is the name of a GGUF file."""
+    return name.lower().endswith(".gguf")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to the file `path` as UTF-8, atomically."""
     with atomic_write(path) as temporary:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.revisions import is_gguf
+from evenhand.evaluation.files import is_gguf
 
 AUTO = "auto"
 OMIT_IF_NULL, IDENTITY, CONTENT = "omit_if_null", "identity", "content"

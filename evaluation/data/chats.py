@@ -6,6 +6,7 @@ OpenAI (`/v1/chat/completions`, `/v1/completions`, `/v1/responses`), Anthropic (
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,12 @@ LENGTH_STOPS = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")  # wh
 FILTER_STOPS = ("content_filter", "content_filtered", "guardrail_intervened", "SAFETY", "PROHIBITED_CONTENT")
 REFUSAL, FILTERED = "refusal", "content_filter"  # reasons why an answer has no text
 FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
+# How providers say that a filter of theirs rejected a text.
+FILTER = re.compile(
+    r"content[ _-]?(?:filter|policy|management|moderation)|contentfilter|moderat|flagged|guardrail|safety|responsible"
+    r"|inappropriate|data_?inspection|prohibited_?content|violat|harmful|blocklist|blocked by",
+    re.IGNORECASE,
+)
 MAX_DEPTH = 20  # of values inside values
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.data.chats import (
+    FILTER,
     FILTERED,
     LENGTH_STOPS,
     answer_in,
@@ -29,6 +30,7 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING, strip_reasoning
 from evenhand.evaluation.data.refusals import FAILED, is_failure
 from evenhand.evaluation.data.response_logs import (
     NO_CONTENT,
@@ -42,8 +44,6 @@ from evenhand.evaluation.data.response_logs import (
 from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_rows
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
-from evenhand.evaluation.models.request_parameters import FILTER
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
@@ -125,7 +125,7 @@ def read_responses(
         path: the file.
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
-        reasoning: the start and end of the model's reasoning, if they are not known ones (`models/reasoning`).
+        reasoning: the start and end of the model's reasoning, if they are not known ones (`data/reasoning`).
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
@@ -22,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import offensiveness_changes
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, TEXT, BiasScore, find_score
 from evenhand.evaluation.statistics.intervals import (
     ANY,
