@@ -241,7 +241,9 @@ class PromptSettings:
     answers_per_cell: PerCell = option(
         4, "responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
-    personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
+    personas: str = option(
+        "none", "'none', 'default', 'paper' (each line after “your persona:”) or a file", identity=CONTENT
+    )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = option(
         list, "how the model knows the person: everyday requests in place of the paper's templates (chat models)"
     )
@@ -265,7 +267,7 @@ class PromptSettings:
             raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
-        if self.language and (self.file or self.cues or self.variations or self.personas == "default"):
+        if self.language and (self.file or self.cues or self.variations or self.personas in ("default", "paper")):
             raise InputError(
                 "language", "a file has its own, and cues, variations and personas are English; omit these."
             )

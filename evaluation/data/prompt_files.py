@@ -45,7 +45,16 @@ CONTROL_TAG = "control_tag"  # column of a file of responses
 RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING)
 BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
+PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
+
+
+def paper_personas() -> tuple[str, ...]:
+    """Return the shipped personas as the paper's models read them: each line after "your persona: ".
+
+    Source: the format of ConvAI2 (Smith et al. 2022, A.4), whose own personas are not shipped.
+    """
+    return tuple("\n".join(PERSONA_MARK + line for line in persona.split("\n")) for persona in load_personas())
 
 
 def load_personas(path: Path | None = None) -> tuple[str, ...]:
