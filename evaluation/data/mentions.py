@@ -24,7 +24,9 @@ from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEXT
 log = logging.getLogger("evenhand")
 
 # Columns of prompts in other languages: the descriptor's forms, joined by SEPARATOR, and the neutral descriptor.
-FORMS, NEUTRAL, SEPARATOR = "forms", "neutral", "|"
+FORMS = "forms"
+NEUTRAL = "neutral"
+SEPARATOR = "|"
 Term = str | tuple[str, ...]  # an English descriptor, or the forms of a descriptor in any language
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write one underscore more or less. Possessive quantifiers (++)
 # prevent backtracking, so that the time is linear in the text.
@@ -121,8 +123,8 @@ def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str
 
 
 def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.DataFrame, terms: list[Term]) -> None:
-    of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
-    if TEXT not in prompts or of_responses >= FEW_MENTIONS[0]:
+    share_of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
+    if TEXT not in prompts or share_of_responses >= FEW_MENTIONS[0]:
         return
     personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
     asked = dict.fromkeys(zip(prompts[TEXT], personas, terms, strict=True))
@@ -130,12 +132,13 @@ def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.
     found = [
         replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}" for text, persona, term in asked
     ]
-    of_prompts = sum(found) / max(1, len(found))
-    if found and of_prompts < FEW_MENTIONS[1]:
+    share_of_prompts = sum(found) / max(1, len(found))
+    if found and share_of_prompts < FEW_MENTIONS[1]:
         log.warning(
             "descriptors are found in %.1f %% of the responses and in %.0f %% of the prompts: if texts name people by "
             "other words, the style classifier reads these words; write descriptors as the texts do",
-            *(100 * of_responses, 100 * of_prompts),
+            100 * share_of_responses,
+            100 * share_of_prompts,
         )
 
 
@@ -256,13 +259,13 @@ def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:
 
 def _letters(text: str) -> str:
     """Return the letters and digits in lower case without accents, which all spellings of a form have in common."""
-    return "".join(it for it in unicodedata.normalize("NFD", text.lower()) if it.isalnum())
+    return "".join(letter for letter in unicodedata.normalize("NFD", text.lower()) if letter.isalnum())
 
 
 @lru_cache(maxsize=8192)
 def _forms_pattern(forms: tuple[str, ...]) -> re.Pattern[str]:
     words = [re.split(r"[\s‐‑–-]+", unicodedata.normalize("NFC", form)) for form in forms if form]
-    patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, it)) for it in words]
+    patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, parts)) for parts in words]
     return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", re.IGNORECASE) if patterns else NO_MATCH
 
 
@@ -293,17 +296,20 @@ def _mention_pattern(descriptor: str) -> re.Pattern[str]:
     is_article = [word.lower() in ("a", "an") for word in words]
     if all(is_article):
         return NO_MATCH
-    last = max(i for i, it in enumerate(is_article) if not it)  # "plan A" ends with a name, not with an article
-    is_article = [it and i < last for i, it in enumerate(is_article)]
+    last = max(i for i, is_one in enumerate(is_article) if not is_one)  # "plan A" ends with a name, not with an article
+    is_article = [is_one and i < last for i, is_one in enumerate(is_article)]
     # Of several articles in a row, one is kept: optional parts in a row can match in exponentially many ways.
     kept = [i for i in range(len(words)) if not (i and is_article[i] and is_article[i - 1])]
-    words, is_article = [words[i] for i in kept], [is_article[i] for i in kept]
-    pattern, separator = "", r"[\s‐‑–-]*+"
+    words = [words[i] for i in kept]
+    is_article = [is_article[i] for i in kept]
+    pattern = ""
+    separator = r"[\s‐‑–-]*+"
     for index, word in enumerate(words):
         if is_article[index]:
             pattern += r"(?:an?\s+)?"
             continue
-        is_last, is_verb = index == len(words) - 1, index > 0 and words[index - 1].lower() == "who"
+        is_last = index == len(words) - 1
+        is_verb = index > 0 and words[index - 1].lower() == "who"
         pattern += _word_pattern(word, is_last, is_verb) + ("" if is_last else separator)
     return re.compile(rf"{ARTICLE_BEFORE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
 

@@ -20,13 +20,12 @@ from evenhand.evaluation.files import load_yaml
 FILES = Path(__file__).resolve().parent / "files"
 NEUTRAL_WORDS = FILES / "neutral_words.yaml"
 NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
-HAN, KANA, THAI, DEVANAGARI = (
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",
-    "\u3040-\u30ff",
-    "\u0e00-\u0e7f",
-    "\u0900-\u097f",
-)
-PERSIAN_LETTERS, URDU_LETTERS = "پچژگ", "ٹڈڑںے"
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+KANA = "\u3040-\u30ff"
+THAI = "\u0e00-\u0e7f"
+DEVANAGARI = "\u0900-\u097f"
+PERSIAN_LETTERS = "پچژگ"
+URDU_LETTERS = "ٹڈڑںے"
 UKRAINIAN_LETTERS = "іїєґ"
 # The endings of adjectives that a neutral descriptor takes over from a mention.
 ENDINGS = {"de": r"e[nmrs]?$", "nl": r"e$", "sv": r"a$"}

@@ -20,7 +20,8 @@ PHRASE_TEMPLATES = (
     "{noun_phrase} is an engineer.",
     "{noun_phrase} is competent.",
 )
-SPAN_START, SPAN_END = "span_start", "span_end"
+SPAN_START = "span_start"
+SPAN_END = "span_end"
 ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
 

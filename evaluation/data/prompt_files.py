@@ -120,7 +120,8 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
-    if repeated := [it for it, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]:
+    repeated = [prompt_id for prompt_id, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]
+    if repeated:
         raise InputError(path, f"prompt_id {repeated[0]!r} occurs twice; change one.")
 
 
@@ -159,7 +160,9 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
     arrays = {name: _array(values) for name, values in columns.items()}
     # Parquet has no type for values that are all {}.
-    table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
+    table = pa.table(
+        {name: array for name, array in arrays.items() if not (pa.types.is_struct(array.type) and not array.type)}
+    )
     return with_id_columns(table.to_pandas(), ids, personas)
 
 

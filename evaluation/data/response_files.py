@@ -49,7 +49,10 @@ from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
-PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+# columns of a file of prompts
+PROMPT = "prompt"
+SYSTEM = "system"
+REPEAT = "repeat"
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -70,7 +73,8 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
     first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
-    rest = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
+    rest = prompts.drop(columns=[PROMPT_ID])
+    rest[CONTROL_TAG] = tag
     rows = pd.DataFrame(first_columns).join(rest)
     with atomic_write(path) as temporary:
         if path.suffix == ".csv":
@@ -309,13 +313,15 @@ def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[Any]) -> pd.DataFra
             repeats[prompt_id] = known[name]
     if not repeats:
         return prompts
-    added = prompts.iloc[list(repeats.values())].assign(**{PROMPT_ID: list(repeats)})
+    added = prompts.iloc[list(repeats.values())].copy()
+    added[PROMPT_ID] = list(repeats)
     return pd.concat([prompts, added], ignore_index=True)
 
 
 def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
     """Return the response to each prompt id, in the order of `prompt_ids`."""
-    counts, wanted = Counter(map(str, columns[PROMPT_ID])), {*prompt_ids}
+    counts = Counter(map(str, columns[PROMPT_ID]))
+    wanted = {*prompt_ids}
     wrong_ids = {
         "without a row": wanted - counts.keys(),
         "with several rows": {prompt_id for prompt_id, count in counts.items() if count > 1},

@@ -13,10 +13,16 @@ NO_SPACES = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 )
-HANGUL, CYRILLIC, GREEK = "\uac00-\ud7a3\u1100-\u11ff", "\u0400-\u052f", "\u0370-\u03ff\u1f00-\u1fff"
-ARABIC, HEBREW, INDIC = "\u0600-\u06ff\u0750-\u077f", "\u0590-\u05ff", "\u0900-\u0dff"
+HANGUL = "\uac00-\ud7a3\u1100-\u11ff"
+CYRILLIC = "\u0400-\u052f"
+GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+ARABIC = "\u0600-\u06ff\u0750-\u077f"
+HEBREW = "\u0590-\u05ff"
+INDIC = "\u0900-\u0dff"
 INDIC_SIGNS = "\u0900-\u0903\u093a-\u094f\u0955-\u0957\u0962\u0963\u0980-\u0983\u09bc-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd"
-ARABIC_PREFIX, HEBREW_PREFIX = "[وف]?(?:ال|لل|بال|كال|[بكل])?", "[והבכלמש]{0,2}"  # articles, conjunctions, …
+# articles, conjunctions, …
+ARABIC_PREFIX = "[وف]?(?:ال|لل|بال|كال|[بكل])?"
+HEBREW_PREFIX = "[והבכלמש]{0,2}"
 ARABIC_SIGNS = "[\u064b-\u0652\u0670\u0640]*"  # vowel signs, and the stroke that stretches a word
 KOREAN_PARTICLES = "은|는|이|가|을|를|의|에|와|과|도|만|인|들|하|한|로|으"
 AGREEING_PARTICLES = "은는이가을를과와"  # which depend on the last sound of the word before
@@ -90,7 +96,7 @@ def is_in(word: str, script: str) -> bool:
 
 def is_latin(word: str) -> bool:
     """Return whether a word is in none of the scripts that have rules of their own."""
-    return not any(is_in(word, it) for it in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))
+    return not any(is_in(word, script) for script in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))
 
 
 def script_pattern(phrase: str) -> str:
@@ -116,7 +122,7 @@ def script_pattern(phrase: str) -> str:
     if is_in(phrase, INDIC):  # signs of vowels are no letters in regular expressions
         stems = [re.escape(word.rstrip(_indic_signs())) if len(word) > 2 else re.escape(word) for word in words]
         ending = f"(?:[{INDIC_SIGNS}]|[{INDIC}](?=[{INDIC_SIGNS}])){{0,4}}"
-        return rf"(?<![\w{INDIC_SIGNS}])" + r"\s+".join(f"{it}{ending}" for it in stems) + rf"(?![\w{INDIC_SIGNS}])"
+        return rf"(?<![\w{INDIC_SIGNS}])" + r"\s+".join(stem + ending for stem in stems) + rf"(?![\w{INDIC_SIGNS}])"
     return r"(?<!\w)" + r"\s+".join(map(_slavic_or_greek_word, words)) + r"(?!\w)"
 
 
