@@ -262,7 +262,9 @@ class PromptSettings:
         if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
         if self.templates and (self.untuned_by or self.descriptor_column):
-            raise InputError("templates", "untuned_by and descriptor_column are for other prompts; leave them out.")
+            raise InputError(
+                "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
+            )
         if self.file and self.untuned_by:
             raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):

@@ -42,7 +42,8 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] = PHRAS
         _fill_template(*row)
         for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)
     ]
-    rows[TEXT], rows[SPAN_START], rows[SPAN_END] = (list(column) for column in zip(*spans, strict=True))
+    for column, name in enumerate((TEXT, SPAN_START, SPAN_END)):
+        rows[name] = [span[column] for span in spans]
     return rows
 
 
