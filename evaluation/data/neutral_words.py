@@ -29,7 +29,7 @@ URDU_LETTERS = "ٹڈڑںے"
 UKRAINIAN_LETTERS = "іїєґ"
 # The endings of adjectives that a neutral descriptor takes over from a mention.
 ENDINGS = {"de": r"e[nmrs]?$", "nl": r"e$", "sv": r"a$"}
-THAI_PERSON = "คน"  # the beginning of nouns for people
+THAI_PERSONS = ("คน", "ผู้")  # the beginnings of nouns for people
 # Particles that follow a consonant and a vowel.
 KOREAN_PARTICLES = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와"))
 
@@ -75,8 +75,8 @@ def neutral_word(language: str, mention: str) -> str:
     ('Linkshändiger', 'de estatura media', 'left-handed')
     """
     word = neutral_words().get(language, NEUTRAL_DESCRIPTOR)
-    if language == "th" and mention.startswith(THAI_PERSON):
-        return THAI_PERSON + word
+    if language == "th":
+        return next((start for start in THAI_PERSONS if mention.startswith(start)), "") + word
     if language not in ENDINGS:
         return word
     ending = re.search(ENDINGS[language], mention)

@@ -69,6 +69,10 @@ ENDINGS = {
     "fi": ("[aeiouyäö]", r"\w{0,7}"),
     "hu": AGGLUTINATIVE,
 }
+CYRILLIC_ENDINGS = (  # of adjectives and nouns in Russian and Ukrainian
+    "(?:[ыиоі]й|[аяоеыиу]я|[оеыи]е|[оеі]ї|[оеь]го|[оеь]му|[ыиоеі]м|ую|[ыиі]х|[ыи]ми|ою|ею|[оеі]в|[ао]ві|[ая]м|[ая]ми|[ая]х"
+    "|[аяуюеиыоьіїєй])?"
+)
 MIN_STEM = 4  # letters of a word that takes any ending
 
 
@@ -141,7 +145,8 @@ def _arabic_stem(word: str) -> str:
 
 def _slavic_or_greek_word(word: str) -> str:
     stem = re.sub("(?:[аяоеёиыуюйьіїє]{1,2}|[αοηιυεωάόήίύέώ]?ς?)$", "", word)
-    return rf"{re.escape(stem)}\w{{0,4}}" if len(stem) >= MIN_STEM else rf"{re.escape(word)}"
+    endings = CYRILLIC_ENDINGS if is_in(word, CYRILLIC) else r"\w{0,4}"
+    return re.escape(stem) + endings if len(stem) >= MIN_STEM else re.escape(word)
 
 
 def inflected(word: str, language: str, spelling: str) -> str:

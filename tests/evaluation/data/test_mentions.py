@@ -80,6 +80,12 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
         ("ตาบอด", "เขาเป็นคนตาบอด", "เขาเป็นคนถนัดซ้าย"),
         ("مسلم", "هذا المسلم والمسلمة، مسلمون.", "هذا الأعسر والأعسر، أعسر."),
         ("глухий", "Це для глухих людей і їх.", "Це для середнього зросту людей і їх."),
+        (
+            "старый",
+            "Старый дом для старых людей, старую, старого, в старости.",
+            "среднего роста дом для среднего роста людей, среднего роста, среднего роста, в старости.",
+        ),
+        ("ผู้สูงอายุ", "ผู้สูงอายุใจดี", "ผู้ถนัดซ้ายใจดี"),
         ("ناشنوا", "او ناشنوا است و پدر من.", "او چپ‌دست است و پدر من."),
         ("aveugle", "Les aveugles et la femme aveugle.", "Les de taille moyenne et la femme de taille moyenne."),
         ("cieco", "Il cieco non è una donna cieca.", "Il di statura media non è una donna di statura media."),
