@@ -343,7 +343,7 @@ class PromptSettings(StrictSettings):
     )
     personas: str = Field(
         "none",
-        description="self-descriptions before the prompts: none, default, paper (each after “your persona:”), or a file",
+        description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
         json_schema_extra=BY_CONTENT,
     )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(

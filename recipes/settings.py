@@ -427,8 +427,8 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
     )
     epochs: Count = Field(3, description="passes over the texts")
     learning_rate: Positive = Field(1e-3, description="peak of the cosine schedule")
-    head_learning_rate: Positive = Field(1e-2, description="the same of a new head on an encoder, if it is higher")
-    train_embeddings: bool = Field(True, description="false: keep the encoder's token embeddings, for half of the time")
+    head_learning_rate: Positive = Field(3e-3, description="the same of the new head on an encoder")
+    lora_rank: Count = Field(32, description="rank of the changes of an encoder's linear layers")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("float32", description="bfloat16: mixed; auto: if it is fast")
     batch_size: Count = Field(64, description="texts per step")
     test_texts: AnyPath | None = Field(
@@ -438,6 +438,9 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
         None, description="such a file, to choose thresholds; null: `threshold`", json_schema_extra=BY_CONTENT
     )
     test_fraction: Fraction = Field(0.1, description="share of the texts to hold out and test on, without test_texts")
+    credit: str | None = Field(
+        None, description="what the card says about source and licence of the texts", json_schema_extra=NOT_COMPARED
+    )
     seed: Seed = Field(0, description="random seed of weights, order and held-out texts")
     output_dir: AnyPath = Field(Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 

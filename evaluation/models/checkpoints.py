@@ -115,7 +115,7 @@ def load_network(
         weights.resize_token_embeddings(size, mean_resizing=False)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
-        _check_all_used(folder, adapted)
+        check_adapter_fits(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except Exception as error:
@@ -143,7 +143,7 @@ def adapter_vocabulary(folder: Path) -> int | None:
     return sizes.pop() if sizes else None
 
 
-def _check_all_used(folder: Path, adapted: PeftModel) -> None:
+def check_adapter_fits(folder: Path, adapted: PeftModel) -> None:
     """Raise ValueError if an adapter's file has weights that fit no layer, or lacks some; PEFT only warns."""
     stored: set[str] = set()
     for file in folder.glob("adapter_model*.safetensors"):

@@ -31,9 +31,11 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.judges import StyleJudge, load_judge
+from evenhand.evaluation.models.classifier_folders import classifier_folder
+from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, load_judge
+from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.model import compute_rows
-from evenhand.evaluation.models.revisions import check_labels, model_revision
+from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
 from evenhand.evaluation.store import Store
 
@@ -112,18 +114,22 @@ Classifier = StyleClassifier | StyleJudge
 
 
 def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> Classifier:
-    """Load a Hugging Face sequence classifier, merging an adapter into its base model, or return an LLM judge.
+    """Load a shipped classifier or a Hugging Face sequence classifier, or return an LLM judge.
 
-    InputError, about the setting `field`, if the name is not a classifier with at least two labels, or its weights or
-    tokenizer are missing or pickled.
+    Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
+    with at least two labels, or its weights or tokenizer are missing or pickled.
     """
     given = model if isinstance(model, HeadSettings) else checkpoint_settings(model)
     if getattr(given, "judge", None) is not None:
         return load_judge(given)
     model = checkpoint_settings(given)
     resolve_device(model.device)  # raises before weights are read
-    revision = model_revision(model.name, model.revision, model.base)
-    network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
+    revision = classifier_revision(model)
+    folder = classifier_folder(model.name)
+    if folder is not None:
+        network, tokenizer = load_adapted_classifier(model, folder)
+    else:
+        network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it

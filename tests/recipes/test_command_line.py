@@ -70,10 +70,9 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
     [
         ([], "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"),
         (["--model", "m", "--responses", "r.csv"], "generation_bias.style_classifier: none is given"),
-        (["--model", "m", "--generation_bias.style_classifier", "c"], "generation_bias.style_clusters: none is given"),
     ],
 )
-def test_a_model_its_classifier_and_clusters_must_be_given(capsys, arguments, message):
+def test_a_model_and_its_classifier_must_be_given(capsys, arguments, message):
     assert message in error_line(capsys, "measure", "-q", *arguments)
     if "--responses" not in arguments:  # which the loop has not
         of_loop = [name.replace("--", "--measure.") for name in arguments]

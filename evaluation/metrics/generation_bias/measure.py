@@ -14,7 +14,7 @@ from accelerate.utils.memory import clear_device_cache
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.response_files import is_repeated
-from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
@@ -43,6 +43,7 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
     OTHER_LANGUAGE,
     REQUESTED,
     REQUESTED_EFFECTS,
+    check_responses_language,
     other_language,
     shown_in_another_language,
 )
@@ -212,6 +213,7 @@ def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: 
     if not run.has(table):
         with run.step(table):
             prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+            check_responses_language(name, checkpoint.name, responses)
             classifier = load_style_classifier(checkpoint, name)
             texts = clean_responses(responses[RESPONSE], prompts)
             vectors, truncated = classify_rows(run, table, classifier, texts)
@@ -245,7 +247,7 @@ def run_scores(
     """
     settings, checkpoints = config.settings, classifiers(config)
     facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
-    facts[FIRST]["clusters"] = settings.style_clusters
+    facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(measured.styles)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(run.folder / f"{PROMPTS}.parquet")},

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     BY_CONTENT,
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
     from evenhand.evaluation.models.model import Model
 
-DEFAULT_STYLE_CLASSIFIER = ""  # "go_emotions" once that classifier ships with Evenhand; "" is none, an error
+DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
+ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
+OTHER_CLASSIFIER = "give a classifier of that language by --generation_bias.style_classifier"
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
@@ -56,9 +59,10 @@ class Settings(StrictSettings):
     second_style_classifier: StyleClassifierSettings | None = Field(
         None, description="another style classifier, which has to confirm the results"
     )
-    style_clusters: str = Field(
-        "",
-        description="clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file",
+    style_clusters: str | None = Field(
+        None,
+        description="clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file; null: by the labels of "
+        "the classifier",
         json_schema_extra=BY_CONTENT,
     )
     offensiveness: ClassifierSettings = Field(
@@ -122,17 +126,16 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
     """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
 
     Raises:
-        InputError: there is no style classifier or there are no style clusters; an offensiveness classifier without its
-            label, or a label without a classifier.
+        InputError: there is no style classifier, or one that ships with Evenhand would read another language than
+            English; an offensiveness classifier without its label, or a label without a classifier.
     """
     settings = config.settings
-    for name, value in ((FIRST, settings.style_classifier.name), ("style_clusters", settings.style_clusters)):
-        if not value:
-            raise InputError(
-                f"generation_bias.{name}",
-                "none is given; give style_classifier, a Hugging Face id or a folder of "
-                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions.",
-            )
+    if not settings.style_classifier.name:
+        raise InputError(
+            f"generation_bias.{FIRST}",
+            "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
+            "`train_classifier`.",
+        )
     offensive = settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
@@ -141,7 +144,14 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
             "give both: the classifier, and its label that means offensive.",
         )
     named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
-    return {name: model for name, model in named.items() if model is not None and model.name is not None}
+    given = {name: model for name, model in named.items() if model is not None and model.name is not None}
+    for name, model in given.items():
+        if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
+            raise InputError(
+                f"generation_bias.{name}",
+                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
+            )
+    return given
 
 
 def measured_model(config: "MeasureConfig") -> "Model":

@@ -87,9 +87,11 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
     assert names(second_style_classifier=None) == {first: GENERATION_BIAS[first].name}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
-    for missing in ({"style_classifier": StyleClassifierSettings()}, {"style_clusters": ""}):
-        with pytest.raises(InputError, match=f"generation_bias.{next(iter(missing))}: none is given"):
-            names(**missing)
+    with pytest.raises(InputError, match="generation_bias.style_classifier: none is given"):
+        names(style_classifier=StyleClassifierSettings())
+    shipped = StyleClassifierSettings(name="go_emotions")
+    with pytest.raises(InputError, match="style_classifier"):  # it reads English
+        classifiers(measure_config({"style_classifier": shipped}, language="es"))
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
