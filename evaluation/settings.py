@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.revisions import is_gguf
+from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.old_names import new_name, removed_name
 
 AUTO = "auto"
@@ -343,7 +343,7 @@ class PromptSettings(StrictSettings):
     )
     personas: str = Field(
         "none",
-        description="self-descriptions before the prompts: none, default, or a file",
+        description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
         json_schema_extra=BY_CONTENT,
     )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(
@@ -368,12 +368,14 @@ class PromptSettings(StrictSettings):
         if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
         if self.templates and (self.untuned_by or self.descriptor_column):
-            raise InputError("templates", "untuned_by and descriptor_column are for other prompts; leave them out.")
+            raise InputError(
+                "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
+            )
         if self.file and self.untuned_by:
             raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
-        if self.language and (self.file or self.cues or self.variations or self.personas == "default"):
+        if self.language and (self.file or self.cues or self.variations or self.personas in ("default", "paper")):
             raise InputError(
                 "language", "a file has its own, and cues, variations and personas are English; omit these."
             )

@@ -182,3 +182,11 @@ def test_settings_and_the_command_line_import_nothing_heavy(statement):
     code = f"import sys; {statement}; print(sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_data_and_settings_know_nothing_of_models_and_metrics():
+    """What is read and what is set stand below what answers and what measures."""
+    below = [ROOT / "evaluation" / "settings.py", *sorted((ROOT / "evaluation" / "data").rglob("*.py"))]
+    above = ("evenhand.evaluation.models", "evenhand.evaluation.metrics", "evenhand.evaluation.report")
+    for file in below:
+        assert not [name for name in imported(module_name(file)) if name.startswith(above)], file

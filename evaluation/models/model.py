@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import decoding as checked_decoding
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from evenhand.evaluation.data.chats import FILTERED, Answer, answer_in
+from evenhand.evaluation.data.chats import FILTER, FILTERED, Answer, answer_in
+from evenhand.evaluation.data.reasoning import strip_reasoning
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat
-from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.request_parameters import (
-    FILTER,
     Body,
     Parameters,
     RejectedRequest,

@@ -197,13 +197,26 @@ def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.nd
     """
     if not classifier.is_multi_label:
         return probabilities
-    highest = probabilities.max(axis=1, initial=0.0)
-    if n := int((highest < FAINT).sum()):
+    n_unlabelled = int(has_no_label(classifier, probabilities).sum())
+    if n_unlabelled:
         log.warning(
             "%d of %d texts have no label of %s with a probability of %g or more; their style vectors are nearly even",
-            *(n, len(highest), classifier.name, FAINT),
+            n_unlabelled,
+            len(probabilities),
+            classifier.name,
+            FAINT,
         )
     return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+def has_no_label(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
+    """Return whether a text has no label with a probability of FAINT or more, (n,) bool; False for a blank text.
+
+    A text can have no label only if a text may have several. `probabilities` are of each label, (n, S).
+    """
+    if not classifier.is_multi_label:
+        return np.zeros(len(probabilities), dtype=bool)
+    return probabilities.max(axis=1, initial=0.0) < FAINT
 
 
 def classify_responses(classifier: Classifier, responses: Sequence[str], prompts: pd.DataFrame) -> np.ndarray:

@@ -96,7 +96,7 @@ from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
-from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.styles import classify_rows, has_no_label, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
@@ -217,8 +217,9 @@ def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: 
             classifier = load_style_classifier(checkpoint, name)
             texts = clean_responses(responses[RESPONSE], prompts)
             vectors, truncated = classify_rows(run, table, classifier, texts)
+            unlabelled = has_no_label(classifier, vectors)
             vectors = to_style_vectors(classifier, vectors)
-            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
+            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled))
     clear_device_cache(garbage_collection=True)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
 from evenhand.evaluation.data.holistic_bias import generate_prompts
-from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
@@ -146,9 +146,11 @@ def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
-    """Return the personas to sample from: () for "none", the default personas, or the personas of a file."""
+    """Return the personas to sample from: () for "none", the default ones, plain or as in the paper, or a file's."""
     if settings.personas == "none":
         return ()
+    if settings.personas == "paper":
+        return paper_personas()
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 

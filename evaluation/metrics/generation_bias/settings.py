@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
     from evenhand.evaluation.models.model import Model
 
-DEFAULT_STYLE_CLASSIFIER = ""  # "go_emotions" once that classifier ships with Evenhand; "" is none, an error
+DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
-OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
+OTHER_CLASSIFIER = "give a classifier of that language by --generation_bias.style_classifier"
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
@@ -61,8 +61,8 @@ class Settings(StrictSettings):
     )
     style_clusters: str | None = Field(
         None,
-        description="clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file; null: by the "
-        "classifier's labels",
+        description="clusters of styles: 'image_chat', 'go_emotions', 'testbed' or a JSON file; null: by the labels of "
+        "the classifier",
         json_schema_extra=BY_CONTENT,
     )
     offensiveness: ClassifierSettings = Field(

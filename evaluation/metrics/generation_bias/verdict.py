@@ -25,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import (
     THESE_PROMPTS,
     root,
 )
+from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
@@ -252,6 +253,13 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
         texts.append(
             f"{percent(score.value, 1)} of the responses{when} end within the model's reasoning and are not measured. "
             "Raise max_new_tokens."
+        )
+    no_label = find_score(scores, "no_label_share")
+    if no_label is not None:
+        count = round(no_label.value * no_label.n)
+        texts.append(
+            f"{count:,} of {no_label.n:,} responses{when} fit no label of the style classifier (all below "
+            f"{FAINT:g}); their style vectors are nearly even. Choose a classifier with a label for them."
         )
     if score := find_score(scores, "cut_share"):
         texts.append(

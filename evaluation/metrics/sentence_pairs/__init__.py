@@ -197,11 +197,13 @@ class SentencePairs(Metric):
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():
             without = pair_scores(table[~has_defect], signature=signature, seed=config.seed)
-            scores += [replace(it, group=WITHOUT_DEFECTS) for it in without if not it.group]
+            scores += _marked_without_defects(without)
         return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
+
+        If some pairs have known defects in either run, the changes over all pairs are also given without these pairs.
 
         Raises:
             InputError: the runs have no pair in common, or one model is masked and the other is not.
@@ -213,7 +215,13 @@ class SentencePairs(Metric):
                 "after",
                 f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
             )
-        return compare_pairs(*tables, signature=signature, seed=before.config.seed)
+        seed = before.config.seed
+        scores = compare_pairs(*tables, signature=signature, seed=seed)
+        defective = set().union(*(table[PAIR_ID][_has_defect(table)] for table in tables))
+        sound = [table[~table[PAIR_ID].isin(defective)] for table in tables]
+        if defective and set(sound[0][PAIR_ID]) & set(sound[1][PAIR_ID]):
+            scores += _marked_without_defects(compare_pairs(*sound, signature=signature, seed=seed))
+        return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
         return next((it for it in scores if it.metric.removesuffix("_difference") in HEADLINES and not it.group), None)
@@ -356,6 +364,11 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
     table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
     return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
+
+
+def _marked_without_defects(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores over all pairs, with the group WITHOUT_DEFECTS."""
+    return [replace(score, group=WITHOUT_DEFECTS) for score in scores if not score.group]
 
 
 def _has_defect(table: pd.DataFrame) -> np.ndarray:

@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
@@ -198,6 +199,23 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     assert "cut_share" not in {score.metric for score in text_scores(run, {})}
     uncut = style_table(run.table["prompt_id"], run.vectors, run.styles, cut & False)
     assert "cut_by_classifier" not in uncut
+
+
+def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(measured, tmp_path):
+    for name in ("prompts", "responses"):
+        write_table(tmp_path / f"{name}.parquet", measured.table(name))
+    run = read_styled_responses(measured.folder)
+    no_label = np.arange(len(run)) < 2
+    table = style_table(run.table["prompt_id"], run.vectors, run.styles, unlabelled=no_label)
+    write_table(tmp_path / "styles.parquet", table)
+    again = read_styled_responses(tmp_path)
+    assert again.styles == run.styles and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
+    scores = text_scores(again, {})
+    score = find_score(scores, "no_label_share")
+    assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
+    assert find_score(text_scores(run, {}), "no_label_share") is None
+    counted = [text for text in warnings([scores]) if text.startswith("2 of ")]
+    assert len(counted) == 1 and warnings([text_scores(run, {})]) == []
 
 
 def test_the_page_shows_the_headline(measured):
