@@ -65,19 +65,10 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"),
-        (["--model", "m", "--responses", "r.csv"], "generation_bias.style_classifier: none is given"),
-    ],
-)
-def test_a_model_and_its_classifier_must_be_given(capsys, arguments, message):
-    assert message in error_line(capsys, "measure", "-q", *arguments)
-    if "--responses" not in arguments:  # which the loop has not
-        of_loop = [name.replace("--", "--measure.") for name in arguments]
-        flags = ["--methods", "rejection", "--report_to", "none", "-q"]
-        assert message in error_line(capsys, "loop", *of_loop, *flags)
+def test_a_model_must_be_given(capsys):
+    message = "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"
+    assert message in error_line(capsys, "measure", "-q")
+    assert message in error_line(capsys, "loop", "--methods", "rejection", "--report_to", "none", "-q")
 
 
 def test_a_loop_needs_a_model(capsys):

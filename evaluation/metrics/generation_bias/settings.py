@@ -29,7 +29,7 @@ SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
-OTHER_CLASSIFIER = "give a classifier of that language by --generation_bias.style_classifier"
+OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
