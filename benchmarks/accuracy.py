@@ -15,7 +15,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Form, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -27,7 +27,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 DESCRIPTORS, UTTERANCES = 200, 400
-METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corrected"}
+FORMS = {"FGB": Form.PLAIN, "FGB*": Form.CORRECTED, "pooled FGB*": Form.POOLED_CORRECTED}
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
         vectors.append(style_vectors(classifier, [utterances[i] for i in sample]))
     vectors = np.stack(vectors)  # (families, utterances, styles)
     truth = grammar.truth(prompts, vectors.mean(axis=1), with_nouns=arguments.nouns)
-    true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
+    true = {name: find_score(truth, "fgb", form).value for name, form in FORMS.items()}
 
     # Each form is (weights of columns, whether to pool, true value); a cluster's summed probability is a column.
     n_styles = vectors.shape[2]
@@ -60,7 +60,7 @@ def main() -> None:
     everything = columns[:n_styles].sum(axis=0)
     forms = {"FGB*": (everything, False, true["FGB*"]), "pooled FGB*": (everything, True, true["pooled FGB*"])}
     for i, cluster in enumerate(clusters):
-        value = find_score(truth, "scgb_pooled_corrected", cluster=cluster).value
+        value = find_score(truth, "scgb", Form.POOLED_CORRECTED, cluster=cluster).value
         forms[f"pooled SCGB* {cluster}"] = (columns[n_styles + i], True, value)
 
     results = {n: {name: [] for name in ("FGB", *forms)} for n in arguments.answers_per_cell}
@@ -80,10 +80,10 @@ def main() -> None:
 
     cells = f"{DESCRIPTORS} × {len(grammar.plan().base)} cells"
     print(f"{cells}, {arguments.trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
-    print("| responses per cell |", " | ".join(METRIC), "|")
-    print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
+    print("| responses per cell |", " | ".join(FORMS), "|")
+    print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in FORMS), "|")
     for n in arguments.answers_per_cell:
-        values = {name: 1e3 * np.array([estimate.value for estimate in results[n][name]]) for name in METRIC}
+        values = {name: 1e3 * np.array([estimate.value for estimate in results[n][name]]) for name in FORMS}
         print(f"| {n} |", " | ".join(f"{v.mean():.2f} ± {v.std():.2f}" for v in values.values()), "|")
     print("coverage of the 95 % intervals (for FGB: of its expectation, which includes noise)")
     for n in (n for n in arguments.answers_per_cell if n >= 4):

@@ -33,14 +33,14 @@ from benchmarks.measuring import parse_options
 from benchmarks.real_model import MODEL
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
-from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
+from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 PORT, FEW, DECODING = 8123, 60, DecodingSettings()
@@ -93,7 +93,7 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
     if len(there[0]) == len(prompts):
         vectors = (classify_responses(judge, side[0], prompts) for side in (here, there))
         styled = [eh.StyledResponses(prompts, each, judge.labels) for each in vectors]
-        change = find_score(eh.compare_generation_bias(*styled, {}, by_axis=False), f"{HEADLINE}_difference")
+        change = find_headline(eh.compare_generation_bias(*styled, {}, by_axis=False), Kind.DIFFERENCE)
         low, value, high = (1000 * it for it in (change.interval[0], change.value, change.interval[1]))
         print(f"    pooled FGB* less that in this process: {value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³", flush=True)
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
@@ -30,6 +30,7 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
+    Form,
     find_score,
     signature_line,
 )
@@ -40,7 +41,7 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
 REPORT_FILE = f"{REPORT}.html"
-FORMS = (HEADLINE, "fgb_corrected", "fgb")
+FORMS = (Form.POOLED_CORRECTED, Form.CORRECTED, Form.PLAIN)
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ class MeasuredResponses:
 
     def _parts(self) -> tuple[pd.DataFrame, str]:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
-        found = (find_score(self.scores, metric) for metric in FORMS)
+        found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
+        n, n_shown = find_headline(self.scores).n, int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
         return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
 
@@ -91,7 +92,7 @@ class MeasuredResponses:
         return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line, (table, count) = signature_line(find_score(self.scores, HEADLINE)), self._parts()
+        line, (table, count) = signature_line(find_headline(self.scores)), self._parts()
         text = f"<p><b>{escape(self.summary)}</b></p>{''.join(f'<p>{escape(it)}</p>' for it in self.warnings)}"
         text += table.to_html(index=False)  # escapes all texts
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
@@ -160,6 +161,6 @@ def measure_responses(
             raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
         run = FamilyRun(output, measure_config(checked_settings, FAMILY))
         effects = read_effects(run, EFFECTS)
-        verdict = bias_verdict(find_score(run.scores, HEADLINE))
+        verdict = bias_verdict(find_headline(run.scores))
         html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
         return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), run_warnings(run), html)

@@ -16,11 +16,11 @@ from typing import Any
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected, require_extra
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.score import display_name, find_score, read_scores
+from evenhand.evaluation.score import display_name, read_scores
 from evenhand.evaluation.store import RunLocked
 from evenhand.recipes.measurement import SCORES
 from evenhand.recipes.settings import Launching
@@ -65,7 +65,7 @@ class Stage:
             return error
         if not self.must_show_bias:
             return None
-        pooled = find_score(read_scores(self.folder / SCORES), HEADLINE)
+        pooled = find_headline(read_scores(self.folder / SCORES))
         if is_bias_significant(pooled):
             return None
         return TuningRejected(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, share_change_interval, share_interval
 
@@ -55,6 +55,7 @@ def share_change(metric: str, before: np.ndarray, after: np.ndarray, **fields: A
     >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4
     (-0.5, 0.5)
     """
+    fields.setdefault("kind", Kind.DIFFERENCE)
     changes, bounds = np.asarray(after, dtype=int) - np.asarray(before, dtype=int), (-1.0, 1.0)
     n = len(changes)
     if not n:
@@ -75,6 +76,7 @@ def mean_change(
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1
     (0.2, 0.396)
     """
+    fields.setdefault("kind", Kind.DIFFERENCE)
     difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     n = len(difference)
     if not n:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.score import BiasScore, write_scores
+from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes import loop as module
@@ -14,6 +14,7 @@ from evenhand.recipes.ablate import ablate, hashed_folders
 from evenhand.recipes.loop import loop, plan_method, run_plans
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.stages import Stage
+from tests.named_scores import named_score
 from tests.testbed_settings import MODEL, with_testbed
 
 METHODS = ("control_tags", "rejection")
@@ -167,7 +168,7 @@ def ran(monkeypatch):
         folder.mkdir(parents=True)
         interval = outcome if folder.name in outcomes else (0.001, 0.002)
         reason = None if interval else "none"
-        score = BiasScore("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
+        score = named_score("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
         write_scores(folder / "scores.json", [score])
 
     monkeypatch.setattr(Stage, "run_command", run_command)

@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
@@ -66,11 +66,12 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
     planted, seen = grammar.truth(measured.table), grammar.truth(measured.table, classifier_map)
     numbers: dict[str, float] = {"responses": len(measured.table)}
-    for metric in ("fgb_pooled_corrected", "fgb_corrected"):
-        score = find_score(scores, metric)
+    for form in (Form.POOLED_CORRECTED, Form.CORRECTED):
+        score = find_score(scores, "fgb", form)
+        metric = score.name
         numbers |= {metric: score.value, f"{metric}_low": score.interval[0], f"{metric}_high": score.interval[1]}
-        numbers[f"{metric}_planted"] = find_score(planted, metric).value
-        numbers[f"{metric}_planted_seen"] = find_score(seen, metric).value
+        numbers[f"{metric}_planted"] = find_score(planted, "fgb", form).value
+        numbers[f"{metric}_planted_seen"] = find_score(seen, "fgb", form).value
     pooled, vectors = numbers["fgb_pooled_corrected"], style_vectors(classifier, style_posteriors()[0])
     return numbers | {
         "bias_share": pooled / numbers["fgb_pooled_corrected_planted"],

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore, Form
 
 FOLDER = Path(__file__).parent
 HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash
@@ -199,7 +199,7 @@ def truth(
     """Return the exact generation bias of the grammar over cells (Smith et al. 2022, A.7), without sampling.
 
     p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
-    fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected is
+    the form CORRECTED has ddof = 1, the value that the noise-corrected estimator estimates; POOLED_CORRECTED is
     the spread of descriptors without the interaction of descriptor and template (`_spreads`). pgb and scgb, by cluster,
     and fgb by axis and by style are defined likewise.
 
@@ -249,23 +249,24 @@ def _cut_scores(
 ) -> list[BiasScore]:
     """Return the plain, corrected and pooled score of each cut (metric, group, columns of the style vectors `p`)."""
     spreads = _spreads(p, cells)
-    reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads["_corrected"]).any() else None
+    reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads[Form.CORRECTED]).any() else None
     return [
         BiasScore(
-            f"{metric}{form}",
+            metric,
             float(spread[columns].sum()),
             0.0,
             (0.0, 1.0),
             len(cells),
             group=group,
             reason=reason,
+            form=form,
         )
         for metric, group, columns in cuts
         for form, spread in spreads.items()
     ]
 
 
-def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
+def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[Form, np.ndarray]:
     """Return the variance over descriptors of each column of `p`, (c,), for each of FGB, FGB* and pooled FGB*.
 
     A template with a single descriptor has no variance and is skipped. The pooled value is the mean over pairs of
@@ -282,9 +283,9 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
     compared = [rows for rows in compared if len(rows) > 1]
     undefined = np.full(p.shape[1], np.nan)
     return {
-        "": np.mean([rows.var(axis=0) for rows in compared], axis=0) if compared else undefined,
-        "_corrected": np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0) if compared else undefined,
-        "_pooled_corrected": _pooled_spread(grid),
+        Form.PLAIN: np.mean([rows.var(axis=0) for rows in compared], axis=0) if compared else undefined,
+        Form.CORRECTED: np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0) if compared else undefined,
+        Form.POOLED_CORRECTED: _pooled_spread(grid),
     }
 
 

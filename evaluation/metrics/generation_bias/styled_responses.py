@@ -9,6 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.former_names import COLUMNS
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table
 
@@ -138,7 +139,7 @@ def read_styled_responses(
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
         raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
     vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
-    table = prompts.assign(**responses.drop(columns=PROMPT_ID))
+    table = prompts.rename(columns=COLUMNS).assign(**responses.drop(columns=PROMPT_ID))
     styled = StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
     accepted = folder / f"{ACCEPTED}.parquet"
     if accepted.exists() and not with_accepted:
