@@ -173,7 +173,7 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         return [_score_of(record, content["signatures"]) for record in content["scores"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
+            path, f"contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
 
 

@@ -130,21 +130,21 @@ class Model(ABC):
         The end of the sequence counts. A response that is too long for the model has NaN. With a run, batches are saved
         under `name`.
         """
-        raise InputError(f"model: {self.without_weights}")
+        raise InputError("model", f"{self.without_weights}")
 
     def score_sentences(
         self, run: Store, sentences: Sequence[str], context: str, end_of_sequence: bool
     ) -> tuple[np.ndarray, np.ndarray, str]:
         """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and how they were scored."""
-        raise InputError(f"model: {self.without_weights}")
+        raise InputError("model", f"{self.without_weights}")
 
     def n_parameters(self) -> int:
         """Return the number of the model's weights."""
-        raise InputError(f"model: {self.without_weights}")
+        raise InputError("model", f"{self.without_weights}")
 
     def capability_rows(self, tasks: Sequence[Any]) -> pd.DataFrame:
         """Return the results on tasks of lm-evaluation-harness (`capabilities.capability_rows`)."""
-        raise InputError(f"model: {self.without_weights}")
+        raise InputError("model", f"{self.without_weights}")
 
     def release(self) -> None:
         """Free the memory of the model, which is loaded again when it is needed."""

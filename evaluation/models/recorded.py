@@ -92,7 +92,7 @@ class RecordedModel(Model):
         _ = self.tag  # raises if the file cannot be read, or its control tag is not the configured one
         if self.has_prompts and len(names := set(self.columns[DESCRIPTOR])) == 1:
             raise InputError(
-                f"responses: {self.path}: there is one descriptor, “{names.pop()}”: nothing to compare it with."
+                "responses", f"{self.path}: there is one descriptor, “{names.pop()}”: nothing to compare it with."
             )
         return {"model": self.name, "responses": sha256_of(self.path)}
 

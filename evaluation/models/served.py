@@ -76,7 +76,7 @@ class ServedModel(Model):
         try:
             return {"model": self.name, "tokenizer": tokenizer_revision(name, self.tokenizer.revision)}
         except InputError:
-            raise InputError(f"model.tokenizer: {name!r} does not exist; give that of the model.") from None
+            raise InputError("model.tokenizer", f"{name!r} does not exist; give that of the model.") from None
 
     def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return name, revision, which the user supplies and nobody verifies, API and tokenizer; not the address."""
@@ -135,7 +135,7 @@ class ServedModel(Model):
                 n_answers += len(columns)
                 n_unfinished += sum(text is None for text, *_ in columns)
                 if n_unfinished == n_answers >= FIRST_ANSWERS:
-                    raise InputError(unfinished_message(self.name))
+                    raise InputError("model.server", unfinished_message(self.name))
 
         parameters = processes.on_rank_zero(lambda: self.find_parameters(run))
         if run is not None:
@@ -191,7 +191,7 @@ def _token_log_p(answer: Any, body: Body) -> list[float]:
     """Return log p of all prompt tokens in an answer; the first token has 0."""
     (choice,), ids = answer.choices, body["prompt"]
     if choice.logprobs is None:
-        raise UnsupportedRequest("model.server: it returns no log-probabilities of prompts; use vLLM or SGLang.")
+        raise UnsupportedRequest("model.server", "it returns no log-probabilities of prompts; use vLLM or SGLang.")
     log_p = choice.logprobs.token_logprobs
     if len(log_p) - len(ids) not in (0, 1):  # the answer may include the token that is generated after the prompt
         raise ValueError(f"{len(log_p)} log-probabilities for {len(ids)} tokens")

@@ -71,11 +71,12 @@ class BorrowedOpeningModel(WrappedModel):
         self.model.check()
         if not self.can_be_asked:
             raise InputError(
-                "generation_bias.borrowed_opening: a file cannot be continued; leave it out, or give a model."
+                "generation_bias.borrowed_opening", "a file cannot be continued; leave it out, or give a model."
             )
         if self.tokens >= (most := self.arguments["max_new_tokens"]):
             raise InputError(
-                f"generation_bias.borrowed_opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
+                "generation_bias.borrowed_opening",
+                f"{self.tokens} tokens are all of a response (max_new_tokens {most}).",
             )
 
     def inputs(self) -> dict[str, Any]:
@@ -121,9 +122,11 @@ class NearestStyleModel(WrappedModel):
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError("generation_bias.nearest_style: a file has no candidates; leave it out, or give a model.")
+            raise InputError(
+                "generation_bias.nearest_style", "a file has no candidates; leave it out, or give a model."
+            )
         if not self.samples:
-            raise InputError("generation_bias.nearest_style: the decoding gives equal candidates; let it sample.")
+            raise InputError("generation_bias.nearest_style", "the decoding gives equal candidates; let it sample.")
 
     def inputs(self) -> dict[str, Any]:
         self.check()

@@ -350,7 +350,7 @@ def outcome_changes(
         scores += [replace(it, group={**it.group, "run": name}) for it in of_side]
     for (group, old), (_, new) in zip(*map(_columns, sides), strict=True):
         of = {"bounds": ANY, "n_left_out": n_left_out, "group": group, "signature": signature}
-        scores.append(mean_change(outcome, old, new, form=Form.MEAN, **of))
+        scores.append(replace(mean_change(outcome, old, new, **of), form=Form.MEAN))
     square = find_headline(compare_generation_bias(*sides, {}, by_axis=False), Kind.DIFFERENCE)
     old, new = (find_score(scores, outcome, Form.SPREAD, run=name).value for name in ("before", "after"))
     scale = _divisor(of_outcome.styles) * (old + new)
