@@ -21,7 +21,7 @@ from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores, likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.loaded import LoadedModel
@@ -37,7 +37,7 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
-    find_score,
+    Kind,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
@@ -45,8 +45,7 @@ PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 
 log = logging.getLogger("evenhand")
 
-HEADLINE = "fgb_pooled_corrected"
-BIAS_NAME = f"bias/{HEADLINE}"
+BIAS_NAME = "bias/fgb_pooled_corrected"
 RISE = "bias/rise"
 RISE_P = "bias/rise_p"
 MAX_EFFECTS = 3
@@ -257,7 +256,7 @@ class BiasCallback(MeasureCallback):
             if self.relevance:
                 likelihoods = likelihoods_of_responses(trained.log_likelihood, prompts, responses)
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
-        values = _with_interval(BIAS_NAME, find_score(generation_bias(styled, {}, permutations=0), HEADLINE))
+        values = _with_interval(BIAS_NAME, find_headline(generation_bias(styled, {}, permutations=0)))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
         table = table[table["certainty"] == SHOWN]
         values["bias/effects_shown"] = float(len(table))
@@ -273,7 +272,7 @@ class BiasCallback(MeasureCallback):
                 np.save(file, styled.vectors)
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
-            rise = find_score(changes, f"{HEADLINE}_difference")
+            rise = find_headline(changes, Kind.DIFFERENCE)
             values[RISE] = float(rise.value)
             if rise.p_value is not None:
                 values[RISE_P] = float(rise.p_value)

@@ -27,12 +27,12 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     detectable_sizes,
     effect_changes,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.tables import value_text
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import Form, Kind, find_score
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
@@ -155,19 +155,21 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 def _level(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
-    score = find_score(run.scores, HEADLINE)
+    score = find_headline(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
 
     def decides(estimate: Estimate) -> bool:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
-    text = score_text(score) + (f"; {score.reason}" if score.interval and score.reason else "")
+    text = score_text(score)
+    if score.interval and score.caution:
+        text += f"; {score.caution.text}"
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
 
 
 def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
     """Return the finding on the spread of an outcome between people, in the outcome's unit."""
-    score = find_score(run.scores, f"{outcome}_spread")
+    score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
         raise InputError(
             "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
@@ -212,8 +214,8 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
-    difference = find_score(scores, f"{HEADLINE}_difference")
-    reduction = find_score(scores, f"{HEADLINE}_reduction")
+    difference = find_headline(scores, Kind.DIFFERENCE)
+    reduction = find_headline(scores, Kind.REDUCTION)
     before = -difference.ideal
     after = difference.value + before
     text = f"{number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
@@ -23,7 +23,7 @@ from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore, find_score
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
@@ -149,7 +149,7 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
     model = after.config.model.name
     strength = after.config.model.adapter_strength
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
-    note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
+    note = tag_note(model, *(find_headline(run.scores) for run in (without_tag, before) if without_tag))
     method = read_settings(settings.after, "after")[0].method or tuning_method(model)
     parts = [page.subtitle, method, "" if strength is None else f"strength {strength:g}"]
     *first_sections, samples = page.sections

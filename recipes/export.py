@@ -28,9 +28,9 @@ from evenhand.evaluation.models.revisions import (
     is_gguf,
     is_local_path,
 )
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
-from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line
+from evenhand.evaluation.score import BiasScore, Form, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
@@ -39,7 +39,7 @@ from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.label import THRESHOLD
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
-from evenhand.recipes.sweep.points import HEADLINE, change_columns
+from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
 log = logging.getLogger("evenhand")
@@ -49,7 +49,15 @@ COMPARISON = "compare"
 CARD = "README.md"
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # The metrics of the table of scores before and after tuning.
-METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
+METRICS = (
+    ("fgb", Form.POOLED_CORRECTED),
+    ("fgb", Form.CORRECTED),
+    ("fgb", Form.PLAIN),
+    ("perplexity", Form.PLAIN),
+    ("distinct_2", Form.PLAIN),
+    ("mean_length", Form.PLAIN),
+    ("parroting", Form.PLAIN),
+)
 # A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
 # newline after the last block, so the template itself still begins a line.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
@@ -218,8 +226,9 @@ def comparison_section(before: list[BiasScore], after: list[BiasScore], changes:
     row = change_columns(before, after, changes)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}
-    for metric in map(format_of, METRICS):
-        pair = find_score(before, metric.name), find_score(after, metric.name)
+    for name, form in METRICS:
+        metric = find_format(name, form)
+        pair = find_score(before, name, form), find_score(after, name, form)
         if None not in pair:
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
             scores[metric.title] = [_text(rounded, score.value, score.interval) for score in pair]
@@ -232,7 +241,7 @@ def comparison_section(before: list[BiasScore], after: list[BiasScore], changes:
     return RESULTS.format(
         scores=table(scores, ["", "before", "after"]),
         costs=table(costs, ["after tuning", "change [95 % interval]"]),
-        signature=signature_line(find_score(after, HEADLINE)),
+        signature=signature_line(find_score(after, "fgb", Form.POOLED_CORRECTED)),
     )
 
 

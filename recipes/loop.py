@@ -11,12 +11,12 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import FINISHED, run_state
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.score import display_name, find_score, read_scores
+from evenhand.evaluation.score import display_name, read_scores
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
@@ -164,7 +164,7 @@ class Stages:
 
 def check_shows_bias(folder: Path) -> None:
     """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce."""
-    pooled = find_score(read_scores(folder / SCORES), HEADLINE)
+    pooled = find_headline(read_scores(folder / SCORES))
     if not is_bias_significant(pooled):
         raise TuningRejected(
             "model",

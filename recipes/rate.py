@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.rating.pairs import (
     OFFENSIVE,
@@ -89,8 +89,8 @@ def _sample_pairs(settings: RateSettings) -> None:
             raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
         run.write(PAIRS, pairs)
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
-        before = FamilyRun(settings.before).signature(HEADLINE)
-        after = FamilyRun(settings.after).signature(HEADLINE)
+        before = FamilyRun(settings.before).signature(FGB)
+        after = FamilyRun(settings.after).signature(FGB)
         shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
         rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
         run.facts |= {

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
@@ -30,6 +30,7 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
+    Form,
     find_score,
     signature_line,
 )
@@ -39,7 +40,7 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
 REPORT_FILE = f"{REPORT}.html"
-FORMS = (HEADLINE, "fgb_corrected", "fgb")
+FORMS = (Form.POOLED_CORRECTED, Form.CORRECTED, Form.PLAIN)
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ class MeasuredResponses:
 
     def _parts(self) -> tuple[pd.DataFrame, str]:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
-        found = (find_score(self.scores, metric) for metric in FORMS)
+        found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        n = find_score(self.scores, HEADLINE).n
+        n = find_headline(self.scores).n
         n_shown = int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
         return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
@@ -91,7 +92,7 @@ class MeasuredResponses:
         return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line = signature_line(find_score(self.scores, HEADLINE))
+        line = signature_line(find_headline(self.scores))
         table, count = self._parts()
         text = f"<p><b>{escape(self.summary)}</b></p>"
         text += "".join(f"<p>{escape(warning)}</p>" for warning in self.warnings)
@@ -189,7 +190,7 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     folder = settings.output_dir
     run = FamilyRun(folder, measure_config(settings, FAMILY))
     effects = read_effects(run, EFFECTS)
-    verdict = bias_verdict(find_score(run.scores, HEADLINE))
+    verdict = bias_verdict(find_headline(run.scores))
     return MeasuredResponses(
         scores=run.scores,
         effects=effects,

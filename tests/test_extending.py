@@ -65,7 +65,7 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_p
     assert done.returncode == 0, done.stderr
     before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
     assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
-    assert (change.metric, change.value) == ("prompt_length_difference", after.value - before.value)
+    assert (change.name, change.value) == ("prompt_length_difference", after.value - before.value)
     pages = {run: (tmp_path / run / "report.html").read_text() for run in ("before", "changes", "both")}
     assert f"{before.value:.1f} words" in pages["before"] and "All prompts" in pages["before"]
     assert f"+{change.value:.1f}" in pages["changes"] and "side by side" in pages["both"]

@@ -45,7 +45,7 @@ def names(tmp_path_factory):
 
 def test_the_steps_run_on_the_testbeds_responses(names):
     table = evenhand.score_table(names["scores"])
-    assert table["metric"][:3].tolist() == ["fgb", "fgb_corrected", "fgb_pooled_corrected"]
+    assert table["form"][:3].tolist() == ["plain", "corrected", "pooled_corrected"]
     with_interval = table.dropna(subset="low")
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
@@ -72,9 +72,9 @@ def test_a_part_of_the_prompts_of_two_runs_is_compared(names):
         styles.assign(prompt_id=table.index.astype(str)).to_parquet(folder / "styles.parquet")
     code = re.findall(r"```python\n(.*?)```", TEXT, re.S)[3]
     exec(code.replace("runs/", f"{names['folder']}/runs/"), variables)
-    difference = find_score(variables["scores"], "fgb_pooled_corrected_difference")
+    difference = find_score(variables["scores"], "fgb", "pooled_corrected", "difference")
     part = evenhand.StyledResponses(table[~left_out], vectors[~left_out], names["classifier"].labels)
-    before = find_score(evenhand.generation_bias(part, {}), "fgb_pooled_corrected")
+    before = find_score(evenhand.generation_bias(part, {}), "fgb", "pooled_corrected")
     assert difference.value == pytest.approx(-0.75 * before.value)  # squared: a quarter is left
     assert difference.n == before.n == (~left_out).sum()
 
@@ -105,14 +105,14 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     result = names["result"]
     assert comparable(result.scores) == comparable(read_scores(folder / "run" / "scores.json"))
     pd.testing.assert_frame_equal(result.effects, pd.read_parquet(folder / "run" / "effects.parquet"))
-    stepwise = {(score.metric, *score.group.items()): score.value for score in names["scores"]}
-    values = {(score.metric, *score.group.items()): score.value for score in result.scores}
+    stepwise = {(score.name, *score.group.items()): score.value for score in names["scores"]}
+    values = {(score.name, *score.group.items()): score.value for score in result.scores}
     assert {key: values[key] for key in stepwise} == pytest.approx(stepwise, nan_ok=True)
 
 
 def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     result, lines = names["result"], repr(names["result"]).splitlines()
-    score = next(score for score in result.scores if score.metric == "fgb_pooled_corrected")
+    score = next(score for score in result.scores if score.name == "fgb_pooled_corrected")
     assert len(lines) == 6 and lines[0] == result.summary and result.verdict in lines[1]
     assert f"{1000 * score.value:.2f} [" in lines[2].replace("−", "-")
     html = result._repr_html_()
@@ -170,7 +170,7 @@ def test_own_outcomes_are_functions_of_the_responses(names):
             "size": lambda texts: ["long" if len(text) > 40 else "short" for text in texts],
         },
     )
-    values = {score.metric: score for score in result.scores if not score.group}
+    values = {score.name: score for score in result.scores if not score.group}
     assert values["shouts_spread"].value == pytest.approx((0.25 / 6) ** 0.5)
     assert values["size_spread"].n == len(frame)
     assert not result.warnings

@@ -23,11 +23,12 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, find_score
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
 
-ACCURACY, SPREAD, EFFECT = "answer_accuracy", "answer_accuracy_spread", "answer_accuracy_effect"
+ACCURACY = "answer_accuracy"
+EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
@@ -84,7 +85,12 @@ class AnswerAccuracy(Metric):
     FORMATS = (
         Format(ACCURACY, "right answers", "Share of questions with the right choice.", **POINTS),
         Format(
-            SPREAD, "spread between people", "Standard deviation over descriptors, without noise.", **POINTS, ideal=0
+            ACCURACY,
+            "spread between people",
+            "Standard deviation over descriptors, without noise.",
+            **POINTS,
+            ideal=0,
+            form=Form.SPREAD,
         ),
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
@@ -148,11 +154,12 @@ class AnswerAccuracy(Metric):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next(score for score in scores if score.metric == SPREAD)
+        return next(score for score in scores if score.form == Form.SPREAD)
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether the accuracy is shown to depend on the person, with both scores."""
-        accuracy, spread = (find_score(run.scores, name) for name in (ACCURACY, SPREAD))
+        accuracy = find_score(run.scores, ACCURACY)
+        spread = find_score(run.scores, ACCURACY, Form.SPREAD)
         is_shown = spread.p_value is not None and spread.p_value < LEVEL
         verdict = f"Right answers {'depend' if is_shown else 'are not shown to depend'} on who asks"
         return f"{verdict}: {value_text(accuracy)} are right; the spread between people is {value_text(spread)}."
@@ -165,7 +172,7 @@ class AnswerAccuracy(Metric):
         both = np.isfinite(sides).all(axis=0)
         signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
         sides = [side[both] for side in sides]
-        return [mean_change(f"{ACCURACY}_difference", *sides, n_left_out=int((~both).sum()), signature=signature)]
+        return [mean_change(ACCURACY, *sides, n_left_out=int((~both).sum()), signature=signature)]
 
 
 def accuracy_scores(
@@ -183,7 +190,7 @@ def accuracy_scores(
     answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
     of = {"permutations": permutations, "seed": seed, "signature": signature}
     (spread, mean), effects = outcome_bias(answers, ACCURACY, table[[CORRECT]], **of)
-    scores = [spread, replace(mean, metric=ACCURACY, bounds=(0, 1))]
+    scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
     for row in effects[effects["p_family"] <= 0.05].to_dict("records"):
         group = {row["kind"]: row["unit"]}
         of_effect = {"interval": (row["low"], row["high"]), "p_value": row["p_family"], "group": group}

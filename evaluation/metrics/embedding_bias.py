@@ -41,7 +41,7 @@ from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
@@ -180,7 +180,7 @@ class EmbeddingBias(Metric):
         return (
             f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
             f"languages, and to the feminine translation in {n_feminine}, with Holm’s correction for the number of "
-            f"languages. The mean gap is {format_of('embedding_gap').full_text(mean)}; ideal 0."
+            f"languages. The mean gap is {find_format('embedding_gap').full_text(mean)}; ideal 0."
         )
 
     def label(self, score: BiasScore) -> str:

@@ -32,7 +32,7 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, find_score
 from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
@@ -212,8 +212,8 @@ def offensiveness_changes(
 ) -> list[BiasScore]:
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
-    `offensive_share_difference` is the change of the share of offensive responses; `offensiveness_difference` is the
-    change of the mean probability. Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt
+    The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
+    (`offensiveness`). Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt
     (`paired_change`).
 
     Args:
@@ -225,8 +225,8 @@ def offensiveness_changes(
     common = {"n_left_out": int((~both).sum()), "signature": signature}
     shares = (is_offensive(side[both]) for side in (before, after))
     return [
-        share_change("offensive_share_difference", *shares, **common),
-        mean_change("offensiveness_difference", before[both], after[both], **common),
+        share_change("offensive_share", *shares, **common),
+        mean_change("offensiveness", before[both], after[both], **common),
     ]
 
 
@@ -323,7 +323,7 @@ def descriptor_effect(
         columns = units["neutral"].to_numpy(), units["with"].to_numpy()
         change = mean_change("descriptor_effect", *columns, group=group, n_left_out=total - n, signature=signature)
         reason = None if n else "no sentence has a probability with its descriptor and with the neutral one"
-        return replace(change, n=n, reason=reason)
+        return replace(change, n=n, reason=reason, kind=Kind.LEVEL)
 
     scores = [score(means, len(both), len(rows), {})]
     for name, total in rows.groupby(DESCRIPTOR).size().items():

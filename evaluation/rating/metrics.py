@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 
 from evenhand.evaluation.rating.pairs import AFTER
-from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES, Page, Section
 from evenhand.evaluation.report.tables import score_section, value_text
@@ -201,7 +201,7 @@ def page(
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
         sections=_sections(scores, metric, unit),
-        glossary=glossary([metric, ALPHA, LEFT_SHARE]),
+        glossary=glossary(map(find_format, [metric, ALPHA, LEFT_SHARE])),
         limits=LIMITS,
         signature=headline.signature,
         signature_lines=[signature_line(headline)],

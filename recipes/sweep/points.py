@@ -16,11 +16,11 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import BiasScore, find_score, read_scores
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.measure import SCORES
@@ -36,17 +36,17 @@ REDUCTION_GROUPS = {
     "reduction_confirmed": {"classifier": "second"},
 }
 # The metric that is tested for a rise of a style cluster; generation_bias/verdict.py gives the reasons.
-MONITORED_METRIC = "scgb_pooled_corrected"
-# column: (metric of a comparison, value of no change that is subtracted)
+MONITORED_METRIC = "scgb"  # in its pooled form
+# column: (metric and kind of a score of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {
-    "parroting_change": ("parroting_difference", 0),
-    "relevance_kept": ("relevance_kept", 0),
-    "relevance_to_person_kept": ("relevance_to_person_kept", 0),
-    "style_drift": ("style_drift", 0),
-    "response_perplexity_change": ("response_perplexity_rise", 0),
-    "distinct_responses_change": ("distinct_responses_kept", 1),
-    "distinct_2_change": ("distinct_2_kept", 1),
-    "length_change": ("mean_length_kept", 1),
+    "parroting_change": ("parroting", Kind.DIFFERENCE, 0),
+    "relevance_kept": ("relevance", Kind.KEPT, 0),
+    "relevance_to_person_kept": ("relevance_to_person", Kind.KEPT, 0),
+    "style_drift": ("style_drift", Kind.LEVEL, 0),
+    "response_perplexity_change": ("response_perplexity", Kind.RISE, 0),
+    "distinct_responses_change": ("distinct_responses", Kind.KEPT, 1),
+    "distinct_2_change": ("distinct_2", Kind.KEPT, 1),
+    "length_change": ("mean_length", Kind.KEPT, 1),
 }
 POINTS = "points"
 SWEEP = "sweep.json"
@@ -68,7 +68,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     row |= published_columns(before, after)
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag.output_dir / SCORES)
-        row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
+        row["ratio_without_tag"] = find_headline(without_tag).value / find_headline(before).value
     row["minutes"] = 0.0
     if point.tune is not None:
         manifest = json.loads((point.tune.output_dir / MANIFEST).read_text(encoding="utf-8"))
@@ -80,16 +80,19 @@ def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
 ) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, Any] = _interval_columns("base", find_score(before, HEADLINE))
+    row: dict[str, Any] = _interval_columns("base", find_headline(before))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_score(changes, f"{HEADLINE}_reduction", **group))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
-    difference = find_score(changes, "perplexity_difference")
+    difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
-    for name, (metric, no_change) in CHANGE_METRICS.items():
-        row |= _interval_columns(name, find_score(changes, metric), no_change)
-    monitored = [score for score in changes if score.metric == f"{MONITORED_METRIC}_difference"]
-    clusters = [score for score in monitored if math.isfinite(score.value)]
+    for name, (metric, kind, no_change) in CHANGE_METRICS.items():
+        row |= _interval_columns(name, find_score(changes, metric, kind=kind), no_change)
+    clusters = []
+    for score in changes:
+        is_monitored = score.metric == MONITORED_METRIC and score.form == Form.POOLED_CORRECTED
+        if is_monitored and score.kind == Kind.DIFFERENCE and math.isfinite(score.value):
+            clusters.append(score)
     worst = max(clusters, key=lambda score: score.value, default=None)
     row["worst_cluster"] = "" if worst is None else worst.group["cluster"]
     row["worst_cluster_change"] = math.nan if worst is None else worst.value
@@ -104,7 +107,8 @@ def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
             cut = set() if score.metric == "fgb" else {"cluster"}
-            if score.metric in PUBLISHED and set(score.group) == cut:
+            is_published = score.metric in PUBLISHED and score.form == Form.PLAIN
+            if is_published and set(score.group) == cut:
                 name = ": ".join([score.metric, *score.group.values()])
                 row |= _interval_columns(f"{prefix}{name}", score)
     return row
@@ -188,7 +192,7 @@ def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the bias and the quality of a base model."""
     quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
     numbers = "".join(f", {score.metric} {number(score.value, 4)}" for score in quality if score)
-    return f"The {name}: pooled FGB* {score_text(find_score(scores, HEADLINE))}{numbers}."
+    return f"The {name}: pooled FGB* {score_text(find_headline(scores))}{numbers}."
 
 
 def read_sweep(folder: Path) -> Sweep:

@@ -104,7 +104,7 @@ def test_the_table_has_what_the_comparisons_have(finished):
             ("reduction_tuned", {"tuned": "yes"}),
             ("reduction_untuned", {"tuned": "no"}),
         ):
-            value = find_score(scores, "fgb_pooled_corrected_reduction", **group).value
+            value = find_score(scores, "fgb", "pooled_corrected", "reduction", **group).value
             assert getattr(row, name) == value or value != value
     assert finished.printed.strip().splitlines()[-1] == f"Report: {folder / 'report.html'}"
 

@@ -100,7 +100,7 @@ def finished(tmp_path_factory, commands, settings):
 def numbers(folder: Path) -> dict[str, list]:
     """Every score of the stages that are compared."""
     scores_of = {stage: read_scores(folder / stage / "scores.json") for stage in SCORED}
-    return {stage: [(s.metric, s.group, s.value, s.interval) for s in scores] for stage, scores in scores_of.items()}
+    return {stage: [(s.name, s.group, s.value, s.interval) for s in scores] for stage, scores in scores_of.items()}
 
 
 def manifests(folder: Path) -> dict[Path, int]:
@@ -122,7 +122,7 @@ def test_pages_and_points_of_the_loop(finished):
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
         scores = read_scores(finished[0] / method / "compare" / "scores.json")
-        assert points["reduction"][method] == find_score(scores, "fgb_pooled_corrected_reduction").value
+        assert points["reduction"][method] == find_score(scores, "fgb", "pooled_corrected", "reduction").value
     assert points["ratio_without_tag"].notna().tolist() == [True, False, False, False]
     assert (points["minutes"] > 0).tolist() == [True, True, False, False]
     assert points["reduction_confirmed"].notna().all()
@@ -136,7 +136,7 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
         assert str(finished[0].parent) not in text
     measured = finished[0] / TAGGED / "after"
     scores = read_scores(measured / "scores.json")
-    signature = find_score(scores, "fgb_pooled_corrected").signature
+    signature = find_score(scores, "fgb", "pooled_corrected").signature
     assert signature["model"]["control_tag"] == " no_bias"
     assert {"dataset", "decoding", "style_classifier", "seed", "packages"} <= set(signature)
     assert len((measured / "scores.csv").read_text().splitlines()) == len(scores) + 1
@@ -230,8 +230,8 @@ def test_responses_that_exchange_their_style_are_candidates(finished):
     assert (texts[:, 0] == before).all()  # the response without the exchange
     assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
     scores = read_scores(folder / "nearest_style" / "compare" / "scores.json")
-    assert find_score(scores, "fgb_pooled_corrected_reduction").interval
-    assert find_score(scores, "relevance_kept").interval
+    assert find_score(scores, "fgb", "pooled_corrected", "reduction").interval
+    assert find_score(scores, "relevance", kind="kept").interval
     signature = find_score(read_scores(folder / "nearest_style" / "after" / "scores.json"), "fgb").signature
     assert signature["model"]["nearest_style"] == 4
 
@@ -239,7 +239,7 @@ def test_responses_that_exchange_their_style_are_candidates(finished):
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
     folder, _ = finished
     signatures = [
-        find_score(read_scores(folder / run / "scores.json"), "fgb_pooled_corrected").signature["model"]
+        find_score(read_scores(folder / run / "scores.json"), "fgb", "pooled_corrected").signature["model"]
         for run in ("before", "prompt/after")
     ]
     assert [signature["system_prompt"] for signature in signatures] == [None, INSTRUCTION]
@@ -270,8 +270,8 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))
-    assert [(it.metric, it.group, it.value, it.interval) for it in computed] == [
-        (it.metric, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
+    assert [(it.name, it.group, it.value, it.interval) for it in computed] == [
+        (it.name, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
         for it in expected
     ]
 

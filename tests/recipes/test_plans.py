@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
-from evenhand.evaluation.score import BiasScore, write_scores
+from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import loop as module
 from evenhand.recipes.ablate import ablate, hashed_folders
 from evenhand.recipes.loop import loop, run_points
 from evenhand.recipes.point import plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings
+from tests.named_scores import named_score
 from tests.testbed_settings import MODEL, with_testbed
 
 METHODS = ("control_tags", "rejection")
@@ -144,7 +145,7 @@ def ran(monkeypatch):
         folder.mkdir(parents=True)
         interval = outcome if folder.name in outcomes else (0.001, 0.002)
         reason = None if interval else "none"
-        score = BiasScore("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
+        score = named_score("fgb_pooled_corrected", 0.00009, 0.0, (-1.0, 2.0), 900, interval, reason=reason)
         write_scores(folder / "scores.json", [score])
 
     for command in ("measure", "label", "tune", "compare"):

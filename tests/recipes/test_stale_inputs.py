@@ -73,15 +73,15 @@ def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, m
     compare(compared)
     assert (
         "no folder of this name"
-        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason
+        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason
     )
     monkeypatch.setattr(comparison, "is_revision", lambda *_: False)  # it is back, and another model
     compare(compared)
-    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept")
+    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept")
     assert math.isnan(again.value) and "is no longer the measured one" in again.reason
     monkeypatch.setattr(comparison, "is_revision", is_away)
     compare(compared)  # finished: nothing is asked again
-    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason == again.reason
+    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason == again.reason
 
 
 def test_a_comparison_stops_if_the_base_of_the_tuned_model_has_changed(compared, tuned, monkeypatch):

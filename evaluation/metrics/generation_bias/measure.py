@@ -19,7 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores, read_accepted
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_scores, read_accepted
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs import scores as costs
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
@@ -48,11 +48,10 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import (
-    HEADLINE,
     REPEATED,
-    THESE_PROMPTS,
     cue_shares,
     is_headline,
+    is_pooled_fgb,
     person_scores,
     scale_scores,
     spread_scores,
@@ -109,6 +108,9 @@ from evenhand.evaluation.score import (
     TEXT,
     UNTUNED,
     BiasScore,
+    Caution,
+    Form,
+    Kind,
 )
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
@@ -263,7 +265,7 @@ def run_scores(
     scores = spread_scores(measured, clusters, p_value=overall.get("style"), signature=signature)
     scores += scale_scores(measured, signature)
     if tests.for_these_prompts_only:
-        scores = [replace(it, reason=it.reason or THESE_PROMPTS) if is_headline(it) else it for it in scores]
+        scores = [_for_these_prompts(score) if is_headline(score) else score for score in scores]
     if config.responses and model.has_prompts and settings.repeated_rows == "warn":
         repeated = is_repeated(measured.table).to_numpy()
         scores.append(share_score(REPEATED, repeated, None, reason="the file has no rows", signature=signature))
@@ -277,7 +279,7 @@ def run_scores(
         signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
         permuted = {"permutations": settings.permutations, "seed": config.seed}
         found = effects(raw, clusters, groups=raw.groups(), **permuted)
-        scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
+        scores += accepted_scores(accepted, found, Kind.LEVEL, signature)
     for name, of_outcome in values.items():
         p_value = overall.get(LANGUAGE if name == OTHER_LANGUAGE else name)
         scores += outcome_scores(measured, name, of_outcome, p_value, signature)
@@ -290,7 +292,7 @@ def run_scores(
         is_other = values[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
         apart = measured.rows(~is_other.to_numpy())
         run.write(REQUESTED_EFFECTS, tests.requested_effects)
-        scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.metric == "fgb_corrected"]
+        scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.form == Form.CORRECTED]
     if BUCKET in measured.table:
         scores += person_scores(measured, signature)
     if FORMS in measured.table and NOUN_GENDER in measured.table:
@@ -305,7 +307,7 @@ def run_scores(
             is_cue = (measured.table[CUE] == cue).to_numpy()
             of_cue = _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
             p_value = overall.get(f"{CUE}: {cue}")
-            scores += [replace(it, p_value=p_value) if it.metric == HEADLINE else it for it in of_cue]
+            scores += [replace(it, p_value=p_value) if is_pooled_fgb(it) else it for it in of_cue]
     if UNTUNED in measured.table:
         untuned = measured.table[UNTUNED].to_numpy(dtype=bool)
         scores += _overall_scores(measured.rows(~untuned), {"tuned": "yes"}, signature)
@@ -332,6 +334,13 @@ def run_scores(
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
     run.tracker.log_samples(measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
+
+
+def _for_these_prompts(score: BiasScore) -> BiasScore:
+    """Return the score with the caution that it holds for these prompts only, unless it has a reason or a caution."""
+    if score.reason or score.caution:
+        return score
+    return replace(score, caution=Caution.THESE_PROMPTS)
 
 
 def _outcome_values(run: Store, config: MeasureConfig, measured: StyledResponses) -> dict[str, pd.DataFrame]:

@@ -3,10 +3,11 @@
 from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.score import Form, Kind
 
 BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0}
 SHARE = {"unit": "%", "factor": 100}
-KEPT = {**SHARE, "decimals": 1, "ideal": 1}
+KEPT = {**SHARE, "decimals": 1, "ideal": 1, "kind": Kind.KEPT}
 COST = {**SHARE, "ideal": 0}
 CHANGE = {**COST, "decimals": 1}
 POINTS = {"unit": "points", "factor": 100, "decimals": 1}
@@ -50,33 +51,48 @@ QUALITY = (
 LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
 DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
-    Format("relevance_kept", "relevance kept", "Relevance after over relevance before.", **KEPT),
-    Format(*("relevance_to_person_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1),
+    Format("relevance", "relevance kept", "Relevance after over relevance before.", **KEPT),
+    Format(
+        "relevance_to_person",
+        "relevance within the template kept",
+        LESS_THAN_ALL,
+        unit="%",
+        factor=100,
+        decimals=1,
+        kind=Kind.KEPT,
+    ),
     Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
-        *("response_perplexity_rise", "perplexity of the responses, change in", "Relative change."),
+        "response_perplexity",
+        "perplexity of the responses, change in",
+        "Relative change.",
         **CHANGE,
         signed=True,
+        kind=Kind.RISE,
     ),
-    Format("mean_length_kept", "mean length kept", "Mean length after over the one before.", **KEPT),
-    Format("distinct_responses_kept", "distinct responses kept", "After over before.", **KEPT),
-    Format("distinct_2_kept", "distinct-2 kept", "After over before.", **KEPT),
+    Format("mean_length", "mean length kept", "Mean length after over the one before.", **KEPT),
+    Format("distinct_responses", "distinct responses kept", "After over before.", **KEPT),
+    Format("distinct_2", "distinct-2 kept", "After over before.", **KEPT),
 )
 MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (
     *(Format(name, name.upper(), f"{text}; with few responses mostly noise.", **BIAS) for name, text in FORMS.items()),
-    *(Format(f"{name}_corrected", f"{name.upper()}*", f"{name.upper()} {WITHOUT_NOISE}", **BIAS) for name in FORMS),
+    *(
+        Format(name, f"{name.upper()}*", f"{name.upper()} {WITHOUT_NOISE}", **BIAS, form=Form.CORRECTED)
+        for name in FORMS
+    ),
     *(
         Format(
-            f"{name}_pooled_corrected",
+            name,
             f"pooled {name.upper()}*",
             f"{name.upper()} of descriptor means over all templates, {WITHOUT_NOISE}",
             **BIAS,
+            form=Form.POOLED_CORRECTED,
         )
         for name in FORMS
     ),
-    Format("fgb_pooled_person", "pooled FGB* of the person", "What words for the same people share.", **BIAS),
-    Format("fgb_pooled_word", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS),
+    Format("fgb", "pooled FGB* of the person", "What words for the same people share.", **BIAS, form=Form.PERSON),
+    Format("fgb", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS, form=Form.WORD),
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
@@ -95,20 +111,35 @@ METRICS = (
     Format(
         "gender_effect", "feminine − masculine", "Of the mean style, over descriptors.", **POINTS, ideal=0, signed=True
     ),
-    Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
+    Format(
+        "effect",
+        "change of an effect",
+        "Effect after minus effect before.",
+        **POINTS,
+        signed=True,
+        kind=Kind.DIFFERENCE,
+    ),
     *(
         Format(
-            f"{name}_spread",
+            name,
             f"{name.replace('_', ' ')}: spread between people",
             text,
             unit=unit,
             factor=factor,
             ideal=0,
+            form=Form.SPREAD,
         )
         for name, unit, factor, text in OUTCOME_UNITS
     ),
     *(
-        Format(f"{name}_mean", f"{name.replace('_', ' ')}: mean", "Over all responses.", unit=unit, factor=factor)
+        Format(
+            name,
+            f"{name.replace('_', ' ')}: mean",
+            "Over all responses.",
+            unit=unit,
+            factor=factor,
+            form=Form.MEAN,
+        )
         for name, unit, factor, _ in OUTCOME_UNITS
     ),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),

@@ -23,14 +23,25 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     effect_table,
 )
 from evenhand.evaluation.metrics.generation_bias.filtered import filtered
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline, pooled_estimate, root
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, span
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import CUE, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, BiasScore, find_score
+from evenhand.evaluation.score import (
+    CUE,
+    DESCRIPTOR,
+    PERSONA,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Form,
+    Kind,
+    find_score,
+)
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
@@ -222,8 +233,8 @@ def outcome_bias(
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return how much an outcome depends on the descriptor, as scores, and the effects on each descriptor.
 
-    `<outcome>_mean` is the mean of each column over responses. `<outcome>_spread` is the root of pooled FGB* of the
-    columns, the standard deviation over descriptors of their mean, without the noise of sampling; of classes (several
+    The form MEAN is the mean of each column over responses. The form SPREAD is the root of pooled FGB* of the columns:
+    the standard deviation over descriptors of their mean, without the noise of sampling; of classes (several
     columns) divided by √2, which makes it the share of responses that change their class (`scale_scores`). Ideal 0. Its
     p-value is of the permutation test that the outcome does not depend on the descriptor. Rare classes are joined.
 
@@ -272,13 +283,15 @@ def _outcome_scores(
     value, interval = root(spread.estimate.value, spread.estimate.interval, _divisor(responses.styles))
     scores = [
         BiasScore(
-            f"{outcome}_spread",
+            outcome,
             value,
             ideal=0.0,
             bounds=(0, np.inf),
             interval=interval,
             p_value=None if math.isnan(value) else p_value,
             reason=spread.reason,
+            form=Form.SPREAD,
+            caution=spread.caution,
             **common,
         )
     ]
@@ -288,7 +301,7 @@ def _outcome_scores(
         column = column[has_value]
         mean, missing = (float(column.mean()), None) if len(column) else (np.nan, "no response has a value")
         of_mean = {"interval": mean_interval(column), "group": group, "reason": missing, **common}
-        scores.append(BiasScore(f"{outcome}_mean", mean, None, ANY, **of_mean))
+        scores.append(BiasScore(outcome, mean, None, ANY, form=Form.MEAN, **of_mean))
     return scores
 
 
@@ -313,7 +326,7 @@ def outcome_changes(
 ) -> list[BiasScore]:
     """Return the changes of an outcome between two runs over the same prompts, and both runs' scores on these prompts.
 
-    `<outcome>_mean_difference`: the change of each column's mean, paired by prompt. `<outcome>_spread_difference`: the
+    The difference of the form MEAN is the change of each column's mean, paired by prompt. That of SPREAD is the
     spread after, a, less the spread before, b. Its p-value is of the paired difference a² − b² of pooled FGB* of the
     columns (`compare_generation_bias`). Its interval is the interval of this difference divided by a + b, since
     a² − b² = (a − b) (a + b); it excludes 0 if and only if p < 0.05. A prompt without a value in one run is left out of
@@ -337,14 +350,15 @@ def outcome_changes(
         scores += [replace(it, group={**it.group, "run": name}) for it in of_side]
     for (group, old), (_, new) in zip(*map(_columns, sides), strict=True):
         of = {"bounds": ANY, "n_left_out": n_left_out, "group": group, "signature": signature}
-        scores.append(mean_change(f"{outcome}_mean_difference", old, new, **of))
-    square = find_score(compare_generation_bias(*sides, {}, by_axis=False), f"{HEADLINE}_difference")
-    old, new = (find_score(scores, f"{outcome}_spread", run=name).value for name in ("before", "after"))
+        scores.append(replace(mean_change(outcome, old, new, **of), form=Form.MEAN))
+    square = find_headline(compare_generation_bias(*sides, {}, by_axis=False), Kind.DIFFERENCE)
+    old, new = (find_score(scores, outcome, Form.SPREAD, run=name).value for name in ("before", "after"))
     scale = _divisor(of_outcome.styles) * (old + new)
     interval = tuple(bound / scale for bound in square.interval) if square.interval and scale > 0 else None
     of_change = {"ideal": -old, "bounds": ANY, "n": square.n, "n_left_out": len(responses) - square.n}
     of_change |= {"p_value": square.p_value, "reason": square.reason or (None if interval else NO_SPREAD)}
-    change = BiasScore(f"{outcome}_spread_difference", new - old, interval=interval, signature=signature, **of_change)
+    of_change |= {"form": Form.SPREAD, "kind": Kind.DIFFERENCE, "caution": square.caution}
+    change = BiasScore(outcome, new - old, interval=interval, signature=signature, **of_change)
     return [*scores, change]
 
 
@@ -354,10 +368,10 @@ def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame) -> str:
     An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
     adjusted for everything that the page tests.
     """
-    spreads = [it for it in scores if it.metric.endswith("_spread") and it.p_value is not None]
-    shown = [it.metric.removesuffix("_spread") for it in spreads if it.p_value <= LEVEL]
+    spreads = [it for it in scores if it.form == Form.SPREAD and it.p_value is not None]
+    shown = [it.metric for it in spreads if it.p_value <= LEVEL]
     shown += table.loc[table["certainty"] == SHOWN, "outcome"].tolist()
-    order = [it.metric.removesuffix("_spread") for it in spreads]
+    order = [it.metric for it in spreads]
     # `other_language` is computed from `language`; both appear as “language”.
     names = [name.removeprefix("other_").replace("_", " ") for name in order if name in shown]
     names = list(dict.fromkeys(names))
@@ -367,7 +381,7 @@ def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame) -> str:
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
     """Return the section of a report on outcomes: how far people are apart, and which effects are shown."""
-    spreads = [it for it in scores if it.metric.endswith("_spread")]
+    spreads = [it for it in scores if it.form == Form.SPREAD]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
     rows = [_effect_row(row) for row in shown.to_dict("records")]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
@@ -390,7 +404,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
 
 def _effect_row(row: Mapping[str, Any]) -> Row:
     """Return a table row of a shown effect on an outcome: how many answers or their mean, the average, one interval."""
-    of = format_of(f"{row['outcome']}_spread")
+    of = find_format(row["outcome"], Form.SPREAD)
     factor = of.factor
     unit = of.unit
     if row.get("scale") == RANK:
@@ -412,11 +426,11 @@ def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
     """Return the section of a comparison on outcomes: means and spreads before and after, with paired changes."""
     rows = []
     for change in changes:
-        metric = change.metric.removesuffix("_difference")
-        if metric != change.metric and metric.endswith(("_spread", "_mean")):
-            sides = (find_score(changes, metric, **change.group, run=name) for name in ("before", "after"))
-            label = ": ".join([format_of(metric).title, *change.group.values()])
-            rows.append(ScoreChange(label, *sides, change))
+        if change.kind == Kind.DIFFERENCE and change.form in (Form.SPREAD, Form.MEAN):
+            before = find_score(changes, change.metric, change.form, **change.group, run="before")
+            after = find_score(changes, change.metric, change.form, **change.group, run="after")
+            label = ": ".join([find_format(change.metric, change.form).title, *change.group.values()])
+            rows.append(ScoreChange(label, before, after, change))
     title = "Beside style, before and after"
     table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)

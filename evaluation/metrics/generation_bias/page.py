@@ -1,5 +1,6 @@
 """The report on the generation bias of one run, and the report on its change between two runs over the same prompts."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
     requested_text,
 )
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
 from evenhand.evaluation.metrics.generation_bias.outcomes import (
@@ -58,7 +59,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     warnings,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
-from evenhand.evaluation.report.formats import format_of, glossary
+from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (
     UNIT,
     before_after,
@@ -82,10 +83,15 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, find_score, signature_line
 
-FORMS = ("fgb", "fgb_corrected", HEADLINE)
-FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
+FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
+FIRST_METRICS = (  # of each group's tables
+    (FGB, Form.POOLED_CORRECTED),
+    ("scgb", Form.POOLED_CORRECTED),
+    ("pgb", Form.POOLED_CORRECTED),
+    (FGB, Form.CORRECTED),
+)
 CHECKS = {
     ("tuned", "yes"): "tuned on",
     ("tuned", "no"): "never tuned on",
@@ -130,7 +136,7 @@ LIMITS = [
 def page(run: FamilyRun) -> Page:
     """Return the report on one measuring run."""
     scores, measured = run.scores, read_styled_responses(run.folder)
-    score = find_score(scores, HEADLINE)
+    score = find_headline(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = language_text(outcome_effects)
@@ -142,14 +148,18 @@ def page(run: FamilyRun) -> Page:
         apart, style = [language_section(effects, requested)], style + requested_text(effects, requested)
     quality = scores_table(
         "Quality of the responses",
-        [find_score(scores, it.name) for it in QUALITY],
+        [find_score(scores, metric.name) for metric in QUALITY],
         "measure",
         label=lambda it: format_of(it).title,
         counted="texts",
         note=_likelihood_note(scores, "measured"),
     )
-    parts = [it for name in (PERSON, WORD) if (it := find_score(scores, name)) and it.value == it.value]
-    forms = scores_table("Generation bias", [*(find_score(scores, it) for it in FORMS), *parts], "measure")
+    of_fgb = [find_score(scores, FGB, form) for form in FORMS]
+    for form in (Form.PERSON, Form.WORD):
+        part = find_score(scores, FGB, form)
+        if part is not None and not math.isnan(part.value):
+            of_fgb.append(part)
+    forms = scores_table("Generation bias", of_fgb, "measure")
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
@@ -168,16 +178,16 @@ def page(run: FamilyRun) -> Page:
             *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
             Section("What next", [NEXT]),
         ],
-        glossary=glossary(dict.fromkeys(it.metric for it in scores)),
+        glossary=glossary(map(format_of, scores)),
         limits=LIMITS,
-        signature=run.signature(HEADLINE),
-        signature_lines=run.signature_lines(HEADLINE),
+        signature=run.signature(FGB),
+        signature_lines=[signature_line(score)],
     )
 
 
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
-    unclear = unclear_reason(find_score(run.scores, HEADLINE))
+    unclear = unclear_reason(find_headline(run.scores))
     return [
         *([f"The verdict is unclear: {unclear}."] if unclear else []),
         *warnings([run.scores]),
@@ -199,16 +209,16 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         caption += f"{percent(-reduction.value, 0, True)}, 95 % interval {percent_span(reduction, -1)}"
         headline = percent(-moved.value, 0, True)
     lead = [effect_change_section(read_effects(changes, EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
-    forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
+    forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
     quality = change_table(
         "Quality of the responses",
         "measure",
-        score_changes({it.title: (it.name, {}) for it in QUALITY}, runs),
+        score_changes({metric.title: (metric.name, metric.form, {}) for metric in QUALITY}, runs),
         is_plotted=False,
     )
     kept = scores_table(
         "Changes of all responses",
-        [find_score(changes.scores, it.name, **group) for it in CHANGES for group in ({}, EVEN)],
+        [find_score(changes.scores, it.name, it.form, it.kind, **group) for it in CHANGES for group in ({}, EVEN)],
         "measure",
         label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
         counted="texts",
@@ -244,10 +254,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
             _parroting_section(changes),
             score_section("Rank correlations over descriptors", rho, "group"),
         ],
-        glossary=glossary(dict.fromkeys(it.metric for it in runs[0])),
+        glossary=glossary(map(format_of, runs[0])),
         limits=LIMITS,
-        signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
-        signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
+        signature={"before": before.signature(FGB), "after": after.signature(FGB)},
+        signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
     )
 
@@ -255,10 +265,14 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
     elsewhere = {"run", "source", "responses", "value"}
-    sections = ("effect", f"{ACCEPTED_EFFECT}_difference")  # the starts of the metrics in other sections
-    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith(sections)]
-    order = {name: n for n, name in enumerate(FIRST_METRICS)}
-    return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
+    grouped = []
+    for score in scores:
+        is_accepted_change = score.metric == ACCEPTED_EFFECT and score.kind == Kind.DIFFERENCE
+        is_elsewhere = score.metric == "effect" or is_accepted_change or elsewhere & set(score.group)
+        if score.group and not is_elsewhere:
+            grouped.append(score)
+    order = {metric: n for n, metric in enumerate(FIRST_METRICS)}
+    return sorted(grouped, key=lambda score: order.get((score.metric, score.form), len(order)))
 
 
 def _label(score: BiasScore) -> str:
@@ -291,7 +305,7 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
 
 def _unplot_fgb(table: Table) -> Table:
     """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
-    names = format_of("fgb").label, format_of("fgb").title
+    names = find_format(FGB).label, find_format(FGB).title
     return replace(table, rows=tuple(replace(it, marks=()) if it.label in names else it for it in table.rows))
 
 
@@ -316,11 +330,14 @@ def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
 def _published_section(runs: Sequence[Sequence[BiasScore]]) -> Section:
     """Return FGB by axis, and PGB and SCGB by style cluster, as published (Smith et al. 2022, Tables 8 to 10)."""
     tables = []
-    for metric, key in (("fgb", AXIS), ("pgb", "cluster"), ("scgb", "cluster")):
-        of_run = [it for it in runs[0] if it.metric == metric and set(it.group) == {key}]
-        changes = score_changes({_label(it): (metric, it.group) for it in of_run}, runs)
+    for metric, key in ((FGB, AXIS), ("pgb", "cluster"), ("scgb", "cluster")):
+        labels = {}
+        for score in runs[0]:
+            if (score.metric, score.form) == (metric, Form.PLAIN) and set(score.group) == {key}:
+                labels[_label(score)] = (metric, Form.PLAIN, score.group)
+        changes = score_changes(labels, runs)
         if changes:
-            of = format_of(metric)
+            of = find_format(metric)
             tables.append(change_table(f"{of.label}, {UNIT}; {of.description}", key, changes, is_plotted=False))
     return Section("As published", tables=tables, folded=True)
 

@@ -18,18 +18,26 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_
 from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
 from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
 from evenhand.evaluation.metrics.generation_bias.metric import (
-    HEADLINE,
-    ONE_SIDED,
-    ONE_TEMPLATE,
+    FGB,
     REPEATED,
-    THESE_PROMPTS,
+    find_headline,
     root,
 )
 from evenhand.evaluation.models.styles import FAINT
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import (
+    DESCRIPTOR,
+    LEFT_OUT,
+    RESPONSE,
+    TEMPLATE,
+    BiasScore,
+    Caution,
+    Form,
+    Kind,
+    find_score,
+)
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
@@ -75,8 +83,8 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 def unclear_reason(score: BiasScore) -> str:
     """Return why a bias is unclear, such as how the interval and the permutation test disagree; "" if it is clear."""
-    if score.interval is not None and score.reason == ONE_TEMPLATE:
-        return score.reason
+    if score.interval is not None and score.caution == Caution.ONE_TEMPLATE:
+        return score.caution.text
     if score.interval is None or score.interval[1] < 0 or score.p_value is None:
         return ""
     test = f"the permutation test, adjusted for everything on this page, has p {p_text(score.p_value)}"
@@ -115,8 +123,13 @@ def even_change_text(runs: Runs) -> str:
 
 def headline_scores(runs: Runs) -> list[BiasScore | None]:
     """Return pooled FGB* before and after, its difference and its reduction."""
-    names = (HEADLINE, HEADLINE, f"{HEADLINE}_difference", f"{HEADLINE}_reduction")
-    return [find_score(scores, name) for scores, name in zip([*runs, runs[2]], names, strict=True)]
+    before, after, changes = runs
+    return [
+        find_headline(before),
+        find_headline(after),
+        find_headline(changes, Kind.DIFFERENCE),
+        find_headline(changes, Kind.REDUCTION),
+    ]
 
 
 def comparison_verdict(runs: Runs) -> str:
@@ -129,11 +142,11 @@ def comparison_verdict(runs: Runs) -> str:
     for score, when in ((old, "before"), (new, "after")):
         if score is None or score.value != score.value:
             return f"No verdict: pooled FGB* {when} is {'not measured' if score is None else undefined(score)}."
-    of = format_of(HEADLINE)
+    of = format_of(old)
     values = f"from {of.text(old.value)} to {of.text(new.value)} {UNIT}"
     low, high = (change and change.interval) or (0.0, 0.0)
     is_defined = reduction is not None and reduction.value == reduction.value
-    n = sum(it.metric == "effect_change" and "style" in it.group for it in runs[2])
+    n = sum(it.metric == "effect" and "style" in it.group for it in runs[2])
     singles = f"; {n:,} single difference{'s' * (n > 1)} changed" if n else ""
     if low <= 0 and not (is_defined or is_bias_significant(old)):
         bounds = f"its 95 % interval before is {of.interval_text(old.interval)}" if old.interval else NO_VERDICT
@@ -230,20 +243,21 @@ def _listed(rows: Iterable[Sequence], form: str) -> str:
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
-    texts, score = [], find_score(scores, HEADLINE)
+    texts = []
+    score = find_headline(scores)
     if score is not None and 0 < score.n < MIN_RESPONSES:
         texts.append(
             f"Only {score.n} responses{when} are compared, so the intervals of single style clusters may be too "
             "narrow. Use more descriptors, templates or responses."
         )
-    within = find_score(scores, "fgb_corrected")
-    if within is not None and within.reason == ONE_SIDED:
-        caution = ONE_SIDED.removeprefix("caution: ")
+    within = find_score(scores, FGB, Form.CORRECTED)
+    if within is not None and within.caution == Caution.ONE_SIDED:
         texts.append(
-            f"The intervals{when} err on one side: {caution}. Use more templates, or a larger answers_per_cell."
+            f"The intervals{when} err on one side: {within.caution.text}. Use more templates, or a larger "
+            "answers_per_cell."
         )
-    if score is not None and score.reason == THESE_PROMPTS:
-        texts.append(f"{_capitalized(THESE_PROMPTS.removeprefix('caution: '))}{when}.")
+    if score is not None and score.caution == Caution.THESE_PROMPTS:
+        texts.append(f"{_capitalized(score.caution.text)}{when}.")
     if (score := find_score(scores, REPEATED)) and score.value > MANY_REPEATS:
         texts.append(
             f"{percent(score.value, 0)} of the rows{when} repeat the prompt and the response of another row (case, "
@@ -270,14 +284,19 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
 
 
 def _rises(runs: Runs) -> list[str]:
-    def changes_by(metric: str, cut: str = "") -> list[ScoreChange]:
-        groups = [it.group for it in runs[0] if it.metric == metric and list(it.group) == ([cut] if cut else [])]
-        return score_changes({group.get(cut, metric): (metric, group) for group in groups}, runs)
+    def changes_by(metric: str, cut: str = "", form: Form = Form.PLAIN) -> list[ScoreChange]:
+        keys = [cut] if cut else []
+        labels = {}
+        for score in runs[0]:
+            if (score.metric, score.form) == (metric, form) and list(score.group) == keys:
+                labels[score.group.get(cut, metric)] = (metric, form, score.group)
+        return score_changes(labels, runs)
 
     texts = []
-    for metric, cut, name in (("scgb_pooled_corrected", "cluster", "Style cluster"), (HEADLINE, "axis", "Axis")):
-        rows = _risen(changes_by(metric, cut))
-        texts += [f"{name} {sanitize(it.label, 60)} rose: {format_of(metric).label} {_change_text(it)}." for it in rows]
+    for metric, cut, name in (("scgb", "cluster", "Style cluster"), (FGB, "axis", "Axis")):
+        label = find_format(metric, Form.POOLED_CORRECTED).label
+        for change in _risen(changes_by(metric, cut, Form.POOLED_CORRECTED)):
+            texts.append(f"{name} {sanitize(change.label, 60)} rose: {label} {_change_text(change)}.")
     shares = {f"{sanitize(it.label, 60)} among the styles of all": it for it in changes_by("style_share", "cluster")}
     shifts = sorted((it for it in shares.values() if abs(it.change) > STYLE_SHIFT), key=lambda it: -abs(it.change))
     tested = {what: it for what, it in shares.items() if it.label.upper() in HARMFUL_CLUSTERS}
@@ -292,7 +311,7 @@ def _rises(runs: Runs) -> list[str]:
             change = it.relative_change if is_relative else it.change
             if change * math.copysign(1, limit) > abs(limit):  # False for NaN
                 size = f"{number(100 * abs(change), 1)} {'%' if is_relative else 'percentage points'}"
-                texts.append(f"{_capitalized(format_of(metric).label)}: {_verb(change)} by {size}.")
+                texts.append(f"{_capitalized(find_format(metric).label)}: {_verb(change)} by {size}.")
     for it in changes_by("capability", "task"):
         if it.difference and it.difference.interval and it.difference.interval[1] < 0:
             texts.append(f"The model does {sanitize(it.label, 160)} worse: {_change_text(it)}.")

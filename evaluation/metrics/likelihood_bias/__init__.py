@@ -16,7 +16,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -231,7 +231,7 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
         for axis, name, value in zip(ends[AXIS], ends[DESCRIPTOR], ends[0], strict=True)
     ]
     tables = [
-        scores_table(format_of(PREFERENCE).title, scores, "group", counted="descriptors"),
+        scores_table(find_format(PREFERENCE).title, scores, "group", counted="descriptors"),
         Table("Descriptors at either end", ("descriptor", "axis", "difference"), tuple(rows)),
     ]
     return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)

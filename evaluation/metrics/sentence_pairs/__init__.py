@@ -224,7 +224,7 @@ class SentencePairs(Metric):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next((it for it in scores if it.metric.removesuffix("_difference") in HEADLINES and not it.group), None)
+        return next((it for it in scores if it.metric in HEADLINES and not it.group), None)
 
     def subtitle(self, run: FamilyRun) -> str:
         settings = run.config.settings

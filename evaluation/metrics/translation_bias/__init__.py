@@ -26,7 +26,7 @@ from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.revisions import find_label, model_revision
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -290,7 +290,7 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
     numbers = ("masculine", "feminine", "both", "mean")
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
         cuts, n = metric.cut_table(rows[rows[by] != ""], by, bleu), ROWS_AT_EACH_END
-        caption = f"{format_of(bleu).label} of single sentences by {by}"
+        caption = f"{find_format(bleu).label} of single sentences by {by}"
         if len(cuts) > 2 * n:
             caption += f", {n} at each end of {len(cuts)}"
             cuts = pd.concat([cuts.head(n), cuts.tail(n)])

@@ -109,7 +109,7 @@ def test_they_are_measured_and_split_into_main_effects_and_interaction(tmp_path,
     scores = read_scores(tmp_path / "run" / "scores.json")
     sources = {score.group.get("source") for score in scores if score.metric == "variance_share"}
     assert {"template", "descriptor", "interaction"} <= sources
-    assert find_score(scores, "fgb_pooled_corrected").signature["dataset"]["name"] == str(templates)
+    assert find_score(scores, "fgb", "pooled_corrected").signature["dataset"]["name"] == str(templates)
 
 
 def test_the_loop_splits_them_by_template(tmp_path):

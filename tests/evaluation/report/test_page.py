@@ -18,6 +18,7 @@ from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark,
 from evenhand.evaluation.report.tables import format_table, score_section
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 from tests.parsed_page import ParsedPage, assert_inert, without_script
 from tests.report_pages import HOSTILE, picture
 
@@ -183,7 +184,7 @@ def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeyp
 
 def test_the_default_section_shows_values_intervals_ideal_counts_and_reasons():
     def score(axis: str, value: float, metric: str = "cps", **fields) -> BiasScore:
-        return BiasScore(metric, value, 50.0, (0.0, 100.0), group={"axis": axis}, **fields)
+        return named_score(metric, value, 50.0, (0.0, 100.0), group={"axis": axis}, **fields)
 
     scores = [
         score("age", 55.0, n=40, interval=(51.0, 59.0), p_value=0.01),

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
-from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
 
 
@@ -41,7 +41,7 @@ SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "sh
 CLUSTER = {**SHOWN, "outcome": "cluster", "name": "SELF_HARM", "shrunk": 0.02}
 OPEN = {"unit": "blond", "name": "fear", "shrunk": -0.002}
 SCORES = [
-    BiasScore(name, value, None, (0, 2), 400, interval, group={"source": source} if source else {})
+    named_score(name, value, None, (0, 2), 400, interval, group={"source": source} if source else {})
     for name, value, interval, source in (
         ("moved_answers", 0.031, (0.02, 0.04), ""),
         ("style_shift", 0.044, (0.028, 0.057), ""),
