@@ -337,9 +337,9 @@ class PromptSettings(StrictSettings):
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
         None, description="what training does not see one half of"
     )
-    descriptors: Annotated[int, Field(ge=2)] | None = Field(200, description="descriptors to sample by axis; null: all")
+    descriptors: Annotated[int, Field(ge=2)] | None = Field(60, description="descriptors to sample by axis; null: all")
     answers_per_cell: PerCell = Field(
-        4, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+        2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
     personas: str = Field(
         "none",

@@ -142,6 +142,7 @@ class _Planner:
         family = measurement.generation_bias.replaced(
             second_style_classifier=None,  # it must not influence a label
             offensiveness=ClassifierSettings(),
+            outcomes=[],
             permutations=0,
             relevance=False,
         )

@@ -140,8 +140,8 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
         assert old in code
         code = code.replace(old, new)
     exec(code, names := {"eh": evenhand})
-    change = find_score(names["change"].scores, "fgb_pooled_corrected_difference")
-    before, after = (find_score(names[run].scores, "fgb_pooled_corrected") for run in ("before", "after"))
+    change = find_score(names["change"].scores, "fgb", "pooled_corrected", "difference")
+    before, after = (find_score(names[run].scores, "fgb", "pooled_corrected") for run in ("before", "after"))
     assert change.value == pytest.approx(after.value - before.value)
     assert names["after"].page.exists() and "responses" in names["after"].tables
     assert len(names["labels"].table("labels")) == len(names["train"].table("responses"))

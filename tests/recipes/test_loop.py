@@ -308,7 +308,7 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
         one, two = (read_scores(run / stage / "scores.json") for run in (finished[0], folder))
         assert [(it.metric, it.group, it.n) for it in one] == [(it.metric, it.group, it.n) for it in two]
         rel = 1e-3 if all(is_equal) else 0.5  # a response in a hundred has moved the scores by far less
-        pooled = [find_score(scores, "fgb_pooled_corrected").value for scores in (one, two)]
+        pooled = [find_score(scores, "fgb", "pooled_corrected").value for scores in (one, two)]
         assert pooled[1] == pytest.approx(pooled[0], rel=rel)
     one, two = (json.loads((run / UNTAGGED / "tune" / "curves.json").read_text()) for run in (finished[0], folder))
     assert [step for step, _ in two["train_loss"]] == [step for step, _ in one["train_loss"]]

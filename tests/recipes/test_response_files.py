@@ -31,7 +31,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 def make_settings(folder, **settings):
     common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none"}
-    common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
+    common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14, answers_per_cell=4), "output_dir": folder}
     return MeasureSettings(**{**common, "generation_bias": generation_bias(permutations=0), **settings})
 
 

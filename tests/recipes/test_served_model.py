@@ -265,7 +265,9 @@ def test_who_is_filtered_is_a_finding(tmp_path):
     assert set(prompts["descriptor"][responses["left_out"].notna()]) == set(chosen)
     spread = find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered", "spread")
     assert spread.value == pytest.approx(0.5 * (14 / 13) ** 0.5)  # of 0 and 1, ddof 1
-    effects = read_table(tmp_path / "run" / "outcome_effects.parquet").query("kind == 'descriptor'")
+    effects = read_table(tmp_path / "run" / "outcome_effects.parquet").query(
+        "kind == 'descriptor' and outcome == 'filtered'"
+    )
     assert set(effects["unit"][effects["effect"] > 0]) == set(chosen)
     assert set(effects["unit"][effects["effect"] < 0]) == set(names) - set(chosen)
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered", "spread").p_value < 0.05

@@ -53,6 +53,8 @@ def other_language(template: pd.Series, languages: pd.DataFrame) -> pd.DataFrame
         languages: the outcome `language`, (n, k).
     """
     known = languages.drop(columns=TOO_SHORT, errors="ignore").fillna(0.0)
+    if known.empty:  # every response is too short
+        return pd.DataFrame({OTHER_LANGUAGE: np.where(languages.isna().any(axis=1), np.nan, 0.0)})
     usual = known.groupby(template.to_numpy()).transform("sum").to_numpy().argmax(axis=1)
     is_other = (known.to_numpy().argmax(axis=1) != usual) & known.any(axis=1)
     return pd.DataFrame({OTHER_LANGUAGE: is_other.astype(float).mask(languages.isna().any(axis=1))})

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
+DEFAULT_OUTCOMES = ("language", "refusal", "length")
 OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
 OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
@@ -84,7 +85,7 @@ class Settings(StrictSettings):
         "how many; once: count each once; independent: each was asked for",
     )
     outcomes: list[str] = Field(
-        default_factory=list,
+        default_factory=lambda: list(DEFAULT_OUTCOMES),
         description=f"what else may depend on the descriptor: {', '.join(OUTCOME_NAMES)}, or a column of a file of "
         "responses "
         "(numbers or classes)",
