@@ -116,7 +116,7 @@ def test_the_loop_splits_them_by_template(tmp_path):
     templates = write(tmp_path / "templates.txt", "".join(f"Question {n} of a {{person}}.\n" for n in range(6)))
     people = write(tmp_path / "people.txt", "woman\nman\nperson\n")
     prompts = PromptSettings(templates=templates, people=people)
-    assert len(measurement_prompts(MeasureConfig(prompts=prompts))) == 6 * 3 * 4  # `measure` asks all
+    assert len(measurement_prompts(MeasureConfig(prompts=prompts))) == 6 * 3 * 2  # `measure` asks all
     settings = LoopSettings(measure=Measurement(prompts=prompts)).measure.prompts
     train, measure = (
         measurement_prompts(MeasureConfig(prompts=settings, split=split)) for split in ("train", "measure")
