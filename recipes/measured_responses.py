@@ -13,10 +13,10 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
-from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -133,7 +133,7 @@ def measure_responses(
     if isinstance(outcomes, Mapping):
         texts = frame[RESPONSE].fillna("").tolist()
         for name, function in outcomes.items():
-            if name in (*OUTCOME_NAMES, *USED_COLUMNS):
+            if name in (*outcome_names(), *USED_COLUMNS):
                 raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
             values = list(function(texts))
             if len(values) != len(texts):
@@ -166,4 +166,5 @@ def measure_responses(
         effects = read_effects(run, EFFECTS)
         verdict = bias_verdict(find_headline(run.scores))
         html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
-        return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), run_warnings(run), html)
+        summary = plain_verdict(effects, verdict, run.table(SHIFTS) if run.has(SHIFTS) else None)
+        return MeasuredResponses(run.scores, effects, verdict, summary, run_warnings(run), html)

@@ -8,29 +8,13 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table, share_text
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN
-from evenhand.evaluation.metrics.generation_bias.outcomes import MAX_ROWS, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, MAX_ROWS, OTHER_LANGUAGE
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import DESCRIPTOR
 
-LANGUAGE, OTHER_LANGUAGE = "language", "other_language"  # outcomes; the second is derived from the first
 REQUESTED = {LANGUAGE: "the request's"}  # the group of scores of responses that are not in another language
 REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on their styles
-
-
-def other_language(template: pd.Series, languages: pd.DataFrame) -> pd.DataFrame:
-    """Return 1 for each response in another language than most responses to its template, else 0; NaN if empty.
-
-    A response that is too short to tell its language counts as 0.
-
-    Args:
-        template: the template of each response, (n,).
-        languages: the outcome `language`, (n, k).
-    """
-    known = languages.drop(columns=TOO_SHORT, errors="ignore").fillna(0.0)
-    usual = known.groupby(template.to_numpy()).transform("sum").to_numpy().argmax(axis=1)
-    is_other = (known.to_numpy().argmax(axis=1) != usual) & known.any(axis=1)
-    return pd.DataFrame({OTHER_LANGUAGE: is_other.astype(float).mask(languages.isna().any(axis=1))})
 
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:

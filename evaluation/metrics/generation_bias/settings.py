@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
-OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 # Names of the classifiers in inputs, signatures and errors.
 FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
@@ -69,8 +68,8 @@ class Settings:
     )
     outcomes: list[str] = option(
         list,
-        f"what else may depend on the descriptor: {', '.join(OUTCOME_NAMES)}, or a column of a file of responses "
-        "(numbers or classes)",
+        "what else may depend on the descriptor, such as language, refusal or length (an unknown name lists all), or a "
+        "column of a file of responses (numbers or classes)",
     )
     corpus: CorpusSettings | None = option(None, "where descriptors are counted; null: nowhere", omit_if_null=True)
     accepted: AnyPath | None = option(
