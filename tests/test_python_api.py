@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import evenhand
 from evenhand.evaluation.errors import InputError
@@ -119,6 +120,39 @@ def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     report = (names["folder"] / "page.html").read_text(encoding="utf-8")
     assert "support-bot" in report and result.summary[:40] in report
     assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "eh.tune(" in block]
+    templates = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
+    few = {"noun_phrase_type": ["descriptor_noun"], "template": templates}
+    training = {"epochs": 1, "batch_size": 8, "max_perplexity_rise": 900}
+    replaced = {
+        '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),
+        "SamLowe/roberta-base-go_emotions": str(testbed.STYLE_CLASSIFIER),
+        '"go_emotions"': f'"testbed", "permutations": 0, "neutral_dialogue": {str(testbed.NEUTRAL_DIALOGUE)!r}',
+        '"answers_per_cell": 2': f'"answers_per_cell": 2, "filters": {few}',
+        'training={"epochs": 1}': f"training={training}, measure_every=0",
+    }
+    for old, new in replaced.items():
+        assert old in code
+        code = code.replace(old, new)
+    exec(code, names := {"eh": evenhand})
+    change = find_score(names["change"].scores, "fgb", "pooled_corrected", "difference")
+    before, after = (find_score(names[run].scores, "fgb", "pooled_corrected") for run in ("before", "after"))
+    assert change.value == pytest.approx(after.value - before.value)
+    assert names["after"].page.exists() and "responses" in names["after"].tables
+    assert len(names["labels"].table("labels")) == len(names["train"].table("responses"))
+    with pytest.raises(InputError, match="has no table 'answers'"):
+        names["after"].table("answers")
+    network = AutoModelForCausalLM.from_pretrained(testbed.DIALOGUE_MODEL).eval()
+    tokenizer = AutoTokenizer.from_pretrained(testbed.DIALOGUE_MODEL)
+    loaded = evenhand.measure(network, tokenizer, output_dir="runs/loaded", **names["common"])
+    assert (loaded.table("responses")["response"] == names["before"].table("responses")["response"]).all()
+    values = [[score.value for score in run.scores] for run in (loaded, names["before"])]
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
 
 
 def test_own_outcomes_are_functions_of_the_responses(names):

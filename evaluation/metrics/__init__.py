@@ -47,6 +47,7 @@ class MeasureConfig:
         response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
+        wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -59,6 +60,7 @@ class MeasureConfig:
     response_columns: Mapping[str, str] = field(default_factory=dict)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
+    wrap_model: Callable[["Model"], "Model"] | None = None
 
     def open_model(self, tag: str | None = None) -> "Model":
         """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""
@@ -67,7 +69,7 @@ class MeasureConfig:
         from evenhand.evaluation.models.served import ServedModel
 
         if self.responses is not None:
-            return RecordedModel(
+            model: Model = RecordedModel(
                 self.model,
                 self.decoding,
                 self.responses,
@@ -77,8 +79,11 @@ class MeasureConfig:
                 once=getattr(self.settings, "repeated_rows", "") == "once",
                 has_ids=self.prompts.file is not None,
             )
-        kind = LoadedModel if self.model.server is None else ServedModel
-        return kind(self.model, self.decoding, tag=tag, seed=self.seed)
+        elif self.model.server is not None:
+            model = ServedModel(self.model, self.decoding, tag=tag, seed=self.seed)
+        else:
+            model = LoadedModel(self.model, self.decoding, tag=tag, seed=self.seed)
+        return model if self.wrap_model is None else self.wrap_model(model)
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Metric(ABC):
     `--help` imports the class, so its module imports slow libraries only in functions.
 
     Attributes:
-        Settings: a `strict_dataclass`; the first line of its docstring is "Name: a question that the scores answer".
+        Settings: a `StrictSettings`; the first line of its docstring is "Name: a question that the scores answer".
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.

@@ -24,7 +24,7 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.tables import LEVEL, value_text
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, find_score
-from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
 
 ACCURACY = "answer_accuracy"
@@ -33,16 +33,19 @@ CORRECT = "correct"
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Accuracy of answers: does who asks decide how often the answer is right?"""
 
-    questions: AnyPath | None = option(
-        None, "JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required", identity=CONTENT
+    questions: AnyPath | None = Field(
+        None,
+        description="JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required",
+        json_schema_extra=BY_CONTENT,
     )
-    labels: AnyPath | None = option(None, "file with the labels, one a line; null: column `label`", identity=CONTENT)
-    n_questions: Annotated[int, Field(ge=2)] = option(100, "questions, evenly spaced over the file")
-    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    labels: AnyPath | None = Field(
+        None, description="file with the labels, one a line; null: column `label`", json_schema_extra=BY_CONTENT
+    )
+    n_questions: Annotated[int, Field(ge=2)] = Field(100, description="questions, evenly spaced over the file")
+    permutations: Annotated[int, Field(ge=0)] = Field(999, description="of the test of no dependence on the descriptor")
 
 
 def read_questions(settings: Settings) -> pd.DataFrame:

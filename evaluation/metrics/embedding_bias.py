@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy
+from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
@@ -45,7 +46,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, display_name
-from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
@@ -58,19 +59,23 @@ TOO_FEW = "fewer than two sentences have a masculine and a feminine reference wi
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    references: AnyPath | None = option(
-        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
-    )
-    split: str = option("dev", "which split of MT-GenEval or MMHB")
-    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
-    vectors: AnyPath | None = option(
+    references: AnyPath | None = Field(
         None,
-        "folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the model's",
-        identity=CONTENT,
+        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
+        json_schema_extra=BY_CONTENT,
+    )
+    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    languages: list[str] = Field(
+        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
+    )
+    vectors: AnyPath | None = Field(
+        None,
+        description="folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the "
+        "model's",
+        json_schema_extra=BY_CONTENT,
     )
 
 

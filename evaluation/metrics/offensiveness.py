@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
-from evenhand.evaluation.data.mentions import NEUTRAL, NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.mentions import NEUTRAL
+from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import package_versions
@@ -31,7 +33,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, find_score
-from evenhand.evaluation.settings import ClassifierSettings, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
 
@@ -46,11 +48,12 @@ OFFENSIVE_SHARE = Format(
 )
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
-    classifier: ClassifierSettings = option(ClassifierSettings, "classifier of offensive texts; required")
+    classifier: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="classifier of offensive texts; required"
+    )
 
 
 class Offensiveness(Metric):

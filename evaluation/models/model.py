@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import decoding as checked_decoding
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -49,6 +49,10 @@ class Model(ABC):
         """Make a model without loading it; `tag` is the control tag, None for the tag that it was tuned with."""
         self.settings, self.seed, self._tag = settings, seed, tag
         self.decoding = DecodingSettings() if decoding is None else decoding
+
+    def with_settings(self, **changes: Any) -> "Model":
+        """Return the same model, not loaded, with other settings."""
+        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
 
     @property
     def is_chat(self) -> bool:

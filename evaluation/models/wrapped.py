@@ -70,12 +70,10 @@ class BorrowedOpeningModel(WrappedModel):
         """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError(
-                "generation_bias.borrowed_opening", "a file cannot be continued; leave it out, or give a model."
-            )
+            raise InputError("method", "a file cannot be continued; leave it out, or give a model.")
         if self.tokens >= (most := self.arguments["max_new_tokens"]):
             raise InputError(
-                "generation_bias.borrowed_opening",
+                "method",
                 f"{self.tokens} tokens are all of a response (max_new_tokens {most}).",
             )
 
@@ -122,11 +120,9 @@ class NearestStyleModel(WrappedModel):
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
         self.model.check()
         if not self.can_be_asked:
-            raise InputError(
-                "generation_bias.nearest_style", "a file has no candidates; leave it out, or give a model."
-            )
+            raise InputError("method", "a file has no candidates; leave it out, or give a model.")
         if not self.samples:
-            raise InputError("generation_bias.nearest_style", "the decoding gives equal candidates; let it sample.")
+            raise InputError("method", "the decoding gives equal candidates; let it sample.")
 
     def inputs(self) -> dict[str, Any]:
         self.check()

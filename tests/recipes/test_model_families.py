@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.files import joined_sha256
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.settings import TuningSettings

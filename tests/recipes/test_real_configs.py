@@ -51,7 +51,7 @@ def methods_of(name):
 
 
 def tuned_by(name):
-    return [method for method in methods_of(name) if load_method(method).trainer]
+    return [method for method in methods_of(name) if load_method(method).trained]
 
 
 def arguments(command, name, **values):

@@ -18,8 +18,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.recipes.check import find
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import read_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
 from tests.named_scores import find_named
 from tests.report_pages import table_of

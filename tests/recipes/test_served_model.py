@@ -18,8 +18,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import Tracker
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import read_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias

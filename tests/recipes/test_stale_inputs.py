@@ -13,7 +13,7 @@ from evenhand.evaluation.score import find_score, read_scores, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import check_model_unchanged
-from evenhand.recipes.measurement import rescoring_advice
+from evenhand.recipes.measure import rescoring_advice
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.measured_runs import write_measured
 from tests.testbed_settings import generation_bias
@@ -116,5 +116,7 @@ def test_responses_of_a_model_that_has_changed_are_not_tuned_on(tuned):
 def test_responses_are_to_be_scored_again_only_where_scoring_alone_has_changed(tmp_path, changed, is_given):
     (tmp_path / "responses.parquet").touch()
     assert bool(rescoring_advice(settings_of("model"), changed, tmp_path)) is is_given
-    exchanged = MeasureSettings(model=ModelSettings(name="m"), generation_bias=generation_bias(nearest_style=4))
+    exchanged = MeasureSettings(
+        model=ModelSettings(name="m"), generation_bias=generation_bias(), method="nearest_style"
+    )
     assert not rescoring_advice(exchanged, changed, tmp_path)  # its classifier chooses among responses

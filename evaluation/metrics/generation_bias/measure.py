@@ -14,7 +14,7 @@ from accelerate.utils.memory import clear_device_cache
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.response_files import is_repeated
-from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
@@ -40,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY,
 from evenhand.evaluation.metrics.generation_bias.languages import (
     REQUESTED,
     REQUESTED_EFFECTS,
+    check_responses_language,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import (
@@ -91,7 +92,7 @@ from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
-from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.styles import classify_rows, has_no_label, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
@@ -210,11 +211,13 @@ def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: 
     if not run.has(table):
         with run.step(table):
             prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+            check_responses_language(name, checkpoint.name, responses)
             classifier = load_style_classifier(checkpoint, name)
             texts = clean_responses(responses[RESPONSE], prompts)
             vectors, truncated = classify_rows(run, table, classifier, texts)
+            unlabelled = has_no_label(classifier, vectors)
             vectors = to_style_vectors(classifier, vectors)
-            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
+            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled))
     clear_device_cache(garbage_collection=True)
 
 
@@ -242,7 +245,7 @@ def run_scores(
     """
     settings, checkpoints = config.settings, classifiers(config)
     facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
-    facts[FIRST]["clusters"] = settings.style_clusters
+    facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(measured.styles)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(run.folder / f"{PROMPTS}.parquet")},
@@ -358,7 +361,6 @@ def _overall_scores(
 def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
-    del facts["device"], facts["device_map"]  # runs on different devices can be compared
     if "judge" in facts:
         facts = judge_facts(classifier)
     labels = "\n".join(classifier_styles(classifier))

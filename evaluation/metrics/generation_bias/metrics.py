@@ -36,6 +36,7 @@ QUALITY = (
     Format("repeated_rows", "repeats another row", "Rows with the prompt and response of an earlier one.", **COST),
     Format("empty_share", "empty", "Share of empty responses.", **COST),
     Format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning.", **COST),
+    Format("no_label_share", "no label fits", "Their style vectors are nearly even, and say little.", **COST),
     Format("cut_share", "longer than the classifier reads", "Their ends have no part in the style.", **COST),
 )
 LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."

@@ -399,7 +399,7 @@ def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping]
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
     """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
-    prompts = [run.config.model.system_prompt or "" for run in runs]
+    prompts = [measured_model(run.config).settings.system_prompt or "" for run in runs]
     names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
     notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
     notes += dict.fromkeys(sanitize(note, 600) for run in runs if (note := measured_model(run.config).note))

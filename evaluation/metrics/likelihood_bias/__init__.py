@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
@@ -26,7 +27,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import Count, StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
 
@@ -36,14 +37,13 @@ PREFERENCE = "masculine_preference"
 _SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 
-    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = option(
-        None, "score at most so many sentences: random templates of each axis, at least one; null: all"
+    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = Field(
+        None, description="score at most so many sentences: random templates of each axis, at least one; null: all"
     )
 
 

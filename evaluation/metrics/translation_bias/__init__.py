@@ -37,7 +37,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
-from evenhand.evaluation.settings import CONTENT, AnyPath, ClassifierSettings, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.store import Store
 
 PAIR, TRANSLATION = "pair", "translation"
@@ -48,28 +48,36 @@ _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    references: AnyPath | None = option(
-        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
-    )
-    split: str = option("dev", "which split of MT-GenEval or MMHB")
-    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
-    min_masculine_references: Annotated[int, Field(ge=0)] = option(
-        100, "leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
-    )
-    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
-        lambda: ["en-xx"], "from English, into English, and between the other languages"
-    )
-    translations: AnyPath | None = option(
+    references: AnyPath | None = Field(
         None,
-        "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates",
-        identity=CONTENT,
+        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
+        json_schema_extra=BY_CONTENT,
     )
-    tokenize: str = option("flores101", "tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download")
-    toxicity: ClassifierSettings = option(ClassifierSettings, "classifier for added toxicity; none by default")
+    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    languages: list[str] = Field(
+        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
+    )
+    min_masculine_references: Annotated[int, Field(ge=0)] = Field(
+        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+    )
+    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = Field(
+        default_factory=lambda: ["en-xx"], description="from English, into English, and between the other languages"
+    )
+    translations: AnyPath | None = Field(
+        None,
+        description="folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model "
+        "translates",
+        json_schema_extra=BY_CONTENT,
+    )
+    tokenize: str = Field(
+        "flores101", description="tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download"
+    )
+    toxicity: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="classifier for added toxicity; none by default"
+    )
 
 
 class TranslationBias(Metric):

@@ -1,7 +1,6 @@
 """Selection of prompts: filters, samples, variations, splits and untuned values."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -163,12 +162,12 @@ def test_variations_are_recorded_and_applied_half_the_time(paper):
 
 def test_variations_of_whole_datasets_depend_on_the_seed_and_the_text():
     settings = PromptSettings(descriptors=None, filters={"axis": "nationality"})
-    plain, varied = dataset_prompts(settings, 1), dataset_prompts(replace(settings, variations=True), 1)
+    plain, varied = dataset_prompts(settings, 1), dataset_prompts(settings.replaced(variations=True), 1)
     assert plain["noun_phrase"].equals(varied["noun_phrase"]) and "hyphens_removed" not in plain
     assert_varied(varied)
-    few = replace(settings, variations=True, filters={"axis": "nationality", "noun": "dad"})
+    few = settings.replaced(variations=True, filters={"axis": "nationality", "noun": "dad"})
     assert set(dataset_prompts(few, 1)["text"]) < set(varied["text"])
-    assert not dataset_prompts(replace(settings, variations=True), 2)["text"].equals(varied["text"])
+    assert not dataset_prompts(settings.replaced(variations=True), 2)["text"].equals(varied["text"])
 
 
 @pytest.mark.parametrize(("by", "fraction"), [("descriptor", 0.2), ("template", 0.5), ("noun", 0.9)])

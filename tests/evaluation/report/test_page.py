@@ -132,7 +132,7 @@ def test_the_terminal_prints_the_first_screen_in_100_columns(capsys, monkeypatch
         text.index(it) for it in ("It leans.", "WARNING  Beware.", "Plain", "By type", "A note.", "A word on it.")
     ]
     assert positions == sorted(positions) and max(map(len, text.split("\n"))) <= 100
-    assert "Folded away" not in text and "Not seen at first" not in text and "undefined: only" in text
+    assert "Folded away" not in text and "Not seen at first" not in text and "only one pair" in text
 
 
 def test_plots_mark_the_ideal_and_comparisons_both_sides():
@@ -150,7 +150,7 @@ def test_empty_sections_are_omitted_and_folded_sections_are_complete():
     source = page_html(PAGE)
     assert "/home" not in source and "loop/kto/adapter" in source
     assert "Empty" not in source and "<summary>Below</summary>" in source and "He is old." in source
-    assert "undefined: only one pair" in ParsedPage(source).text
+    assert "only one pair" in ParsedPage(source).text
 
 
 def test_equal_pages_give_equal_files_without_remnants(tmp_path):
@@ -169,9 +169,9 @@ def test_undefined_cells_are_dashes_with_one_footnote():
     ]
     both, one = (Table("T", ("x", "value", "n"), tuple(it), note="A note.") for it in (rows, [rows[0]] * 2))
     assert [row.cells[0].text for row in format_table(both).rows] == ["–¹", "–²"]
-    assert format_table(both).note == "A note. –¹ undefined: no rows; –² undefined: odd."
+    assert re.fullmatch(r"A note\. –¹ .*no rows.*–² .*odd.*", format_table(both).note)
     assert [row.cells[0].text for row in format_table(one).rows] == ["–", "–"]
-    assert format_table(one).note == "A note. – undefined: no rows."
+    assert re.fullmatch(r"A note\. – .*no rows.*", format_table(one).note)
 
 
 def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeypatch):

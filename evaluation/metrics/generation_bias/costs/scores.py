@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
@@ -22,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import offensiveness_changes
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, TEXT, BiasScore, Kind, find_score
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -46,20 +46,23 @@ def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list
     """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
 
     `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
-    that are longer than the style classifier reads; a share of 0 is not a score. `distinct_responses`, `distinct_1`,
-    `distinct_2` and `mean_length` have no ideal. The interval of `distinct_responses` is by the jackknife.
+    that are longer than the style classifier reads, and `no_label_share` the share to which no label of a multi-label
+    classifier fits; a share of 0 is not a score. `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
+    have no ideal. The interval of `distinct_responses` is by the jackknife.
     """
     is_nonempty = measured.is_nonempty()
     responses, prompts = (measured.table[name][is_nonempty].tolist() for name in (RESPONSE, TEXT))
-    n, truncated, share = len(responses), measured.n_truncated, (0.0, 1.0)
+    n = len(responses)
+    share = (0.0, 1.0)
     common = {"n_left_out": len(measured) - n, "signature": signature}
     reason = "all responses are empty"
     scores = [
         share_score("empty_share", ~is_nonempty, 0.0, reason="no response", signature=signature),
         share_score("parroting", repeat_prompts(responses, prompts), 0.0, reason=reason, **common),
     ]
-    if truncated:
-        scores.append(share_score("cut_share", np.arange(n) < truncated, 0.0, reason=reason, **common))
+    for name, count in (("cut_share", measured.n_truncated), ("no_label_share", measured.n_unlabelled)):
+        if count:
+            scores.append(share_score(name, np.arange(n) < count, 0.0, reason=reason, **common))
     common["n"] = n
     value, once = distinct_responses(responses), occurs_once(responses)
     interval = normal_interval(value, float(once.std(ddof=1)) / math.sqrt(n), share) if n > 1 else None

@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
@@ -87,9 +88,11 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
     assert names(second_style_classifier=None) == {first: GENERATION_BIAS[first].name}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
-    for missing in ({"style_classifier": StyleClassifierSettings()}, {"style_clusters": ""}):
-        with pytest.raises(InputError, match=f"generation_bias.{next(iter(missing))}: none is given"):
-            names(**missing)
+    with pytest.raises(InputError, match="generation_bias.style_classifier: none is given"):
+        names(style_classifier=StyleClassifierSettings())
+    shipped = StyleClassifierSettings(name="go_emotions")
+    with pytest.raises(InputError, match="style_classifier"):  # it reads English
+        classifiers(measure_config({"style_classifier": shipped}, language="es"))
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
@@ -199,6 +202,23 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     assert "cut_by_classifier" not in uncut
 
 
+def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(measured, tmp_path):
+    for name in ("prompts", "responses"):
+        write_table(tmp_path / f"{name}.parquet", measured.table(name))
+    run = read_styled_responses(measured.folder)
+    no_label = np.arange(len(run)) < 2
+    table = style_table(run.table["prompt_id"], run.vectors, run.styles, unlabelled=no_label)
+    write_table(tmp_path / "styles.parquet", table)
+    again = read_styled_responses(tmp_path)
+    assert again.styles == run.styles and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
+    scores = text_scores(again, {})
+    score = find_score(scores, "no_label_share")
+    assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
+    assert find_score(text_scores(run, {}), "no_label_share") is None
+    counted = [text for text in warnings([scores]) if text.startswith("2 of ")]
+    assert len(counted) == 1 and warnings([text_scores(run, {})]) == []
+
+
 def test_the_page_shows_the_headline(measured):
     score = find_score(measured.scores, "fgb", "pooled_corrected")
     assert page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
@@ -206,7 +226,7 @@ def test_the_page_shows_the_headline(measured):
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_split_lacks_the_unseen_prompts(by):
-    settings = {"untuned_by": by, "untuned_fraction": 0.5, "seed": 3}
+    settings = {"untuned_by": by, "seed": 3}
     train = measurement_prompts(measure_config(**settings, split="train"))
     rows = measurement_prompts(measure_config(**settings))
     plain = measurement_prompts(measure_config(**(settings | {"untuned_by": None})))

@@ -198,5 +198,17 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
         find_score(run.scores, "s_jsd", **WITHOUT_DEFECTS).value
     )
     assert not [score for score in three.scores if score.group == WITHOUT_DEFECTS]
+    other = config(masked_model(tmp_path / "other", 1))
+    after = measure_family(tmp_path / "after", FAMILY, other, pairs=pairs)
+    three_after = measure_family(tmp_path / "three after", FAMILY, other, pairs=str(path))
+    changes = compare_family(tmp_path / "both", FAMILY, run, after)
+    changes_of_three = compare_family(tmp_path / "both three", FAMILY, three, three_after)
+    for name in ("cps_difference", "s_jsd_difference"):
+        without = find_named(changes.scores, name, **WITHOUT_DEFECTS)
+        assert (find_named(changes.scores, name).n, without.n) == (4, 3)
+        assert without.value == pytest.approx(find_named(changes_of_three.scores, name).value)
+    assert not [score for score in changes_of_three.scores if score.group == WITHOUT_DEFECTS]
+    compared = page_html(SentencePairs().comparison_page(run, after, changes))
+    assert WITHOUT_DEFECTS["pairs"] in compared
     sections = {section.title: section for section in SentencePairs().page(run).sections}
     assert any("stray spaces" in sentence for sentence in sections["Pairs left out"].sentences)
