@@ -283,13 +283,25 @@ def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mappi
     scores = []
     for task in sorted(old.keys() & new.keys()):
         metric = "capability"
-        common = {"group": {TASK: task}, "signature": signature, "kind": Kind.DIFFERENCE}
+        group = {TASK: task}
         if old[task].index.equals(new[task].index):
-            score = mean_change(metric, old[task].to_numpy(), new[task].to_numpy(), bounds=ANY, **common)
+            values = old[task].to_numpy(), new[task].to_numpy()
+            score = mean_change(metric, *values, bounds=ANY, group=group, signature=signature)
             scores.append(replace(score, standard_error=_standard_error(new[task] - old[task])))
         else:
             reason = "the two runs used different documents"
-            scores.append(BiasScore(metric, math.nan, 0.0, ANY, 0, reason=reason, **common))
+            undefined = BiasScore(
+                metric=metric,
+                value=math.nan,
+                ideal=0.0,
+                bounds=ANY,
+                n=0,
+                group=group,
+                reason=reason,
+                signature=signature,
+                kind=Kind.DIFFERENCE,
+            )
+            scores.append(undefined)
     return scores
 
 
