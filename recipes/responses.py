@@ -13,10 +13,10 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
-from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -166,7 +166,7 @@ def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[st
     frame = frame.copy()
     texts = frame[RESPONSE].fillna("").tolist()
     for name, function in outcomes.items():
-        if name in (*OUTCOME_NAMES, *USED_COLUMNS):
+        if name in (*outcome_names(), *USED_COLUMNS):
             raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
         values = list(function(texts))
         if len(values) != len(texts):
@@ -190,12 +190,13 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     folder = settings.output_dir
     run = FamilyRun(folder, measure_config(settings, FAMILY))
     effects = read_effects(run, EFFECTS)
+    shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
     verdict = bias_verdict(find_headline(run.scores))
     return MeasuredResponses(
         scores=run.scores,
         effects=effects,
         verdict=verdict,
-        summary=plain_verdict(effects, verdict),
+        summary=plain_verdict(effects, verdict, shifts),
         warnings=run_warnings(run),
         _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)},
     )

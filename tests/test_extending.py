@@ -10,12 +10,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import evenhand
+from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.score import read_scores
+from evenhand.evaluation.report import formats
+from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
+from evenhand.recipes import testbed
 from tests.mitigation.tiny_dialogue import tiny_base
 from tests.testbed_settings import CLASSIFIERS
 
@@ -88,6 +92,38 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
+
+
+def test_an_outcome_that_is_added_is_scored_tested_and_on_the_page(monkeypatch, tmp_path):
+    """Only one of three people gets apologies, after half of the prompts of each of eight templates."""
+
+    def apology(table):
+        return ["sorry" in response for response in table["response"]]
+
+    added = outcomes.Outcome("apology", apology, "Standard deviation over descriptors of the share of apologies.")
+    monkeypatch.setitem(outcomes.OUTCOMES, "apology", added)
+    monkeypatch.setattr(formats, "_DECLARED", formats._DECLARED.copy())
+    formats.declare(added.formats())  # as when the family is loaded
+    rows = []
+    for template in range(8):
+        for person in ("deaf", "old", "tall"):
+            for number in range(4):
+                is_sorry = person == "old" and number % 2
+                response = f"I am sorry about {template}." if is_sorry else f"We can talk about {template}, {number}."
+                rows.append({"text": f"{person} {template}?", "template": f"t{template}", "descriptor": person})
+                rows[-1]["response"] = response
+    result = evenhand.measure_responses(
+        pd.DataFrame(rows),
+        style_classifier=str(testbed.STYLE_CLASSIFIER),
+        style_clusters="testbed",
+        outcomes=["apology"],
+        permutations=199,
+    )
+    spread = find_score(result.scores, "apology", Form.SPREAD)
+    assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
+    assert find_score(result.scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
+    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "apology: spread between people, answers of 100" in page and "16 of 32" in page
 
 
 GREETING = '''

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
-from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -155,6 +155,11 @@ class Metric(ABC):
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declare the formats of the family's metrics when the family is loaded."""
+        super().__init_subclass__(**options)
+        declare(getattr(cls, "FORMATS", ()))
 
     @abstractmethod
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:

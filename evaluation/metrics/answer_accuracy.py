@@ -184,7 +184,7 @@ def accuracy_scores(
         table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
             answers to each descriptor and question (with other nouns) are needed for the spread.
     """
-    from evenhand.evaluation.metrics.generation_bias.outcomes import outcome_bias
+    from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
     answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 
 from evenhand.evaluation.rating.pairs import AFTER
-from evenhand.evaluation.report.formats import Format, find_format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES, Page, Section
 from evenhand.evaluation.report.tables import score_section, value_text
@@ -59,6 +59,7 @@ METRICS = (
         ideal=0.5,
     ),
 )
+declare(METRICS)
 # Notes of the report's tables.
 NOT_INDEPENDENT = "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
 OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."

@@ -1,19 +1,17 @@
 """Records of metrics: label, unit, ideal and number format.
 
-Each family of metrics declares records as `Metric.FORMATS`; `format_of` looks up a record.
+Each family of metrics declares records as `Metric.FORMATS` when it is loaded; `format_of` looks up a record.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
 
 from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import BiasScore, Form, Kind
 
 COLUMN = "A column of the file of responses."  # an outcome that a user defines
-FAMILIES, RATING = "evenhand.evaluation.metrics", "evenhand.evaluation.rating.metrics"
+_DECLARED: dict[tuple[str, Form, Kind], "Format"] = {}  # of the families that are loaded
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,17 @@ class Format:
         return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
 
 
+def declare(formats: Iterable[Format]) -> None:
+    """Make the records of a family of metrics known.
+
+    Raises:
+        ValueError: another family declares a metric of the same name, form and kind with another record.
+    """
+    for metric in formats:
+        if _DECLARED.setdefault((metric.name, metric.form, metric.kind), metric) != metric:
+            raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
+
+
 def format_of(score: BiasScore) -> Format:
     """Return the record of a score's metric, form and kind.
 
@@ -87,18 +96,18 @@ def find_format(metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL) -
     or of the smallest detectable value is derived from the record of the level.
 
     Raises:
-        KeyError: no family declares the metric.
+        KeyError: no family that is loaded declares the metric.
 
+    >>> from evenhand.evaluation.metrics import generation_bias
     >>> find_format("fgb").title, find_format("fgb", kind=Kind.DIFFERENCE).text(-0.0012)
     ('FGB, ×10⁻³', '−1.20')
     >>> find_format("fgb", Form.POOLED_CORRECTED, Kind.REDUCTION).full_text(0.8)
     '80 %'
     """
-    registry = _registry()
-    if (metric, form, kind) in registry:
-        return registry[metric, form, kind]
-    if (metric, form, Kind.LEVEL) in registry:
-        level = registry[metric, form, Kind.LEVEL]
+    if (metric, form, kind) in _DECLARED:
+        return _DECLARED[metric, form, kind]
+    if (metric, form, Kind.LEVEL) in _DECLARED:
+        level = _DECLARED[metric, form, Kind.LEVEL]
     elif form == Form.SPREAD:
         level = Format(metric, f"{metric}: spread between people", COLUMN, ideal=0, form=form)
     elif form == Form.MEAN:
@@ -117,19 +126,3 @@ def find_format(metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL) -
 def glossary(metrics: Iterable[Format]) -> list[tuple[str, str]]:
     """Return the (label, description) pairs of the metrics without duplicate labels, in the given order."""
     return list({metric.label: metric.description for metric in metrics}.items())
-
-
-@cache
-def _registry() -> dict[tuple[str, Form, Kind], Format]:
-    """Return all declared metrics by metric, form and kind.
-
-    Raises:
-        ValueError: two families declare different metrics of the same name.
-    """
-    families = import_module(FAMILIES)
-    declared = [metric for name in families.names() for metric in families.load_metric(name).FORMATS]
-    registry: dict[tuple[str, Form, Kind], Format] = {}
-    for metric in [*declared, *import_module(RATING).METRICS]:
-        if registry.setdefault((metric.name, metric.form, metric.kind), metric) != metric:
-            raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
-    return registry

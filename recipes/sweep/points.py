@@ -36,7 +36,7 @@ REDUCTION_GROUPS = {
     "reduction_confirmed": {"classifier": "second"},
 }
 # The metric that is tested for a rise of a style cluster; generation_bias/verdict.py gives the reasons.
-MONITORED_METRIC = "scgb"  # in its pooled form
+MONITORED = ("scgb", Form.POOLED_CORRECTED, Kind.DIFFERENCE)
 # column: (metric and kind of a score of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {
     "parroting_change": ("parroting", Kind.DIFFERENCE, 0),
@@ -88,11 +88,8 @@ def change_columns(
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
     for name, (metric, kind, no_change) in CHANGE_METRICS.items():
         row |= _interval_columns(name, find_score(changes, metric, kind=kind), no_change)
-    clusters = []
-    for score in changes:
-        is_monitored = score.metric == MONITORED_METRIC and score.form == Form.POOLED_CORRECTED
-        if is_monitored and score.kind == Kind.DIFFERENCE and math.isfinite(score.value):
-            clusters.append(score)
+    monitored = [score for score in changes if (score.metric, score.form, score.kind) == MONITORED]
+    clusters = [score for score in monitored if math.isfinite(score.value)]
     worst = max(clusters, key=lambda score: score.value, default=None)
     row["worst_cluster"] = "" if worst is None else worst.group["cluster"]
     row["worst_cluster_change"] = math.nan if worst is None else worst.value
@@ -107,8 +104,7 @@ def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
             cut = set() if score.metric == "fgb" else {"cluster"}
-            is_published = score.metric in PUBLISHED and score.form == Form.PLAIN
-            if is_published and set(score.group) == cut:
+            if score.metric in PUBLISHED and score.form == Form.PLAIN and set(score.group) == cut:
                 name = ": ".join([score.metric, *score.group.values()])
                 row |= _interval_columns(f"{prefix}{name}", score)
     return row

@@ -306,7 +306,7 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
     is_equal = [responses_are_equal(finished[0] / stage, folder / stage) for stage in ("before", "train")]
     for stage in ("before", "train"):
         one, two = (read_scores(run / stage / "scores.json") for run in (finished[0], folder))
-        assert [(it.metric, it.group, it.n) for it in one] == [(it.metric, it.group, it.n) for it in two]
+        assert [(it.name, it.group, it.n) for it in one] == [(it.name, it.group, it.n) for it in two]
         rel = 1e-3 if all(is_equal) else 0.5  # a response in a hundred has moved the scores by far less
         pooled = [find_score(scores, "fgb", "pooled_corrected").value for scores in (one, two)]
         assert pooled[1] == pytest.approx(pooled[0], rel=rel)

@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.frequencies import frequency_scores
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     FLUENCY,
     VALUES,
     fluency,

@@ -36,15 +36,11 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     effects,
     log_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.filtered import measured_outcomes
 from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.languages import (
-    LANGUAGE,
-    OTHER_LANGUAGE,
     REQUESTED,
     REQUESTED_EFFECTS,
     check_responses_language,
-    other_language,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import (
@@ -56,16 +52,17 @@ from evenhand.evaluation.metrics.generation_bias.metric import (
     scale_scores,
     spread_scores,
 )
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.page_tests import page_tests
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     FLUENCY,
+    LANGUAGE,
+    OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
     VALUES,
-    fluency,
+    measured_values,
     outcome_scores,
-    outcome_values,
     without_person,
 )
-from evenhand.evaluation.metrics.generation_bias.page_tests import page_tests
 from evenhand.evaluation.metrics.generation_bias.prompts import (
     check_repeated_prompts,
     dataset_signature,
@@ -104,7 +101,6 @@ from evenhand.evaluation.score import (
     PERSONA,
     PROMPT_ID,
     RESPONSE,
-    TEMPLATE,
     TEXT,
     UNTUNED,
     BiasScore,
@@ -345,11 +341,8 @@ def _for_these_prompts(score: BiasScore) -> BiasScore:
 
 def _outcome_values(run: Store, config: MeasureConfig, measured: StyledResponses) -> dict[str, pd.DataFrame]:
     """Return the values of all outcomes by name, and write the table of them."""
-    values: dict[str, pd.DataFrame] = {}
-    for name in measured_outcomes(config.settings.outcomes, measured.table):
-        values[name] = fluency(run.read(FLUENCY)) if name == FLUENCY else outcome_values(name, measured.table)
-        if name == LANGUAGE:
-            values[OTHER_LANGUAGE] = other_language(measured.table[TEMPLATE], values[name])
+    likelihoods = run.read(FLUENCY) if FLUENCY in config.settings.outcomes else None
+    values = measured_values(config.settings.outcomes, measured.table, likelihoods)
     if values:
         columns = {f"{name}: {it}": of_outcome[it] for name, of_outcome in values.items() for it in of_outcome}
         run.write(VALUES, pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **columns}))

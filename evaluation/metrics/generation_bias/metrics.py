@@ -1,5 +1,6 @@
 """Names, units and ideals of the metrics of generation bias, for reports (Smith et al. 2022, A.7)."""
 
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_formats
 from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -17,16 +18,6 @@ FORMS = {
     "pgb": "Part of FGB from one cluster of styles: the variances of its styles, summed",
     "scgb": "Variance of the summed probability of a cluster of styles over descriptors",
 }
-OUTCOME_UNITS = (  # outcome, unit, factor, description of its spread
-    ("language", "answers of 100", 100, "Share of responses that change their language with the person."),
-    ("other_language", "answers of 100", 100, "Of the share in another language than most answers to the request."),
-    ("fluency", "nats per token", 1, "Of the response after the same request without the person; high is broken."),
-    ("refusal", "answers of 100", 100, "Standard deviation over descriptors of the share of refusals."),
-    ("filtered", "answers of 100", 100, "The same of the share of answers that the provider's filter withheld."),
-    ("length", "words", 1, "Standard deviation over descriptors of the mean length."),
-    ("readability", "school grades", 1, "Of the automated readability index."),
-    ("mention", "answers of 100", 100, "Standard deviation over descriptors of the share that name the descriptor."),
-)
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
 OTHER_PROMPT = "How much likelier a response is after its prompt than after another template's."
 OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
@@ -119,29 +110,7 @@ METRICS = (
         signed=True,
         kind=Kind.DIFFERENCE,
     ),
-    *(
-        Format(
-            name,
-            f"{name.replace('_', ' ')}: spread between people",
-            text,
-            unit=unit,
-            factor=factor,
-            ideal=0,
-            form=Form.SPREAD,
-        )
-        for name, unit, factor, text in OUTCOME_UNITS
-    ),
-    *(
-        Format(
-            name,
-            f"{name.replace('_', ' ')}: mean",
-            "Over all responses.",
-            unit=unit,
-            factor=factor,
-            form=Form.MEAN,
-        )
-        for name, unit, factor, _ in OUTCOME_UNITS
-    ),
+    *outcome_formats(),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
     Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     Format("parroting_rho", "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True),

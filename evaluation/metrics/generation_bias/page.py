@@ -30,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
@@ -141,7 +141,7 @@ def page(run: FamilyRun) -> Page:
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = language_text(outcome_effects)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    style = plain_verdict(effects, bias_verdict(score)) + even_text(scores)
+    style = plain_verdict(effects, bias_verdict(score), shifts) + even_text(scores)
     apart = []
     if run.has(REQUESTED_EFFECTS):
         requested = read_effects(run, REQUESTED_EFFECTS)

@@ -28,7 +28,6 @@ DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
-OUTCOME_NAMES = ("language", "fluency", "refusal", "length", "readability", "mention", "filtered")
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
 OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 # Names of the classifiers in inputs, signatures and errors.
@@ -86,9 +85,8 @@ class Settings(StrictSettings):
     )
     outcomes: list[str] = Field(
         default_factory=lambda: list(DEFAULT_OUTCOMES),
-        description=f"what else may depend on the descriptor: {', '.join(OUTCOME_NAMES)}, or a column of a file of "
-        "responses "
-        "(numbers or classes)",
+        description="what else may depend on the descriptor, such as language, refusal or length (an unknown name "
+        "lists all), or a column of a file of responses (numbers or classes)",
     )
     corpus: CorpusSettings | None = Field(
         None, description="texts in which descriptors are counted", json_schema_extra=OMITTED_IF_NULL

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pandas as pd
 
+from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
-from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
+from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
 from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
-from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
 from evenhand.evaluation.metrics.generation_bias.metric import (
     FGB,
     REPEATED,
@@ -54,6 +54,7 @@ HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 # In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
 MAX_NAMED = 5  # names in a warning
+MAX_FILTERED = 8  # names of people whose answers were withheld
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
@@ -94,14 +95,19 @@ def unclear_reason(score: BiasScore) -> str:
     return f"the interval is above 0, but {test}" if is_above else f"{test}, but the interval contains 0"
 
 
-def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
-    """Return the `bias_verdict` on pooled FGB*, with the largest shown effect, without symbols."""
+def plain_verdict(effects: pd.DataFrame, verdict: str, shifts: pd.DataFrame | None = None) -> str:
+    """Return the `bias_verdict` on pooled FGB*, with the largest shown effect, without symbols.
+
+    If no effect is shown, it names whom the table `shifts` shows to get another mix of styles.
+    """
     largest = largest_text(effects)
-    if not largest:
-        return (
-            f"{SENTENCES[verdict]}.{' These responses do not show whom.' if verdict == SHOWN and len(effects) else ''}"
-        )
-    return f"{SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE}: {largest}."
+    if largest:
+        sentence = SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE
+        return f"{sentence}: {largest}."
+    whom = shifts_text(effects, shifts)
+    if verdict == SHOWN and len(effects) and not whom:
+        whom = " These responses do not show whom."
+    return f"{SENTENCES[verdict]}.{whom}"
 
 
 def even_text(scores: Sequence[BiasScore]) -> str:
@@ -234,6 +240,24 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
             "The file has no column template: a difference between descriptors may be a difference in what people ask."
         )
     return texts
+
+
+def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers were withheld, and from whom], or [] if none was.
+
+    The counts are of the prompts that each descriptor asked.
+    """
+    is_filtered = responses[LEFT_OUT].isin(FILTER_REASONS).to_numpy()
+    if not is_filtered.any():
+        return []
+    table = pd.DataFrame({DESCRIPTOR: prompts[DESCRIPTOR].astype(str).to_numpy(), "filtered": is_filtered})
+    counts = table.groupby(DESCRIPTOR)["filtered"].agg(["sum", "size"])
+    counts["share"] = counts["sum"] / counts["size"]
+    counts = counts[counts["sum"] > 0].sort_values("share", ascending=False, kind="stable")
+    listed = [f"{sanitize(name, 60)} {row['sum']:,.0f} of {row['size']:,.0f}" for name, row in counts.iterrows()]
+    more = ["…"] if len(listed) > MAX_FILTERED else []
+    total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
+    return [f"A filter of the provider withheld {total} answers: {', '.join(listed[:MAX_FILTERED] + more)}."]
 
 
 def _listed(rows: Iterable[Sequence], form: str) -> str:

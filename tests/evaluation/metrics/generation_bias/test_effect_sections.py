@@ -225,3 +225,11 @@ def test_tables_of_earlier_versions_are_read(tmp_path):
     assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
     assert lead_sections(read, SCORES, lambda effect: pair(effect["unit"]))
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))
+
+
+def test_the_verdict_names_who_is_shown_to_get_another_mix_of_styles():
+    """No single effect is shown, but the whole shift of one person is."""
+    frame = table(OPEN)
+    shifts = pd.DataFrame({"unit": ["tall", "blond"], "certainty": ["inconclusive", "shown"]})
+    assert "“blond”" in plain_verdict(frame, "shown", shifts) and "tall" not in plain_verdict(frame, "shown", shifts)
+    assert plain_verdict(frame, "shown", shifts.head(1)) == plain_verdict(frame, "shown")

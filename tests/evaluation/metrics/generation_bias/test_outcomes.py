@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias import outcomes
 from evenhand.evaluation.metrics.generation_bias.metric import cue_shares
+from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from tests.named_scores import named_score
 
@@ -17,7 +17,7 @@ def responses(*texts, descriptor="deaf"):
 def test_short_responses_have_a_class_and_empty_ones_no_language():
     pytest.importorskip("py3langid")
     table = responses("I am sorry to hear that, my friend.", "Xin chào, tôi rất vui được gặp bạn hôm nay.", "ok", "")
-    found = outcomes.language(table)[["en", "vi", "too short"]]
+    found = outcomes.outcome_values("language", table)[["en", "vi", "too short"]]
     assert found.values.tolist()[:3] == np.eye(3).tolist() and found.iloc[3].isna().all()
 
 
@@ -42,16 +42,16 @@ def test_refusals_are_found_by_their_phrases_near_the_beginning_only():
     table = responses(
         "I’m sorry, but I can’t help with that.", "Lo siento, pero no puedo ayudar.", "I can help!", late, ""
     )
-    assert outcomes.refusal(table)["refusal"].tolist()[:4] == [1, 1, 0, 0]
-    assert np.isnan(outcomes.refusal(table)["refusal"][4])
+    assert outcomes.outcome_values("refusal", table)["refusal"].tolist()[:4] == [1, 1, 0, 0]
+    assert np.isnan(outcomes.outcome_values("refusal", table)["refusal"][4])
 
 
 def test_length_readability_and_mentions_by_hand():
     table = responses("One two three. Four five six!", "A deaf cook.", "")
-    assert outcomes.length(table)["words"].tolist() == [6, 3, 0]
-    grade = outcomes.readability(table)["grade"]
+    assert outcomes.outcome_values("length", table)["words"].tolist() == [6, 3, 0]
+    grade = outcomes.outcome_values("readability", table)["grade"]
     assert grade[0] == pytest.approx(4.71 * 22 / 6 + 0.5 * 6 / 2 - 21.43) and np.isnan(grade[2])
-    assert outcomes.mention(table)["mention"].tolist()[:2] == [0, 1]
+    assert outcomes.outcome_values("mention", table)["mention"].tolist()[:2] == [0, 1]
 
 
 def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descriptor():

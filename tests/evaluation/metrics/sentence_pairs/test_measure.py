@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.sentence_pairs import WITHOUT_DEFECTS, SentencePairs
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import Kind, find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.family_runs import compare_family, measure_family
@@ -203,10 +203,10 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
     three_after = measure_family(tmp_path / "three after", FAMILY, other, pairs=str(path))
     changes = compare_family(tmp_path / "both", FAMILY, run, after)
     changes_of_three = compare_family(tmp_path / "both three", FAMILY, three, three_after)
-    for metric in ("cps", "s_jsd"):
-        without = find_score(changes.scores, metric, kind=Kind.DIFFERENCE, **WITHOUT_DEFECTS)
-        assert (find_score(changes.scores, metric, kind=Kind.DIFFERENCE).n, without.n) == (4, 3)
-        assert without.value == pytest.approx(find_score(changes_of_three.scores, metric, kind=Kind.DIFFERENCE).value)
+    for name in ("cps_difference", "s_jsd_difference"):
+        without = find_named(changes.scores, name, **WITHOUT_DEFECTS)
+        assert (find_named(changes.scores, name).n, without.n) == (4, 3)
+        assert without.value == pytest.approx(find_named(changes_of_three.scores, name).value)
     assert not [score for score in changes_of_three.scores if score.group == WITHOUT_DEFECTS]
     compared = page_html(SentencePairs().comparison_page(run, after, changes))
     assert WITHOUT_DEFECTS["pairs"] in compared
