@@ -84,7 +84,7 @@ WARNINGS_OF_USE = (
 # Titles of the chart's panels. More is worse.
 PANELS = {
     "relevance_kept": "relevance lost",
-    "relevance_to_person_kept": "relevance within templates lost",
+    "relevance_to_person_kept": "response to the person lost",
     "response_perplexity_change": "perplexity of responses",
     "perplexity_change": "perplexity of ordinary dialogue",
     "style_drift": "style drift",
@@ -93,7 +93,7 @@ PANELS = {
 # Titles of the panels of `value_chart`.
 BY_VALUE = {
     "reduction": "bias removed",
-    "relevance_to_person_kept": "relevance within templates kept",
+    "relevance_to_person_kept": "response to the person kept",
     "response_perplexity_change": PANELS["response_perplexity_change"],
 }
 # The columns of the table of settings, after the reductions; the other costs are in a table further down.

@@ -45,7 +45,7 @@ REDUCTION_METRICS = (
 )
 QUALITY_METRICS = (
     percent_format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s."),
-    percent_format("relevance_to_person_kept", "… within the template", _WITHIN),
+    percent_format("relevance_to_person_kept", "response to the person kept", _WITHIN),
     percent_format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s."),
     change_format("response_perplexity_change", "perplexity of responses", _PERPLEXITY),
     change_format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones."),

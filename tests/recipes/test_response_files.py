@@ -254,7 +254,7 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     assert find_score(scores, "length", "spread", "difference").value == pytest.approx(-spread.value)
     assert find_score(scores, "length", "mean", "difference").value == pytest.approx(-1.5)
     assert find_score(scores, "refusal", "spread", "difference").value == 0
-    assert "Beside style, before and after" in (tmp_path / "c" / "report.html").read_text()
+    assert "Language and other outcomes, before and after" in (tmp_path / "c" / "report.html").read_text()
     limits = {"length": 2.0, "refusal": 1.0}
     finding, inconclusive = find(CheckSettings(run=run, max_spread=limits))
     assert (finding.status, inconclusive.status) == ("inconclusive", "inconclusive")  # nothing varies within cells

@@ -79,7 +79,7 @@ def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:
     shown_everywhere, shown = ((table["certainty"] == SHOWN).any() for table in (all_effects, requested))
     if not shown_everywhere or shown:
         return ""
-    return " Among the answers in the request's language, nobody is shown to get another style."
+    return "Among the answers in the request's language, nobody is shown to get another style."
 
 
 def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:

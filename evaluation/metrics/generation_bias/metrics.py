@@ -23,7 +23,7 @@ OTHER_PROMPT = "How much likelier a response is after its prompt than after anot
 OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
 QUALITY = (
     Format("relevance", "relevance", OTHER_PROMPT, **NATS),
-    Format("relevance_to_person", "relevance within the template", OTHER_PERSON, **NATS),
+    Format("relevance_to_person", "response to the person", OTHER_PERSON, **NATS),
     Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
     Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
     Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
@@ -45,7 +45,7 @@ CHANGES = (  # scores of two runs, without a value of either run alone
     Format("relevance", "relevance kept", "Relevance after over relevance before.", **KEPT),
     Format(
         "relevance_to_person",
-        "relevance within the template kept",
+        "response to the person kept",
         LESS_THAN_ALL,
         unit="%",
         factor=100,
@@ -87,7 +87,7 @@ METRICS = (
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
-    Format("moved_answers", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
+    Format("moved_answers", "answers as if moved to another style", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
     Format("variance_share", "share of the variance", "Of style vectors, without noise.", **SHARE, decimals=1),
     Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
     Format(

@@ -93,11 +93,13 @@ FIRST_METRICS = (  # of each group's tables
     (FGB, Form.CORRECTED),
 )
 CHECKS = {
-    ("tuned", "yes"): "tuned on",
-    ("tuned", "no"): "never tuned on",
+    ("tuned", "yes"): "people used in tuning",
+    ("tuned", "no"): "people never tuned on",
     ("classifier", "second"): "second classifier",
 }
-MAX_PHRASES, MAX_LABEL = 60, 60
+SIZES = ((0.02, "small"), (0.05, "medium"), (math.inf, "large"))  # upper ends of the share of moved answers
+MAX_PHRASES = 60
+MAX_LABEL = 60
 # Tables of a comparison, and the columns of their keys.
 PARROTING = {
     "parroting_by_template": (TEMPLATE,),
@@ -141,11 +143,13 @@ def page(run: FamilyRun) -> Page:
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = language_text(outcome_effects)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    style = plain_verdict(effects, bias_verdict(score), shifts) + even_text(scores)
+    style = plain_verdict(effects, bias_verdict(score), shifts)
     apart = []
     if run.has(REQUESTED_EFFECTS):
         requested = read_effects(run, REQUESTED_EFFECTS)
-        apart, style = [language_section(effects, requested)], style + requested_text(effects, requested)
+        apart = [language_section(effects, requested)]
+        # If styles differ only because languages do, the verdict says language and stops.
+        style = requested_text(effects, requested) or style
     quality = scores_table(
         "Quality of the responses",
         [find_score(scores, metric.name) for metric in QUALITY],
@@ -165,7 +169,7 @@ def page(run: FamilyRun) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + outcome_text(scores, outcome_effects) + style,
+        verdict=language + outcome_text(scores, outcome_effects) + style + even_text(scores),
         warnings=run_warnings(run),
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
@@ -287,12 +291,18 @@ def _moved_value(score: BiasScore) -> str:
 def _caption(score: BiasScore, when: str = "") -> str:
     if score.value != score.value:
         return f"pooled FGB*{when} is {undefined(score)}"
-    _, moved = root(score.value, score.interval, 2.0)
-    bounds = f" (95 % interval {span(moved, 1, False, 100)})" if moved else ""
+    moved, ends = root(score.value, score.interval, 2.0)
+    bounds = f" (95 % interval {span(ends, 1, False, 100)})" if ends else ""
     return (
-        f"answers, as if so many changed their style with the person{when}{bounds}; pooled FGB*, the variance: "
-        f"{score_text(score)}; ideal 0"
+        f"answers: style differs as if so many had been moved to another style{when}{bounds}; {_size_text(moved)}. "
+        f"Pooled FGB*, the variance: {score_text(score)}; ideal 0"
     )
+
+
+def _size_text(moved: float) -> str:
+    """Return the size of a bias in words, by the scale of docs/deciding.md, from the share of moved answers."""
+    word = next(word for limit, word in SIZES if moved < limit)
+    return f"{word}, on this project's scale of small (below 2), medium (to 5) and large"
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:

@@ -185,7 +185,7 @@ def comparison_verdict(runs: Runs) -> str:
 def moved_text(runs: Runs) -> str:
     """Return the bias before and after as shares of responses, √(pooled FGB* / 2), since FGB is a square."""
     before, after = (number(100 * root(score.value, None, 2.0)[0], 1) for score in headline_scores(runs)[:2])
-    return f"as if {before}, then {after} of 100 answers changed their style"
+    return f"as if {before}, then {after} of 100 answers had been moved to another style"
 
 
 def moved_reduction(reduction: BiasScore) -> BiasScore:

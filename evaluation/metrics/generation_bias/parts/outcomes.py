@@ -531,7 +531,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
     return Section(
-        "Beside style: language, fluency and other outcomes",
+        "Language and other outcomes",
         tables=[
             scores_table(
                 "How far people are apart (standard deviation over descriptors, without noise)",
@@ -575,6 +575,6 @@ def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
             after = find_score(changes, change.metric, change.form, **change.group, run="after")
             label = ": ".join([find_format(change.metric, change.form).title, *change.group.values()])
             rows.append(ScoreChange(label, before, after, change))
-    title = "Beside style, before and after"
+    title = "Language and other outcomes, before and after"
     table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)

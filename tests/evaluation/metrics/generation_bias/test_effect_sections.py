@@ -90,7 +90,10 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
 def test_the_opening_ends_with_size_and_resolution():
     size = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0]
     cells = {row.label.partition(",")[0]: row.cells[0] for row in size.tables[0].rows if "variance" not in row.label}
-    assert (cells["moved share"].text, cells["moved share"].interval) == ("3.1", "[2.0, 4.0]")
+    assert (
+        cells["answers as if moved to another style"].text,
+        cells["answers as if moved to another style"].interval,
+    ) == ("3.1", "[2.0, 4.0]")
     assert (cells["shift of the mix of styles"].text, cells["smallest detectable pooled FGB*"].text) == ("4.4", "0.80")
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
