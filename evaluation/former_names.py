@@ -67,7 +67,7 @@ def current_name(name: str) -> tuple[str, str, str]:
 
 
 def current_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of a file of scores with the names of this version."""
+    """Translate one score of a scores.json of an earlier version to the names that this version uses."""
     current = dict(record)
     current.setdefault("caution", None)
     current["group"] = {GROUPS.get(name, name): value for name, value in record["group"].items()}

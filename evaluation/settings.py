@@ -294,6 +294,20 @@ class ClassifierSettings(HeadSettings):
     label: str | None = Field(None, description="label that means offensive")
 
 
+class ReferenceSettings(StrictSettings):
+    """Settings of the gendered references: translations in a masculine and a feminine form."""
+
+    references: AnyPath | None = Field(
+        None,
+        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
+        json_schema_extra=BY_CONTENT,
+    )
+    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    languages: list[str] = Field(
+        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
+    )
+
+
 DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter
 
 

@@ -99,7 +99,7 @@ def is_used(setting: str, method: str) -> bool:
 
 
 def grid_points(grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points of each grid, {setting: value}: all combinations of its values.
+    """Return each combination of the values in each grid, as a dictionary {setting: value}.
 
     >>> grid_points([{"model": ["a", "b"], "seed": 1}])
     [{'model': 'a', 'seed': 1}, {'model': 'b', 'seed': 1}]

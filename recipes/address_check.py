@@ -43,7 +43,9 @@ class AddressCheck:
 
 
 def check_address(classifier: Classifier, test_probabilities: np.ndarray) -> AddressCheck:
-    """Return how a classifier reacts to descriptors in neutral sentences, beside its reaction to test texts.
+    """Measure how much a classifier reacts to a descriptor alone, compared with how much it reacts to real texts.
+
+    Neutral sentences, each with every descriptor put in, should all get the same styles.
 
     Args:
         test_probabilities: the probabilities of the labels of the test texts, (n, S).

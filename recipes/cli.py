@@ -519,7 +519,7 @@ def _placeholder(metavar: str) -> str:
 
 
 def escape_percent(text: str) -> str:
-    """Return a text as argparse wants it."""
+    """Return a help text with each percent sign doubled, because argparse formats help with %."""
     return text.replace("%", "%%")
 
 

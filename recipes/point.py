@@ -38,7 +38,7 @@ StageFolder = Callable[[str, str, StageSettings], Path]
 
 @dataclass(frozen=True)
 class Point:
-    """A method with one seed, measured under one decoding: the settings of the stages that it goes through.
+    """The settings of all stages of one experiment: one method with one seed, measured with one decoding.
 
     Attributes:
         before, after: the measurements of the base model, and of the model that the method makes.
@@ -68,7 +68,7 @@ class Point:
 
     @property
     def comparison(self) -> Path:
-        """The folder of the comparison, by which points are told apart."""
+        """The folder of the comparison, which identifies the point."""
         return self.compare.output_dir
 
     @property

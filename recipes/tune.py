@@ -114,7 +114,7 @@ def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[Tune
 
 
 def _neutral_dialogue(config: MeasureConfig) -> Dialogue | None:
-    """Return prompts and responses of neutral dialogue, None if the measurement has none."""
+    """Return the prompts and the responses of the neutral dialogue; None if the settings turn it off."""
     path = neutral_dialogue(config)
     if path is None:
         return None

@@ -129,10 +129,19 @@ def sample_cells(
 def _draw_rows(
     cells: Mapping[tuple[str, ...], pd.Index], answers_per_cell: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return n sampled rows, (n,), a number in [0, 1) for the persona of each, (n,), and its variations, (n, 4) bool.
+    """Sample n prompts, the same number from each cell.
 
-    `cells` are the rows of each cell's sentences. A cell's draws depend on the seed and the cell alone. Personas and
-    variations are drawn even if unused, so that these options do not change which sentences are sampled.
+    The draws of a cell depend on the seed and the cell alone. Personas and variations are drawn even if nobody uses
+    them, so that these two options do not change which sentences are sampled.
+
+    Args:
+        cells: the rows of the sentences of each cell.
+        answers_per_cell: the number of prompts to sample from each cell.
+        seed: the seed of the draws.
+
+    Returns:
+        The sampled rows, (n,); a random number in [0, 1) that chooses the persona of each row, (n,); and whether each
+        of the four stylistic variations is applied to it, (n, 4) bool.
     """
     rows = []
     persona_draws = []

@@ -46,7 +46,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, display_name
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
@@ -59,18 +59,9 @@ TOO_FEW = "fewer than two sentences have a masculine and a feminine reference wi
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 
 
-class Settings(StrictSettings):
+class Settings(ReferenceSettings):
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    references: AnyPath | None = Field(
-        None,
-        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
-        json_schema_extra=BY_CONTENT,
-    )
-    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
-    languages: list[str] = Field(
-        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
-    )
     vectors: AnyPath | None = Field(
         None,
         description="folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the "

@@ -281,7 +281,11 @@ def check_comparable(
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return differences and reductions by `tuned` ("yes": values used in tuning) and by the second `classifier`."""
+    """Return the differences and reductions of parts of the run.
+
+    The parts are prompts about people used in tuning (group `tuned`: "yes"), prompts about people never tuned on
+    (`tuned`: "no"), and all prompts by the second style classifier (`classifier`: "second").
+    """
     scores = []
     if UNTUNED in rows[0].table:
         untuned = rows[0].table[UNTUNED].to_numpy(dtype=bool)

@@ -37,7 +37,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, StrictSettings, as_settings
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
 from evenhand.evaluation.store import Store
 
 PAIR, TRANSLATION = "pair", "translation"
@@ -48,18 +48,9 @@ _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
 
-class Settings(StrictSettings):
+class Settings(ReferenceSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    references: AnyPath | None = Field(
-        None,
-        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
-        json_schema_extra=BY_CONTENT,
-    )
-    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
-    languages: list[str] = Field(
-        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
-    )
     min_masculine_references: Annotated[int, Field(ge=0)] = Field(
         100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )

@@ -219,13 +219,13 @@ def test_training_prompts_have_no_untuned_values_and_measured_ones_have_both(pap
     name = "template" if by == "template" else "descriptor"
     assert not set(trained[name]) & set(untuned[name])
     assert set(trained[name]) | set(untuned[name]) == set(measured[name])
-    # The cells trained on are exactly the cells measured as tuned.
+    # Training has exactly the cells whose prompts are measured as people used in tuning.
     cell = ["template", "axis", "descriptor"]
     assert set(trained[cell].itertuples(index=False)) == set(tuned[cell].itertuples(index=False))
     assert 2 <= untuned[by].nunique() < measured[by].nunique()
 
 
-def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
+def test_untuned_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
     whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1)
     untuned = set(whole[untuned_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])

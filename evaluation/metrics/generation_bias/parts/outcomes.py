@@ -1,4 +1,4 @@
-"""Outcomes beside style: functions from responses to values, which may depend on the descriptor as style may.
+"""Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
 OUTCOMES is the table of them: to add an outcome, write its function and add a line. Its values are a table with a row
 for each response and a column for each of k values: one for a number, such as `length`; one for each class, such as
@@ -63,7 +63,7 @@ NO_SPREAD = "people do not differ in either run"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Something beside style that may depend on the person: a function from responses to values.
+    """A property of responses other than style that may depend on the person: a function from responses to values.
 
     Attributes:
         name: its name in `generation_bias.outcomes`.
