@@ -15,7 +15,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
-from evenhand.evaluation.old_names import with_new_names
+from evenhand.evaluation.old_setting_names import with_new_names
 
 MANIFEST, PARTS = "run.json", "parts"
 RUNNING, FINISHED = "running", "finished"

@@ -12,7 +12,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
-from evenhand.evaluation.former_names import current_record
+from evenhand.evaluation.old_score_names import current_record
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.

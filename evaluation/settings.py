@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_gguf
-from evenhand.evaluation.old_names import new_name, removed_name
+from evenhand.evaluation.old_setting_names import new_name, removed_name
 
 AUTO = "auto"
 # Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.

@@ -28,7 +28,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line, format_error, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
-from evenhand.evaluation.old_names import new_name, removed_name
+from evenhand.evaluation.old_setting_names import new_name, removed_name
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
 from evenhand.recipes.commands import COMMANDS

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHIFTS,
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
+from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -103,8 +104,8 @@ class MeasuredResponses:
 def measure_responses(
     frame: pd.DataFrame,
     *,
-    style_classifier: str | Path | Mapping[str, Any],
-    style_clusters: str | Path,
+    style_classifier: str | Path | Mapping[str, Any] = DEFAULT_STYLE_CLASSIFIER,
+    style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
     outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
@@ -117,9 +118,9 @@ def measure_responses(
         frame: a row for each response, with the columns text (the prompt), descriptor, response, and optionally
             template (without it, all prompts count as one kind of request), axis, bucket and persona. Each template
             filled with each descriptor needs two responses, better four. Other columns are not read.
-        style_classifier: Hugging Face id, folder, or its settings by name, such as
-            `{"name": …, "revision": …, "device": "cuda"}`.
-        style_clusters: "image_chat", "go_emotions" or a JSON file.
+        style_classifier: "go_emotions", which ships with Evenhand and reads English, a Hugging Face id, a folder, or
+            its settings by name, such as `{"name": …, "head": "sigmoid"}`.
+        style_clusters: "image_chat", "go_emotions" or a JSON file; None: chosen by the labels of the classifier.
         model: name of the model that gave the responses, for report and signature; it is not loaded.
         seed: seed of the permutations.
         outcomes: what else may depend on the descriptor (docs/service.md): names, also of columns of the frame, or
@@ -137,7 +138,7 @@ def measure_responses(
         **settings,
         "outcomes": list(outcomes),
         "style_classifier": classifier,
-        "style_clusters": str(style_clusters),
+        "style_clusters": None if style_clusters is None else str(style_clusters),
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from evenhand.evaluation.former_names import current_name
+from evenhand.evaluation.old_score_names import current_name
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.former_names import COLUMNS
+from evenhand.evaluation.old_score_names import COLUMNS
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table
 

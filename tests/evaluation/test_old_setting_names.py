@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.evaluation.old_names import with_new_names
+from evenhand.evaluation.old_setting_names import with_new_names
 from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSettings
 
 
