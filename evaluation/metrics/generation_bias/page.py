@@ -73,6 +73,7 @@ from evenhand.evaluation.report.numbers import (
 )
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
+    Runs,
     change_sections,
     change_table,
     count_cells,
@@ -214,21 +215,6 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         headline = percent(-moved.value, 0, True)
     lead = [effect_change_section(read_effects(changes, EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
     forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
-    quality = change_table(
-        "Quality of the responses",
-        "measure",
-        score_changes({metric.title: (metric.name, metric.form, {}) for metric in QUALITY}, runs),
-        is_plotted=False,
-    )
-    kept = scores_table(
-        "Changes of all responses",
-        [find_score(changes.scores, it.name, it.form, it.kind, **group) for it in CHANGES for group in ({}, EVEN)],
-        "measure",
-        label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
-        counted="texts",
-        note=EVEN_NOTE,
-    )
-    quality = replace(quality, note=_likelihood_note(runs[0], "base"))
     rho = [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")]
     return Page(
         title="Generation bias before and after",
@@ -250,7 +236,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
                 first_screen=True,
             ),
-            Section("What it cost", tables=[kept, quality], first_screen=True),
+            Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
             accepted_change_section(*runs),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
@@ -263,6 +249,29 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
+    )
+
+
+def _quality_table(runs: Runs) -> Table:
+    """Return the quality of the responses before and after."""
+    metrics = {metric.title: (metric.name, metric.form, {}) for metric in QUALITY}
+    table = change_table("Quality of the responses", "measure", score_changes(metrics, runs), is_plotted=False)
+    return replace(table, note=_likelihood_note(runs[0], "base"))
+
+
+def _kept_table(changes: Sequence[BiasScore]) -> Table:
+    """Return what the responses kept, and the same of the even reference."""
+    found = []
+    for metric in CHANGES:
+        for group in ({}, EVEN):
+            found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
+    return scores_table(
+        "Changes of all responses",
+        found,
+        "measure",
+        label=lambda score: format_of(score).title + (": even reference" if score.group else ""),
+        counted="texts",
+        note=EVEN_NOTE,
     )
 
 
