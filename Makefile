@@ -21,8 +21,8 @@ demo: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none \
 		--model.dtype $$($(DTYPE))
 
-# The loop on the same model (times: docs/results.md). The same command continues after a kill.
-# docs/results.md has the numbers of DESCRIPTORS=200, which takes about twice as long.
+# The loop on the same model (times: docs/benchmarks/smollm2.md). The same command continues after a kill.
+# That page has the numbers of DESCRIPTORS=200, which takes about twice as long.
 DESCRIPTORS := 60
 METHODS := [distill]
 SEED := 0
