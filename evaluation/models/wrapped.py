@@ -1,7 +1,6 @@
 """Models that wrap a model, and change what it is asked or which of its responses is the answer."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +9,18 @@ import pandas as pd
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.score import CUT, OPENING, PROMPT_ID, RESPONSE
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings
-from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import join_batches
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.loading import DialogueModel
     from evenhand.evaluation.models.styles import Classifier
 
-log = logging.getLogger("evenhand")
-
-CANDIDATES = "candidates"  # the table of all candidates
+PARTNER = "partner_"  # the columns of another person's prompt, beside each prompt, begin with this
+CANDIDATES = "candidates"  # column of the responses: all candidates for a prompt
+CHUNK = 256  # prompts whose candidates are sampled and classified together, and lost if the run is killed
 
 
 class WrappedModel(Model):
@@ -30,9 +30,10 @@ class WrappedModel(Model):
         """Wrap the model."""
         super().__init__(model.settings, model.decoding, tag=model._tag, seed=model.seed)
         self.model = model
-        facts = ("note", "without_weights", "can_be_asked", "has_prompts")
-        for name in (*facts, "prompts", "log_likelihood", "n_parameters", "capability_rows", "release", "only_tokens"):
-            setattr(self, name, getattr(model, name))
+        self.note = model.note
+        self.without_weights = model.without_weights
+        self.can_be_asked = model.can_be_asked
+        self.needs_partners = model.needs_partners
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -46,67 +47,91 @@ class WrappedModel(Model):
     def samples(self) -> bool:
         return self.model.samples
 
-    def signature(self, run: Store, responses: pd.DataFrame) -> dict[str, Any]:
-        """Return the entries of the model and of what wraps it."""
-        entries = self.model.signature(run, responses)
-        return {**entries, "model": self.entry(run.inputs) | entries["model"]}
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What is changed, as entries of the model in a score's signature."""
+        return {}
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return {**self.model.description, **self.changes}
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
+        self.model.check(prompts)
+        if self.needs_partners and prompts is not None and not any(name.startswith(PARTNER) for name in prompts):
+            raise InputError("prompts", "they have no columns of other people's prompts; add them by `with_partners`.")
+
+    def identity(self) -> dict[str, Any]:
+        self.check()
+        return self.model.identity()
+
+    def facts(self) -> dict[str, Any]:
+        facts = self.model.facts()
+        return {**facts, "model": {**facts["model"], **self.changes}}
+
+    def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
+        return self.model.respond(prompts, tokens)
+
+    def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        return self.model.log_likelihood(pairs)
+
+    def load(self) -> "DialogueModel":
+        return self.model.load()
+
+    def close(self) -> None:
+        self.model.close()
 
 
 class BorrowedOpeningModel(WrappedModel):
     """A model whose responses begin as if to another person, and go on as to the person who asked.
 
-    The first m tokens of a response are sampled after the same template with another descriptor (`other_people`), so
-    that they do not depend on the person; the model continues them after the own prompt. An opening is drawn with the
-    random numbers of the prompt that it answers, so that responses to different prompts are independent. It needs no
-    labels, and also acts on descriptors that no label knows.
+    The first m tokens of a response are sampled after the same template with another descriptor (`with_partners`), so
+    that they do not depend on the person; the model continues them after the person's own prompt. An opening is drawn
+    with the random numbers of the prompt that it answers, so that responses to different prompts are independent. It
+    needs no labels, and also acts on descriptors that no label knows.
     """
 
     def __init__(self, model: Model, tokens: int) -> None:
         """Give m, the number of tokens of another person's response."""
         super().__init__(model)
         self.tokens = tokens
+        self.needs_partners = True
 
-    def check(self) -> None:
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {"borrowed_opening": self.tokens}
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
         """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
-        self.model.check()
+        super().check(prompts)
+        field = "generation_bias.borrowed_opening"
         if not self.can_be_asked:
-            raise InputError(
-                "generation_bias.borrowed_opening: a file cannot be continued; leave it out, or give a model."
-            )
-        if self.tokens >= (most := self.arguments["max_new_tokens"]):
-            raise InputError(
-                f"generation_bias.borrowed_opening: {self.tokens} tokens are all of a response (max_new_tokens {most})."
-            )
+            raise InputError(field, "a file cannot be continued; leave it out, or give a model.")
+        limit = self.arguments["max_new_tokens"]
+        if self.tokens >= limit:
+            raise InputError(field, f"{self.tokens} tokens are all of a response (max_new_tokens {limit}).")
 
-    def inputs(self) -> dict[str, Any]:
-        self.check()
-        return self.model.inputs()
-
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt. A response that ends within its opening is not continued."""
-        asked, _ = other_prompts(prompts, self.seed)
-        with self.only_tokens(0, self.tokens):
-            responses = self.model.respond(asked, run, f"openings_of_{name}")
-        is_unfinished = responses[CUT].to_numpy(dtype=bool)
-        if not is_unfinished.any():
-            return responses
-        # A token may be part of a character, whose text is U+FFFD.
-        openings = [text.rstrip("\ufffd") for text in responses[RESPONSE][is_unfinished]]
-        begun = prompts[is_unfinished].reset_index(drop=True).assign(**{OPENING: openings})
-        with self.only_tokens(self.tokens, self.arguments["max_new_tokens"]):
-            continued = self.model.respond(begun, run, name)
-        whole = responses[~is_unfinished]
-        return pd.concat([whole, continued.set_index(responses.index[is_unfinished])]).sort_index()
-
-    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.model.entry(inputs), "borrowed_opening": self.tokens}
+    def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
+        """Yield responses. A response that ends within its opening is not continued."""
+        whole = range(self.arguments["max_new_tokens"]) if tokens is None else tokens
+        first = whole[: self.tokens]
+        rest = whole[self.tokens :]
+        for openings in self.model.respond(partner_prompts(prompts), first):
+            is_unfinished = openings[CUT].to_numpy(dtype=bool)
+            if not is_unfinished.all():
+                yield openings[~is_unfinished]
+            if is_unfinished.any():
+                begun = openings[is_unfinished]
+                # A token may be a part of a character, whose text is U+FFFD.
+                texts = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
+                yield from self.model.respond(prompts.loc[begun.index].assign(**{OPENING: texts}), rest)
 
 
 class NearestStyleModel(WrappedModel):
     """A model that answers in the style of its response to another person, with its own contents.
 
     K candidates are sampled for each prompt, and one more response after the same template with another descriptor
-    (`other_people`). The candidate whose style vector is nearest to this response's is the answer. With many
+    (`with_partners`). The candidate whose style vector is nearest to this response's is the answer. With many
     candidates, styles no longer depend on the person. It needs no labels, also acts on descriptors that no label knows,
     and works with any server.
     """
@@ -116,64 +141,74 @@ class NearestStyleModel(WrappedModel):
         super().__init__(model)
         self.candidates = candidates
         self.classifier = classifier
+        self.needs_partners = True
 
-    def check(self) -> None:
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {"nearest_style": self.candidates}
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
-        self.model.check()
+        super().check(prompts)
+        field = "generation_bias.nearest_style"
         if not self.can_be_asked:
-            raise InputError("generation_bias.nearest_style: a file has no candidates; leave it out, or give a model.")
+            raise InputError(field, "a file has no candidates; leave it out, or give a model.")
         if not self.samples:
-            raise InputError("generation_bias.nearest_style: the decoding gives equal candidates; let it sample.")
+            raise InputError(field, "the decoding gives equal candidates; let it sample.")
 
-    def inputs(self) -> dict[str, Any]:
-        self.check()
-        return self.model.inputs()
+    def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
+        """Yield responses, chosen from candidates, the first of which is the model's own response.
 
-    def entry(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self.model.entry(inputs), "nearest_style": self.candidates}
-
-    def respond(self, prompts: pd.DataFrame, run: Store | None = None, name: str = "responses") -> pd.DataFrame:
-        """Return one response per prompt, chosen from candidates, the first of which is the model's own response.
-
-        The candidates are written as a table with the columns of the responses and `candidate`, its number from 0.
+        The column CANDIDATES has the texts of all candidates for a prompt.
         """
         from evenhand.evaluation.models.styles import load_style_classifier
 
         classifier = load_style_classifier(self.classifier)
+        for start in range(0, len(prompts), CHUNK):
+            yield self._choose(classifier, prompts.iloc[start : start + CHUNK], tokens)
+
+    def _choose(self, classifier: "Classifier", prompts: pd.DataFrame, tokens: range | None) -> pd.DataFrame:
+        """Return the response to each prompt: the candidate in the style that is nearest to another person's."""
+        from evenhand.evaluation.models.styles import classify_responses
+
         n = len(prompts)
-        row = np.repeat(np.arange(n), self.candidates)
-        if not run.has(CANDIDATES):
-            repeated = prompts.iloc[row].reset_index(drop=True)
-            number = np.tile(np.arange(self.candidates), n)
-            ending = np.where(number > 0, "/" + number.astype(str).astype(object), "")
-            asked = repeated.assign(**{PROMPT_ID: repeated[PROMPT_ID].astype(str) + ending})
-            answered = self.model.respond(asked, run, name)
-            run.write(CANDIDATES, answered.assign(**{PROMPT_ID: repeated[PROMPT_ID], "candidate": number}))
-        candidates = run.read(CANDIDATES)
-        styles = _style_vectors(run, "candidate_styles", classifier, candidates[RESPONSE], prompts.iloc[row])
-        vectors = styles.reshape(n, self.candidates, -1)
-        chosen = nearest_candidates(vectors, self._other_styles(prompts, classifier, run))
-        percent = 100 * (chosen > 0).mean()
-        log.info("nearest_style: %.0f %% of the responses are another candidate than the first", percent)
-        places = np.arange(n) * self.candidates + chosen
-        return candidates.iloc[places].drop(columns="candidate").reset_index(drop=True)
-
-    def _other_styles(self, prompts: pd.DataFrame, classifier: "Classifier", run: Store) -> np.ndarray:
-        """Return the style vector of a response to another person for each prompt, (n, S)."""
-        asked, donors = other_prompts(prompts, self.seed)
-        asked = asked.assign(**{PROMPT_ID: asked[PROMPT_ID] + "/other"})
-        others = self.model.respond(asked, run, "other_responses")
-        return _style_vectors(run, "other_styles", classifier, others[RESPONSE], donors)
+        repeated = prompts.iloc[np.repeat(np.arange(n), self.candidates)].reset_index(drop=True)
+        endings = ["", *(f"/{number}" for number in range(1, self.candidates))]
+        ids = [f"{prompt_id}{ending}" for prompt_id in prompts[PROMPT_ID] for ending in endings]
+        candidates = join_batches(self.model.respond(repeated.assign(**{PROMPT_ID: ids}), tokens))
+        vectors = classify_responses(classifier, candidates[RESPONSE].tolist(), repeated)
+        partners = partner_prompts(prompts).reset_index(drop=True)
+        partners[PROMPT_ID] = partners[PROMPT_ID].astype(str) + "/other"
+        others = join_batches(self.model.respond(partners, tokens))
+        target = classify_responses(classifier, others[RESPONSE].tolist(), partner_rows(prompts))
+        chosen = nearest_candidates(vectors.reshape(n, self.candidates, -1), target)
+        texts = candidates[RESPONSE].to_numpy(dtype=object).reshape(n, self.candidates)
+        responses = candidates.iloc[np.arange(n) * self.candidates + chosen].set_index(prompts.index)
+        return responses.assign(**{PROMPT_ID: prompts[PROMPT_ID], CANDIDATES: list(texts)})
 
 
-def other_prompts(prompts: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Replace each prompt's text by another person's; return the prompts, and the rows that their texts are from.
+def with_partners(prompts: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the prompts with, beside each, the columns of another person's prompt, whose names begin with PARTNER.
 
-    A prompt to whose template nobody else is asked keeps its text.
+    The other prompt has the same template and another descriptor (`other_people`); a prompt to whose template nobody
+    else is asked is its own partner. Give the whole table of prompts: a part of it has other partners.
     """
     other = other_people(prompts, seed)
-    donors = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
-    return prompts_of_others(prompts, donors), donors
+    partners = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
+    return prompts.join(partners.set_index(prompts.index).add_prefix(PARTNER))
+
+
+def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the other person's prompt beside each prompt, with the names of its columns in its table."""
+    names = [name for name in prompts if name.startswith(PARTNER)]
+    return prompts[names].rename(columns=lambda name: name.removeprefix(PARTNER))
+
+
+def partner_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts as their partners ask them, whose partner is then the person; a prompt's id stays."""
+    partners = prompts_of_others(prompts, partner_rows(prompts))
+    names = [TEXT, PERSONA]
+    return partners.assign(**{f"{PARTNER}{name}": prompts[name] for name in names if name in prompts})
 
 
 def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -187,11 +222,3 @@ def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
     """
     distance = ((vectors - target[:, None]) ** 2).sum(axis=2)
     return np.where(np.isnan(distance), np.inf, distance).argmin(axis=1)
-
-
-def _style_vectors(
-    run: Store, name: str, classifier: "Classifier", responses: pd.Series, prompts: pd.DataFrame
-) -> np.ndarray:
-    from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
-
-    return to_style_vectors(classifier, classify_rows(run, name, classifier, clean_responses(responses, prompts))[0])
