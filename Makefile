@@ -41,6 +41,7 @@ quick: $(VENV)/ready
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tools.type_check
 
 # The documentation site, in build/site. A warning is an error.
 docs: $(BIN)/mkdocs

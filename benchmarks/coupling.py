@@ -28,8 +28,14 @@ def squares(before: StyledResponses, after: StyledResponses) -> np.ndarray:
     result = []
     for vectors in (before.vectors, after.vectors, after.vectors - before.vectors):
         means = np.stack([np.bincount(cell, column) / counts for column in vectors.T], axis=1)
-        result.append(np.bincount(cell, ((vectors - means[cell]) ** 2).sum(1)))
+        squares_of_row = ((vectors - means[cell]) ** 2).sum(axis=1)
+        result.append(np.bincount(cell, squares_of_row))
     return np.stack(result)
+
+
+def ratio(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Return the ratio of the summed squares of two runs to those of their difference."""
+    return (first.sum(axis) + second.sum(axis)) / difference.sum(axis)
 
 
 def main() -> None:
@@ -43,15 +49,12 @@ def main() -> None:
         if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
             raise SystemExit(f"{folder}: other prompts than {options.before}.")
         cells = squares(before, after)
-        cells = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
-
-        def ratio(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: int = -1) -> np.ndarray:
-            return (first.sum(axis) + second.sum(axis)) / difference.sum(axis)
-
-        found = bootstrap(tuple(cells), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
+        first, second, difference = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
+        found = bootstrap((first, second, difference), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
         low, high = found.confidence_interval
+        value = ratio(first, second, difference)
         equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
-        print(f"{folder}: {equal:.1%} equal; {ratio(*cells):.2f} [{low:.2f}, {high:.2f}] times as many responses")
+        print(f"{folder}: {equal:.1%} equal; {value:.2f} [{low:.2f}, {high:.2f}] times as many responses")
 
 
 if __name__ == "__main__":

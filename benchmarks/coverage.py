@@ -16,6 +16,7 @@ reductions from 0 to 100 %. An unbounded interval, which is reported as undefine
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,8 @@ from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 STYLES = 20
-CONCENTRATION, LEAST = 1.5, 1e-3  # parameters of the Dirichlet vectors
+CONCENTRATION = 1.5
+LEAST = 1e-3  # parameters of the Dirichlet vectors
 SIZES = ((3, 1), (3, 26), (5, 5), (20, 1), (20, 5), (60, 26))  # descriptors, templates
 PER_CELL = (2, 3, 4, 8, "2 to 6", "2 or 6")
 BIASES = {"none": 0.0, "small": 0.08, "large": 0.4}  # the share of a response's style that depends on the descriptor
@@ -61,8 +63,10 @@ def designs() -> Iterator[Design]:
     """Yield a design for each size and number of responses, with one of the biases and one kind of vectors."""
     for row, size in enumerate(SIZES):
         for column, answers_per_cell in enumerate(PER_CELL):
-            bias, vectors = list(BIASES)[(row + column) % 3], VECTORS[(row + 2 * column + column // 3) % 3]
-            yield Design(*size, answers_per_cell, bias, vectors)
+            bias = list(BIASES)[(row + column) % 3]
+            vectors = VECTORS[(row + 2 * column + column // 3) % 3]
+            descriptors, templates = size
+            yield Design(descriptors, templates, answers_per_cell, bias, vectors)
 
 
 def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +101,8 @@ def truths(p: np.ndarray, half: np.ndarray) -> list[float]:
     """
     within = p.var(axis=0, ddof=1).sum(axis=-1).mean()
     if p.shape[1] == 1:
-        one, other = (run.var(axis=0, ddof=1)[0] for run in (p, half))
+        one = p.var(axis=0, ddof=1)[0]
+        other = half.var(axis=0, ddof=1)[0]
         return [within, one.sum(), one[0], (other - one).sum()]
     descriptor, template = np.indices(p.shape[:2]).reshape(2, -1)
     both = np.concatenate([p, half], axis=2).reshape(-1, 2 * STYLES)
@@ -113,9 +118,9 @@ def estimates(cells: Cells) -> list[Estimate]:
 
 def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.ndarray:
     """Return each interval's bounds (NaN if it has none) and true value, (simulations, forms, 3)."""
-    runs = means(design, rng)
+    p_before, p_after = means(design, rng)
     found = np.full((simulations, len(FORMS), 3), np.nan)
-    found[:, :, 2] = truths(*runs)
+    found[:, :, 2] = truths(p_before, p_after)
     every = np.arange(design.descriptors * design.templates)
     for simulation in found:
         count = design.answers_per_cell
@@ -124,10 +129,12 @@ def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.n
         elif count == "2 or 6":
             count = rng.permutation(np.where(every % 2, 2, 6))
         cell = np.repeat(every, count)
-        seed, one_hot = rng.integers(2**63), design.vectors == "one-hot"
-        before, after = (draw(p, cell, one_hot, np.random.default_rng(seed)) for p in runs)
+        seed = rng.integers(2**63)
+        one_hot = design.vectors == "one-hot"
+        before = draw(p_before, cell, one_hot, np.random.default_rng(seed))
+        after = draw(p_after, cell, one_hot, np.random.default_rng(seed))
         changed = rng.random((len(cell), 1)) < 0.5  # the others have the same random numbers in both runs
-        vectors = np.hstack([before, np.where(changed, draw(runs[1], cell, one_hot, rng), after)])
+        vectors = np.hstack([before, np.where(changed, draw(p_after, cell, one_hot, rng), after)])
         cells = arrange_cells(vectors, cell % design.templates, cell // design.templates)
         for form, estimate in enumerate(estimates(cells)):
             if estimate.interval is not None:
@@ -141,16 +148,24 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
     Each simulation samples new descriptors. The bias is quadratic in the share of a style that depends on descriptors.
     """
     found = np.full((simulations, 3), [np.nan, np.nan, reduction])
-    n_descriptors, n_templates, n_styles = 24, 6, 12
+    n_descriptors = 24
+    n_templates = 6
+    n_styles = 12
     cell = np.arange(n_descriptors * n_templates).repeat(4)
-    template, descriptor = (cell % n_templates).astype(str), (cell // n_templates).astype(str)
-    table, styles = pd.DataFrame({"template": template, "descriptor": descriptor}), [f"s{s}" for s in range(n_styles)]
+    template = (cell % n_templates).astype(str)
+    descriptor = (cell // n_templates).astype(str)
+    table = pd.DataFrame({"template": template, "descriptor": descriptor})
+    styles = [f"s{s}" for s in range(n_styles)]
     for simulation in found:
         of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
-        shares = BASES[base], BASES[base] * np.sqrt(1 - reduction)
-        means = ((1 - share) / n_styles + share * of_descriptor for share in shares)
-        runs = (StyledResponses(table, draw(p, cell, True, rng), styles) for p in means)
-        score = find_score(compare_generation_bias(*runs, {}), "fgb_pooled_corrected_reduction")
+
+        def run(share: float, of_descriptor: np.ndarray = of_descriptor) -> StyledResponses:
+            p = (1 - share) / n_styles + share * of_descriptor
+            return StyledResponses(table, draw(p, cell, True, rng), styles)
+
+        before = run(BASES[base])
+        after = run(BASES[base] * np.sqrt(1 - reduction))
+        score = find_score(compare_generation_bias(before, after, {}), "fgb_pooled_corrected_reduction")
         if score.interval is not None:
             simulation[:2] = score.interval
     return found
@@ -159,12 +174,18 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
 def reduction_table(simulations: int, seed: int) -> pd.DataFrame:
     """Return the coverage of reductions, in % of all simulations and of the defined reductions."""
     rows = {}
-    for number, (base, reduction) in enumerate((base, reduction) for base in BASES for reduction in REDUCTIONS):
+    for number, (base, reduction) in enumerate(product(BASES, REDUCTIONS)):
         low, high, truth = simulate_reductions(base, reduction, simulations, np.random.default_rng((seed, number))).T
-        defined, above, below = np.isfinite(low), low > truth, high < truth
+        defined = np.isfinite(low)
+        above = low > truth
+        below = high < truth
         parts = {"truth held": ~above & ~below, "wholly above": above, "wholly below": below}
-        row = {"defined": defined.mean()} | {f"{name}, all": part.mean() for name, part in parts.items()}
-        row |= {f"{name}, defined": part[defined].mean() for name, part in parts.items() if defined.any()}
+        row = {"defined": defined.mean()}
+        for name, part in parts.items():
+            row[f"{name}, all"] = part.mean()
+        for name, part in parts.items():
+            if defined.any():
+                row[f"{name}, defined"] = part[defined].mean()
         rows[f"{base}, {100 * reduction:.0f} %"] = row
     return (100 * pd.DataFrame(rows).T).round(1)
 
@@ -194,7 +215,10 @@ def shares(found: np.ndarray) -> tuple[float, float, float, float]:
     """Return the shares of n intervals that contain the truth, end below it, end below 0, and are missing."""
     low, high, truth = found.T
     known = np.isfinite(low)
-    low, high, truth, n = low[known], high[known], truth[known], max(known.sum(), 1)
+    low = low[known]
+    high = high[known]
+    truth = truth[known]
+    n = max(known.sum(), 1)
     holds = ((low <= truth) & (truth <= high)).sum() / n
     return holds, (high < truth).sum() / n, (high < 0).sum() / n, 1 - known.mean()
 

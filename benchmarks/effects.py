@@ -28,8 +28,12 @@ from evenhand.evaluation.statistics.effects import family_changes, family_effect
 from evenhand.evaluation.statistics.permutation import Design, Family
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
-DESCRIPTORS, STYLES, PERMUTATIONS = 60, 28, 99
-NEGLIGIBLE, REAL, LEVEL = 0.005, 0.02, 0.05
+DESCRIPTORS = 60
+STYLES = 28
+PERMUTATIONS = 99
+NEGLIGIBLE = 0.005
+REAL = 0.02
+LEVEL = 0.05
 GROUPS = [np.kron(np.eye(DESCRIPTORS // size), np.full(size, 1 / size)) for size in (10, 3)]  # axes, buckets
 UNITS = np.concatenate([np.eye(DESCRIPTORS), *GROUPS])
 
@@ -59,8 +63,9 @@ def axis(p: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def mixed(p: np.ndarray, rng: np.random.Generator) -> None:
-    for style, *those in ((0, *range(10)), (1, *range(12, 15)), *((rng.integers(STYLES), d) for d in range(20, 50, 5))):
-        for descriptor in those:
+    single = [(rng.integers(STYLES), [descriptor]) for descriptor in range(20, 50, 5)]
+    for style, descriptors in [(0, range(10)), (1, range(12, 15)), *single]:
+        for descriptor in descriptors:
             add(p, descriptor, style, rng.uniform(0.1, 0.3))
 
 
@@ -79,31 +84,40 @@ def responses(p: np.ndarray, counts: np.ndarray, is_smooth: bool, rng: np.random
     """Return style vectors sampled from the probabilities, `counts` for each template and descriptor, (n, styles)."""
     rows = np.repeat(p.reshape(-1, STYLES).cumsum(axis=1), counts, axis=0)
     vectors = np.eye(STYLES)[(rows[:, :-1] < rng.random((len(rows), 1))).sum(axis=1)]
-    return 0.75 * vectors + 0.25 * rng.dirichlet(np.full(STYLES, 0.3), size=len(rows)) if is_smooth else vectors
+    if not is_smooth:
+        return vectors
+    return 0.75 * vectors + 0.25 * rng.dirichlet(np.full(STYLES, 0.3), size=len(rows))
 
 
 def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     """Return the effects in a simulated measurement, or their changes to a second one, with the truth."""
-    rng, (plant, templates, answers_per_cell) = np.random.default_rng(seed), PLANS[name]
+    rng = np.random.default_rng(seed)
+    (plant, templates, answers_per_cell) = PLANS[name]
     even = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), size=templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(even[:, None], DESCRIPTORS, axis=1)  # (templates, descriptors, styles)
     if change != "no effect":
         plant(p, rng)
-    after = (even[:, None] + p) / 2 if change == "every effect halved" else p
-    sides = (p,) if change in (None, "no effect") else (p, after)
+    sides = [p]
+    if change == "nothing":
+        sides.append(p)
+    elif change == "every effect halved":
+        sides.append((even[:, None] + p) / 2)
     size = templates * DESCRIPTORS
     counts = rng.integers(2, 9, size) if answers_per_cell == "2 to 8" else np.full(size, answers_per_cell)
-    places = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
+    template, descriptor = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
     is_smooth = plant is axis
     families = [Family("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
-    design = Design(*places, UNITS[DESCRIPTORS:])
-    truth = (0.75 if is_smooth else 1.0) * (sides[-1] - (0 if len(sides) == 1 else sides[0])).mean(axis=0)
+    design = Design(template, descriptor, UNITS[DESCRIPTORS:])
+    difference = sides[-1] if len(sides) == 1 else sides[1] - sides[0]
+    truth = (0.75 if is_smooth else 1.0) * difference.mean(axis=0)
     truth = UNITS @ (truth - truth.mean(axis=0))
     if len(sides) == 1:
         found = family_effects(design, families, PERMUTATIONS, rng)[0]
     else:
-        runs = [family_effects(design, [family], 0, rng)[0] for family in families]
-        found = family_changes(design, *families, *runs, PERMUTATIONS, rng)
+        before, after = families
+        effects_before = family_effects(design, [before], 0, rng)[0]
+        effects_after = family_effects(design, [after], 0, rng)[0]
+        found = family_changes(design, before, after, effects_before, effects_after, PERMUTATIONS, rng)
     columns = np.stack([truth, found.low, found.high]).reshape(3, -1).T
     table = pd.DataFrame(columns, columns=["truth", "low", "high"])
     kind = np.repeat([DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
@@ -119,38 +133,46 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
 
 def rates(table: pd.DataFrame) -> dict[str, float]:
     """Return error rates, power and coverage, in %, from the effects in all simulations of one design."""
-    above, below = table["truth"] > table["high"], table["truth"] < table["low"]
-    shown, size = table["shown"], table["truth"].abs()
+    above = table["truth"] > table["high"]
+    below = table["truth"] < table["low"]
+    shown = table["shown"]
+    size = table["truth"].abs()
     false = (shown & (size < NEGLIGIBLE)).groupby(table["seed"]).any()
     covered = ~above & ~below
     numbers = {"a false one shown": false, "covered": covered}
-    numbers |= {f"{kind} found": shown[(size >= REAL) & (table["kind"] == kind)] for kind in table["kind"].unique()}
+    for kind in table["kind"].unique():
+        numbers[f"{kind} found"] = shown[(size >= REAL) & (table["kind"] == kind)]
     largest = size.groupby(table["seed"]).max()
     bounds = pd.DataFrame([difference_bound(one).interval for _, one in table.groupby("seed")], columns=["low", "high"])
-    numbers |= {"even": bounds["high"] >= largest.to_numpy(), "uneven": bounds["low"] <= largest.to_numpy()}
-    numbers |= {"shown covered": covered[shown], "above": above[shown], "below": below[shown]}
+    numbers["even"] = bounds["high"] >= largest.to_numpy()
+    numbers["uneven"] = bounds["low"] <= largest.to_numpy()
+    numbers["shown covered"] = covered[shown]
+    numbers["above"] = above[shown]
+    numbers["below"] = below[shown]
     return {name: round(100 * float(values.mean()), 1) for name, values in numbers.items()}
 
 
 def parts(simulations: int) -> pd.DataFrame:
     """Return the coverage, in %, of the intervals of the parts of person and word, of normal vectors of 4 columns."""
+    sizes = (np.full(12, 2), np.full(60, 3), np.arange(40) % 6 + 1)  # words of each bucket
     rows = {}
-    for words, (person, word) in product(
-        (np.full(12, 2), np.full(60, 3), np.arange(40) % 6 + 1), ((1, 0), (0, 1), (1, 1))
-    ):
-        rng, bucket, hits = np.random.default_rng(0), np.repeat(np.arange(len(words)), words), []
+    for words, (person, word) in product(sizes, ((1, 0), (0, 1), (1, 1))):
+        rng = np.random.default_rng(0)
+        bucket = np.repeat(np.arange(len(words)), words)
         template, descriptor = np.divmod(np.arange(10 * len(bucket)).repeat(2), len(bucket))
+        hits = []
         for _ in range(simulations):
             means = person * rng.normal(size=(len(words), 4))[bucket] + word * rng.normal(size=(len(bucket), 4))
-            found = person_and_word(
-                arrange_cells(means[descriptor] + 3 * rng.normal(size=(len(descriptor), 4)), template, descriptor),
-                bucket,
-            )
-            hits.append(
-                [it.interval[0] <= 4 * truth <= it.interval[1] for it, truth in zip(found, (person, word), strict=True)]
-            )
+            vectors = means[descriptor] + 3 * rng.normal(size=(len(descriptor), 4))
+            found = person_and_word(arrange_cells(vectors, template, descriptor), bucket)
+            row = []
+            for part, truth in zip(found, (person, word), strict=True):
+                low, high = part.interval
+                row.append(low <= 4 * truth <= high)
+            hits.append(row)
         name = f"{len(words)} buckets of {words.min()} to {words.max()} words; person {person}, word {word}"
-        rows[name] = dict(zip(("person", "word"), 100 * np.mean(hits, axis=0), strict=True))
+        of_person, of_word = 100 * np.mean(hits, axis=0)
+        rows[name] = {"person": of_person, "word": of_word}
     return pd.DataFrame(rows).T
 
 

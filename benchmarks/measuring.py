@@ -19,15 +19,19 @@ def parse_options(doc: str, **options: Any) -> argparse.Namespace:
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, option in options.items():
-        default, text = option if isinstance(option, tuple) else (option, None)
-        given: dict[str, Any] = {"type": type(default), "default": default}
+        default = option
+        text = None
+        if isinstance(option, tuple):
+            default, text = option
+        flag = f"--{name}"
         if default is False:
-            given = {"action": "store_true"}
+            parser.add_argument(flag, help=text, action="store_true")
         elif isinstance(default, type):
-            given = {"type": default}
+            parser.add_argument(flag, help=text, type=default)
         elif isinstance(default, list):
-            given |= {"type": type(default[0]), "nargs": "+"}
-        parser.add_argument(f"--{name}", help=text, **given)
+            parser.add_argument(flag, help=text, type=type(default[0]), nargs="+", default=default)
+        else:
+            parser.add_argument(flag, help=text, type=type(default), default=default)
     return parser.parse_args()
 
 

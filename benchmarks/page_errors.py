@@ -33,7 +33,8 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]
     "noisier", these with styles that vary more; "logs", one to four answers; "missing", 15 % of the cells;
     "everything", six outcomes and two cues.
     """
-    people, templates = 24, 16
+    people = 24
+    templates = 16
     base = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(base[:, None], people, axis=1)
     counts = np.full((templates, people), 2)
@@ -50,14 +51,16 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]
     if kind == "copies":
         counts[:] = 1
     p /= p.sum(axis=2, keepdims=True)
-    template, person = (each.repeat(counts.ravel()) for each in np.indices(counts.shape).reshape(2, -1))
+    template, person = np.indices(counts.shape).reshape(2, -1).repeat(counts.ravel(), axis=1)
     style = (p[template, person].cumsum(axis=1)[:, :-1] < rng.random((len(template), 1))).sum(axis=1)
     vectors = np.eye(STYLES)[style]
     if kind == "noisier":  # a classifier is surer of the answers of people with few of them
         mean = base[template]
         vectors = np.where((person < FEW_ANSWERS)[:, None], vectors, 0.5 * vectors + 0.5 * mean)
     if kind == "copies":
-        template, person, vectors = (np.repeat(each, 3, axis=0) for each in (template, person, vectors))
+        template = np.repeat(template, 3)
+        person = np.repeat(person, 3)
+        vectors = np.repeat(vectors, 3, axis=0)
     families = [
         Family("everybody", vectors, has_effects=False),
         Family("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
@@ -94,8 +97,15 @@ def cue_families(vectors: np.ndarray, cue: np.ndarray) -> list[Family]:
 
 
 KINDS = (
-    *("plain", "copies", "interaction", "temperature 0.3", "unequal", "noisier"),
-    *("logs", "missing", "everything"),
+    "plain",
+    "copies",
+    "interaction",
+    "temperature 0.3",
+    "unequal",
+    "noisier",
+    "logs",
+    "missing",
+    "everything",
 )
 
 
@@ -164,7 +174,9 @@ def coverage(name: str, simulations: int, permutations: int) -> dict[str, float]
         rng = np.random.default_rng(seed)
         family = Family(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
         found = family_effects(design, [family], permutations, rng)[0]
-        low, high, shown = found.low[:, 0], found.high[:, 0], found.p_page[:, 0] <= LEVEL
+        low = found.low[:, 0]
+        high = found.high[:, 0]
+        shown = found.p_page[:, 0] <= LEVEL
         covered = (low <= truth) & (truth <= high)
         ends = np.where(shown, np.maximum(np.abs(low), np.abs(high)), found.at_most[:, 0])
         false = (shown & (np.abs(truth) < 0.002 + np.abs(truth).max() / 20)).any()

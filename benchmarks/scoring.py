@@ -12,7 +12,12 @@ from benchmarks.measuring import peak_memory, timed
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
-DESCRIPTORS, TEMPLATES, PER_CELL, STYLES, AXES, CLUSTERS = 600, 26, 15, 217, 13, 6  # Smith et al. 2022: A.5, A.7
+DESCRIPTORS = 600
+TEMPLATES = 26
+PER_CELL = 15
+STYLES = 217
+AXES = 13
+CLUSTERS = 6  # Smith et al. 2022: A.5, A.7
 
 
 def main() -> None:

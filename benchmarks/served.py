@@ -43,7 +43,9 @@ from evenhand.evaluation.models.styles import Classifier, classify_responses, lo
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
-PORT, FEW, DECODING = 8123, 60, DecodingSettings()
+PORT = 8123
+FEW = 60
+DECODING = DecodingSettings()
 # vLLM 0.32.0 on a CPU crashes if it reads a request with a seed in chunks. `--enforce-eager`: compiling takes minutes.
 VLLM = ["-m", "vllm.entrypoints.openai.api_server", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"]
 VLLM += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--model"]
@@ -76,9 +78,11 @@ def usage(process: psutil.Process) -> tuple[float, float]:
 def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Process) -> list[pd.Series]:
     """Print responses per second; return the sampled and the first FEW greedy answers."""
     model.respond(prompts.head(1))  # loads the model
-    (cpu, _), start = usage(process), time.perf_counter()
+    (cpu, _) = usage(process)
+    start = time.perf_counter()
     sampled = model.respond(prompts)[RESPONSE]
-    seconds, (now, memory) = time.perf_counter() - start, usage(process)
+    seconds = time.perf_counter() - start
+    (now, memory) = usage(process)
     rates = f"{len(prompts) / seconds:.2f} responses a second, {len(prompts) / (now - cpu):.2f} a CPU second"
     print(f"{name}: {len(prompts)} responses, {rates}, peak memory {memory:.2f} GiB", flush=True)
     model.arguments["do_sample"] = False
@@ -91,11 +95,13 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
         f"    greedy answers as in this process: {(here[1].to_numpy() == there[1].to_numpy()).mean():.0%}", flush=True
     )
     if len(there[0]) == len(prompts):
-        vectors = (classify_responses(judge, side[0], prompts) for side in (here, there))
-        styled = [eh.StyledResponses(prompts, each, judge.labels) for each in vectors]
-        change = find_score(eh.compare_generation_bias(*styled, {}, by_axis=False), f"{HEADLINE}_difference")
-        low, value, high = (1000 * it for it in (change.interval[0], change.value, change.interval[1]))
-        print(f"    pooled FGB* less that in this process: {value:.2f} [{low:.2f}, {high:.2f}] ×10⁻³", flush=True)
+        styled_here = eh.StyledResponses(prompts, classify_responses(judge, here[0], prompts), judge.labels)
+        styled_there = eh.StyledResponses(prompts, classify_responses(judge, there[0], prompts), judge.labels)
+        scores = eh.compare_generation_bias(styled_here, styled_there, {}, by_axis=False)
+        change = find_score(scores, f"{HEADLINE}_difference")
+        low, high = change.interval
+        text = f"{1000 * change.value:.2f} [{1000 * low:.2f}, {1000 * high:.2f}] ×10⁻³"
+        print(f"    pooled FGB* less that in this process: {text}", flush=True)
 
 
 def main() -> None:
@@ -114,7 +120,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends, too
     folder = Path(options.folder).resolve()
-    base, lora = str(folder / "base"), []
+    base = str(folder / "base")
+    lora = []
     loaded = load_dialogue_model(ModelSettings(name=options.model, dtype="bfloat16"))
     loaded.model.generation_config.do_sample = True  # else `transformers serve` does not sample
     for part in (loaded.model, loaded.tokenizer):
@@ -122,9 +129,11 @@ def main() -> None:
     prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 2, seed=0, descriptors=13)
     templates = prompts[TEMPLATE].unique()[: options.templates]
     prompts = prompts[prompts[TEMPLATE].isin(templates)].reset_index(drop=True)
-    settings, name = ModelSettings(name=base, dtype="bfloat16"), base
+    settings = ModelSettings(name=base, dtype="bfloat16")
+    name = base
     if options.adapter:
-        settings, name = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16"), "adapter"
+        settings = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16")
+        name = "adapter"
         lora = ["--enable-lora", "--lora-modules", f"adapter={options.adapter}"]
     judge = load_style_classifier(str(options.classifier))
     here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
@@ -137,7 +146,8 @@ def main() -> None:
         there = serve("llama.cpp", [options.llama_cpp, *flags], base, prompts, folder / "llama_cpp.log")
         compare(here, there, prompts, judge)
     if options.transformers:
-        command, few = [options.transformers, "serve"], prompts.head(FEW)
+        command = [options.transformers, "serve"]
+        few = prompts.head(FEW)
         there = serve("transformers serve", command, name, few, folder / "transformers.log")
         compare(here, there, prompts, judge)
 

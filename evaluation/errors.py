@@ -15,13 +15,29 @@ MAX_ERROR_LENGTH = 1200  # characters of an error on a terminal
 
 
 class InputError(ValueError):
-    """The error for input that cannot be used. The message contains the field, the value received and the fix.
+    """The error for input that cannot be used.
 
-    The command line prints only the message and exits with status 2. An error of rank 0 is raised on all ranks with
-    `reported_by_rank_zero` set to true, so that only rank 0 prints the error.
+    The command line prints "field: problem" on one line and exits with status 2. An error of rank 0 is raised on all
+    ranks with `reported_by_rank_zero` set to true, so that only rank 0 prints the error.
+
+    Attributes:
+        field: the setting, the file or the stage that the error is about.
+        problem: the value that was received, what is wrong with it, and how to correct it.
+
+    >>> str(InputError("prompts.descriptors", "1 is too few; give 2 or more."))
+    'prompts.descriptors: 1 is too few; give 2 or more.'
     """
 
     reported_by_rank_zero = False
+
+    def __init__(self, field: object, problem: str) -> None:
+        """Make the error; a path can be given as the field."""
+        self.field = str(field)
+        self.problem = problem
+        super().__init__(self.field, problem)  # the arguments by which an error is pickled
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
 
 
 class TuningRejected(InputError):
@@ -38,7 +54,7 @@ def rejects_tuning() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise TuningRejected(str(error)) from None
+        raise TuningRejected(error.field, error.problem) from None
 
 
 def require_extra(extra: str, *modules: str, field: str) -> None:
@@ -48,7 +64,7 @@ def require_extra(extra: str, *modules: str, field: str) -> None:
     """
     for module in modules:
         if find_spec(module) is None:
-            raise InputError(f"{field}: the package {module} is not installed; run pip install 'evenhand[{extra}]'.")
+            raise InputError(field, f"the package {module} is not installed; run pip install 'evenhand[{extra}]'.")
 
 
 def format_value(value: Any) -> str:
@@ -85,8 +101,8 @@ def unknown_name(field: str, value: str, allowed: Iterable[str]) -> InputError:
     allowed = sorted(allowed)
     close = get_close_matches(value, allowed, n=1)
     if close:
-        return InputError(f"{field}: {format_value(value)} is unknown; did you mean {close[0]!r}?")
-    return InputError(f"{field}: {format_value(value)} is unknown. Known: {', '.join(allowed)}.")
+        return InputError(field, f"{format_value(value)} is unknown; did you mean {close[0]!r}?")
+    return InputError(field, f"{format_value(value)} is unknown. Known: {', '.join(allowed)}.")
 
 
 def first_line(error: BaseException) -> str:

@@ -39,9 +39,8 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         yield
     except Exception as error:  # tokenizers raise plain exceptions
         if any(message in str(error) for message in FULL_DISK):
-            raise InputError(
-                f"cannot write {path}: no space is left on its disk. Free some and run again: finished work is kept."
-            ) from error
+            problem = "no space is left on its disk. Free some and run again: finished work is kept."
+            raise InputError(path, problem) from error
         raise
 
 
@@ -96,7 +95,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
             check_owner(path)
             temporary.replace(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another --output_dir.") from error
+        raise InputError(
+            path, f"cannot be written ({error.strerror or error}); choose another --output_dir."
+        ) from error
     finally:
         with suppress(OSError):  # the file is absent after a rename, or if it could not be written
             temporary.unlink()
@@ -148,8 +149,9 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
     for path in found:
         if not is_inside(within, path):
             raise InputError(
-                f"{field}: {path} is, or lies behind, a symbolic link that leads out of {within}; put the content in "
-                "place of the link, or give another folder."
+                field,
+                f"{path} is, or lies behind, a symbolic link that leads out of {within}; put the content in "
+                "place of the link, or give another folder.",
             )
 
 
@@ -176,8 +178,9 @@ def results_of_sources(
             write_text(folder / SOURCES / f"{name}.txt", "".join(f"{line}\n" for line in lines))
         first = f"{next(iter(missing.values())).name}{', …' if len(missing) > 1 else ''}"
         raise InputError(
-            f"{field}: {folder} lacks {len(missing)} of {len(files)} files ({first}); {task} the files in "
-            f"{folder / SOURCES} line by line, and write the results to {folder} under the same names, as *{suffix}."
+            field,
+            f"{folder} lacks {len(missing)} of {len(files)} files ({first}); {task} the files in "
+            f"{folder / SOURCES} line by line, and write the results to {folder} under the same names, as *{suffix}.",
         )
     return files
 
@@ -196,16 +199,16 @@ def read_text(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # a pipe or a device may never end
-            raise InputError(f"{field}: {path} is no file; give one.")
+            raise InputError(field, f"{path} is no file; give one.")
         if status.st_size > limit:
-            raise InputError(f"{field}: {path} has {status.st_size:,} bytes, more than {limit:,}; give a shorter file.")
+            raise InputError(field, f"{path} has {status.st_size:,} bytes, more than {limit:,}; give a shorter file.")
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{field}: {path} cannot be read: {error.strerror or error}.") from None
+        raise InputError(field, f"{path} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:  # not UTF-8, or a path with a null character
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{field}: {path} cannot be read: {error}.") from None
+        raise InputError(field, f"{path} cannot be read: {error}.") from None
 
 
 def read_json(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> Any:
@@ -218,7 +221,7 @@ def read_json(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{field}: {path} is not JSON: {error}.") from None
+        raise InputError(field, f"{path} is not JSON: {error}.") from None
 
 
 def read_yaml(path: Path, field: str) -> Any:
@@ -231,7 +234,7 @@ def read_yaml(path: Path, field: str) -> Any:
     try:
         return load_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of 5000 digits, deep nesting
-        raise InputError(f"{field}: {path} is not YAML: {' '.join(str(error).split())}") from None
+        raise InputError(field, f"{path} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def load_yaml(text: str) -> Any:

@@ -41,13 +41,14 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
     """
     record = read_record(folder, field)
     if record is None or record["state"] != FINISHED:
-        raise InputError(f"{field}: {folder} has no finished run; run `evenhand {command}` into it first.")
+        raise InputError(field, f"{folder} has no finished run; run `evenhand {command}` into it first.")
     if record["command"] != command:
-        raise InputError(f"{field}: {folder} is a run of `{record['command']}`, not of `{command}`.")
+        raise InputError(field, f"{folder} is a run of `{record['command']}`, not of `{command}`.")
     if damaged := damaged_files(folder, record):
         raise InputError(
-            f"{field}: {folder / damaged[0]} is missing or damaged (its SHA-256 is not the recorded one); undo the "
-            f"change, or run `evenhand {command}` into that folder again to recompute it."
+            field,
+            f"{folder / damaged[0]} is missing or damaged (its SHA-256 is not the recorded one); undo the "
+            f"change, or run `evenhand {command}` into that folder again to recompute it.",
         )
     return with_resolved_paths(record["settings"], folder), record
 
@@ -76,22 +77,23 @@ def read_record(folder: Path, field: str) -> dict[str, Any] | None:
         is_old = (folder / OLD_CONFIG).exists() and (folder / OLD_IDENTITY).exists()
         exists = path.exists()
     except OSError as error:  # a name that is too long, or a folder that nobody may read
-        raise InputError(f"{field}: {folder} cannot be used: {error.strerror or error}; give another.") from None
+        raise InputError(field, f"{folder} cannot be used: {error.strerror or error}; give another.") from None
     if not exists:
         return _read_format_4(folder, field) if is_old else None
     record = read_json(path, field, MAX_RECORD_BYTES)
     repair = f"get an intact copy, or delete {folder} and run the command again"
     if not isinstance(record, dict):
-        raise InputError(f"{field}: {path} is no record of a run; {repair}.")
+        raise InputError(field, f"{path} is no record of a run; {repair}.")
     if is_old and "state" not in record:
         return _read_format_4(folder, field)
     if record.get("format") != FORMAT:
         raise InputError(
-            f"{field}: {folder} is a run of another version of Evenhand (its format is {record.get('format')}, not "
-            f"{FORMAT}); run `evenhand {record.get('command')}` again, into another folder."
+            field,
+            f"{folder} is a run of another version of Evenhand (its format is {record.get('format')}, not "
+            f"{FORMAT}); run `evenhand {record.get('command')}` again, into another folder.",
         )
     if record.pop("sha256", None) != json_sha256(record):
-        raise InputError(f"{field}: {path} was changed or is damaged (its SHA-256 is not right); undo that, {repair}.")
+        raise InputError(field, f"{path} was changed or is damaged (its SHA-256 is not right); undo that, {repair}.")
     return _checked_names(record, path, field)
 
 
@@ -107,16 +109,17 @@ def _read_format_4(folder: Path, field: str) -> dict[str, Any]:
     if not isinstance(settings, dict) or settings.get("format") != OLD_FORMAT:
         found = settings.get("format") if isinstance(settings, dict) else None
         raise InputError(
-            f"{field}: {folder} is a run of another version of Evenhand (its format is {found}, not {FORMAT}); "
-            "measure again, into another folder."
+            field,
+            f"{folder} is a run of another version of Evenhand (its format is {found}, not {FORMAT}); "
+            "measure again, into another folder.",
         )
     path = folder / MANIFEST
     record = read_json(path, field, MAX_RECORD_BYTES) if path.exists() else {}
     identity = read_json(folder / OLD_IDENTITY, field)
     if not isinstance(record, dict) or not isinstance(identity, dict):
-        raise InputError(f"{field}: {folder} has no readable record of its run; delete the folder and measure again.")
+        raise InputError(field, f"{folder} has no readable record of its run; delete the folder and measure again.")
     if record and record.get("config") != json_sha256(settings):
-        raise InputError(f"{field}: {folder / OLD_CONFIG} was changed after the run; undo the change.")
+        raise InputError(field, f"{folder / OLD_CONFIG} was changed after the run; undo the change.")
     record = {
         "files": {},
         "fingerprint": json_sha256(identity),
@@ -137,12 +140,13 @@ def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, 
     record.setdefault("versions", {})
     kinds = {"versions": dict, "settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
     if not isinstance(files, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
-        raise InputError(f"{field}: {path} is no record of a run; delete its folder and run the command again.")
+        raise InputError(field, f"{path} is no record of a run; delete its folder and run the command again.")
     for name in files:  # the run may come from another person, and a stage deletes damaged files
         if not is_file_name_inside(path.parent, name):
             raise InputError(
-                f"{field}: {path} lists the file {format_value(name)}, which is not the name of a file "
-                "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder."
+                field,
+                f"{path} lists the file {format_value(name)}, which is not the name of a file "
+                "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder.",
             )
     return record
 

@@ -35,7 +35,7 @@ def check_launcher() -> None:
     is_valid = all(text.isascii() and text.isdigit() for text in values.values())
     if not is_valid or not int(values["RANK"]) < int(values["WORLD_SIZE"]):
         listed = ", ".join(f"{name} {text!r}" for name, text in values.items())
-        raise InputError(f"the launcher's environment variables ({listed}) do not fit together; unset them.")
+        raise InputError("LOCAL_RANK", f"the launcher's variables ({listed}) do not fit together; unset them.")
 
 
 def launched_world_size() -> int:
@@ -124,8 +124,9 @@ def _exchange(communicate: Callable[[Any], None]) -> None:
         communicate(torch.distributed)
     except RuntimeError as error:  # the base class of torch's errors
         raise InputError(
+            "processes",
             f"another of the {world_size()} processes ended; its own message, or the launcher's, has the reason. "
-            "The same command goes on from here."
+            "The same command goes on from here.",
         ) from error
 
 
@@ -160,7 +161,8 @@ def _connect() -> None:
     if thread.is_alive() or errors:
         reason = f" ({first_line(errors[0])})" if errors else f" in {SECONDS_TO_CONNECT} seconds"
         raise InputError(
-            f"{others} did not connect{reason}; start all of them by a launcher, or unset {', '.join(VARIABLES)}."
+            "WORLD_SIZE",
+            f"{others} did not connect{reason}; start all of them by a launcher, or unset {', '.join(VARIABLES)}.",
         )
     if gpus:
         torch.cuda.set_device(PartialState().device)  # the current device is a property of the thread

@@ -125,7 +125,7 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         return scores
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
+            path, f"contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
 
 

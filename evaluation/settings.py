@@ -84,7 +84,7 @@ class CheckpointSettings(NamedSettings):
     def __post_init__(self) -> None:
         if self.device_map is not None and self.device != AUTO:
             raise InputError(
-                f"device: {self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
+                "device", f"{self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
             )
 
 
@@ -115,24 +115,27 @@ class ModelSettings(CheckpointSettings):
     def __post_init__(self) -> None:
         CheckpointSettings.__post_init__(self)
         if fixed := [name for name in REQUEST_PARTS if name in (self.request or {})]:
-            raise InputError(f"request: {fixed[0]!r} is set by Evenhand for each prompt; leave it out.")
+            raise InputError("request", f"{fixed[0]!r} is set by Evenhand for each prompt; leave it out.")
         if self.server is None:
             if self.quantization is not None and is_gguf(self.name):
-                raise InputError(f"quantization: {self.quantization!r}; a GGUF file is dequantized to dtype; omit it.")
+                raise InputError(
+                    "quantization", f"{self.quantization!r}; a GGUF file is dequantized to dtype; omit it."
+                )
             if self.tokenizer is not None:
-                raise InputError(f"tokenizer: {self.tokenizer!r} is for served models only; give model.server, too.")
+                raise InputError("tokenizer", f"{self.tokenizer!r} is for served models only; give model.server, too.")
             return
         if not SERVER_URL.fullmatch(self.server):
             raise InputError(
-                "server: the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
-                "EVENHAND_API_KEY if the server needs a key."
+                "server",
+                "the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
+                "EVENHAND_API_KEY if the server needs a key.",
             )
         if not self.name:
-            raise InputError(f"name: give the name of the model on {self.server}, --model NAME.")
+            raise InputError("name", f"give the name of the model on {self.server}, --model NAME.")
         loaded = CheckpointSettings(name=self.name, revision=self.revision)
         names = [*vars(loaded), "adapter_strength"]
         if changed := next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None):
-            raise InputError(f"{changed}: the server {self.server} determines how its model runs; leave this out.")
+            raise InputError(changed, f"the server {self.server} determines how its model runs; leave this out.")
 
 
 @strict_dataclass
@@ -146,7 +149,7 @@ class ResponseFileSettings(NamedSettings):
 
     def __post_init__(self) -> None:
         if self.columns and self.name is None:
-            raise InputError(f"columns: {self.columns} are given without a file; give --responses FILE, too.")
+            raise InputError("columns", f"{self.columns} are given without a file; give --responses FILE, too.")
 
 
 @strict_dataclass
@@ -183,7 +186,7 @@ class StyleClassifierSettings(HeadSettings):
         CheckpointSettings.__post_init__(self)
         if self.judge is not None:
             if self.judge.server is None:
-                raise InputError("judge.server: a judge needs one; give http://HOST:PORT/v1, and its model as name.")
+                raise InputError("judge.server", "a judge needs one; give http://HOST:PORT/v1, and its model as name.")
             checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
             ModelSettings(**checkpoint, server=self.judge.server)
 
@@ -251,20 +254,24 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         if (self.templates is None) != (self.people is None):
-            raise InputError("templates: templates and people belong together; give both prompts.templates and people.")
+            raise InputError(
+                "templates", "templates and people belong together; give both prompts.templates and people."
+            )
         if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
-            raise InputError("templates: with people they are the prompts; omit file, cues, language and personas.")
+            raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
         if self.templates and (self.untuned_by or self.descriptor_column):
-            raise InputError("templates: untuned_by and descriptor_column are for other prompts; leave them out.")
+            raise InputError("templates", "untuned_by and descriptor_column are for other prompts; leave them out.")
         if self.file and self.untuned_by:
-            raise InputError("untuned_by: a prompts file is split by split_by; give a dataset, or leave this out.")
+            raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
-            raise InputError("cues: their prompts have no file, personas or variations; leave these out.")
+            raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
         if self.language and (self.file or self.cues or self.variations or self.personas == "default"):
-            raise InputError("language: a file has its own, and cues, variations and personas are English; omit these.")
+            raise InputError(
+                "language", "a file has its own, and cues, variations and personas are English; omit these."
+            )
         if self.train_file and (self.split_by or not self.file):
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
-            raise InputError(f"train_file: {self.train_file} cannot be used so; {fix}.")
+            raise InputError("train_file", f"{self.train_file} cannot be used so; {fix}.")
 
     @property
     def source(self) -> str:
@@ -336,13 +343,13 @@ def checked(cls: type, values: Any, source: str) -> Any:
             `source` and has the dotted name of each wrong setting.
     """
     if faults := list(_unusable("", values)):
-        raise InputError(f"{source}: {'; '.join(faults)}")
+        raise InputError(source, f"{'; '.join(faults)}")
     try:
         settings = TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {'; '.join(map(_describe, error.errors()))}") from None
+        raise InputError(source, f"{'; '.join(map(_describe, error.errors()))}") from None
     if faults := list(_booleans_for_numbers("", values, settings)):
-        raise InputError(f"{source}: {'; '.join(faults)}")
+        raise InputError(source, f"{'; '.join(faults)}")
     return settings
 
 

@@ -111,7 +111,7 @@ class Store:
             log.warning("%s is damaged; computed again", path)
             return False
         if not run:
-            raise InputError(f"output_dir: {path} is no table of this run; move it, or give another --output_dir.")
+            raise InputError("output_dir", f"{path} is no table of this run; move it, or give another --output_dir.")
         return run == self.fingerprint  # an earlier run of other settings may have stopped after its first table
 
     def read(self, name: str) -> pd.DataFrame:
@@ -188,7 +188,7 @@ class Store:
         if not processes.is_rank_zero():  # rank 0 has the lock, which it checks before each write
             record = read_record(self.folder, "output_dir")
             if record is None or record["fingerprint"] != self.fingerprint:
-                raise InputError(f"output_dir: {self.folder} was deleted, or another run works in it; give another.")
+                raise InputError("output_dir", f"{self.folder} was deleted, or another run works in it; give another.")
         write_table(path, rows, self.fingerprint)
 
 
@@ -301,8 +301,9 @@ def _state_and_damage(folder: Path, record: Mapping[str, Any], advice: Advice) -
     damaged = damaged_files(folder, earlier)
     if damaged and earlier["format"] != FORMAT:
         raise InputError(
-            f"output_dir: {folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
-            f"{folder} and give the command again."
+            "output_dir",
+            f"{folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
+            f"{folder} and give the command again.",
         )
     return not earlier.get("failures"), damaged
 
@@ -316,11 +317,12 @@ def check_no_files(folder: Path, but_folders: bool = False) -> None:
         found = sorted(folder.iterdir()) if folder.exists() else []
         names = [path.name for path in found if not (but_folders and path.is_dir())]
     except OSError as error:
-        raise InputError(f"output_dir: {folder} cannot be read ({error.strerror}); give another.") from None
+        raise InputError("output_dir", f"{folder} cannot be read ({error.strerror}); give another.") from None
     if others := [name for name in names if name != LOCK and not TEMPORARY.fullmatch(name)]:
         raise InputError(
-            f"output_dir: {folder} is not empty and no run of Evenhand (it has {others[0]}); give another folder, so "
-            "that no file of yours is replaced."
+            "output_dir",
+            f"{folder} is not empty and no run of Evenhand (it has {others[0]}); give another folder, so "
+            "that no file of yours is replaced.",
         )
 
 
@@ -331,8 +333,9 @@ def _check_same_run(folder: Path, earlier: Mapping[str, Any], identity: Mapping[
     is_unfinished = earlier["state"] != FINISHED
     if is_unfinished and earlier["format"] != FORMAT:
         raise InputError(
-            f"output_dir: {folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
-            "which run they are; delete the folder, or give another."
+            "output_dir",
+            f"{folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
+            "which run they are; delete the folder, or give another.",
         )
     if not changed or (is_unfinished and not _has_rows(folder)):
         return
@@ -340,8 +343,9 @@ def _check_same_run(folder: Path, earlier: Mapping[str, Any], identity: Mapping[
     if len(lines) > MAX_DIFFERENCES_SHOWN:
         lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
     raise InputError(
-        f"output_dir: {folder} has a run with other settings ({'; '.join(lines)}). "
-        f"Give another --output_dir{advice(changed, folder)}, or delete the folder."
+        "output_dir",
+        f"{folder} has a run with other settings ({'; '.join(lines)}). "
+        f"Give another --output_dir{advice(changed, folder)}, or delete the folder.",
     )
 
 
@@ -366,10 +370,10 @@ def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lam
     if mark.is_file():
         written_by = mark.read_text(encoding="utf-8", errors="replace").strip()
         if written_by != command:
-            raise InputError(f"output_dir: {folder} has pages of `{written_by[:40]}`; give another folder.")
+            raise InputError("output_dir", f"{folder} has pages of `{written_by[:40]}`; give another folder.")
         return
     if read_record(folder, "output_dir") is not None:
-        raise InputError(f"output_dir: {folder} has a run; give another folder to `{command}`.")
+        raise InputError("output_dir", f"{folder} has a run; give another folder to `{command}`.")
     if not is_earlier():
         check_no_files(folder, but_folders=True)
     write_text(mark, f"{command}\n")
@@ -401,9 +405,11 @@ def run_lock(folder: Path) -> Iterator[None]:
             lock.acquire()
     except Timeout:
         holder = (folder / LOCK).read_text(encoding="utf-8") or "another process"
-        raise RunLocked(f"output_dir: {holder} is at work in {folder}; wait for it, or give another.") from None
+        raise RunLocked("output_dir", f"{holder} is at work in {folder}; wait for it, or give another.") from None
     except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}; choose another --output_dir.") from None
+        raise InputError(
+            folder, f"cannot be written ({error.strerror or error}); choose another --output_dir."
+        ) from None
     try:
         with explain_full_disk(folder):
             (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
@@ -412,8 +418,9 @@ def run_lock(folder: Path) -> Iterator[None]:
         def check() -> None:
             if _file_number(folder / LOCK) != held:
                 raise InputError(
-                    f"output_dir: {folder} was deleted while this command worked in it, and perhaps another one works "
-                    "in it now; nothing more was written. Give another --output_dir, or the command again."
+                    "output_dir",
+                    f"{folder} was deleted while this command worked in it, and perhaps another one works "
+                    "in it now; nothing more was written. Give another --output_dir, or the command again.",
                 )
 
         with writes_checked(folder, check):
@@ -449,9 +456,7 @@ def _missing_rows(folder: Path, n: int, run: str) -> np.ndarray:
             file.unlink()
             continue
         if owner != run:
-            raise InputError(
-                "output_dir", f"{file} has rows of another run; delete its run's folder, or give another."
-            )
+            raise InputError("output_dir", f"{file} has rows of another run; delete its run's folder, or give another.")
     return np.flatnonzero(is_missing)
 
 

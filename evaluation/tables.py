@@ -75,8 +75,9 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
-            "which computes it again."
+            path,
+            f"cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
+            "which computes it again.",
         ) from None
 
 

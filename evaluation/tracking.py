@@ -197,14 +197,14 @@ def _wandb_mode() -> str:
     # The mode is an argument of `init`, because W&B has already read the environment variables.
     if mode := os.environ.get("WANDB_MODE"):
         if mode not in MODES:
-            raise InputError(f"WANDB_MODE: {mode!r} is none of {', '.join(MODES)}; set it again.")
+            raise InputError("WANDB_MODE", f"{mode!r} is none of {', '.join(MODES)}; set it again.")
         return mode
     try:
         return "online" if wandb.login(prompt=False, verify=False) else "offline"
     except (ValueError, wandb.errors.Error) as error:
         raise InputError(
-            f"report_to: W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give "
-            "--report_to none."
+            "report_to",
+            f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give --report_to none.",
         ) from None
 
 

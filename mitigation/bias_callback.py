@@ -85,7 +85,7 @@ class MeasureCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if self.trainer is None:
-            raise InputError("callbacks: a callback that measures logs through its trainer; call attach(trainer).")
+            raise InputError("callbacks", "a callback that measures logs through its trainer; call attach(trainer).")
         if processes.shards_model():
             log.warning("the model is not measured during training, because it is sharded over processes")
         elif state.global_step == 0:
@@ -181,9 +181,9 @@ class BiasCallback(MeasureCallback):
         super().__init__(self._scores, every)
         require_columns(list(prompts), PROMPT_COLUMNS, "prompts")
         if prompts[DESCRIPTOR].nunique() < 2:
-            raise InputError(f"prompts: {prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
+            raise InputError("prompts", f"{prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
         if every < 1:
-            raise InputError(f"every: {every}; give 1 or more steps.")
+            raise InputError("every", f"{every}; give 1 or more steps.")
         ids = prompts[PROMPT_ID].astype(str) if PROMPT_ID in prompts else [str(row) for row in range(len(prompts))]
         persona = prompts[PERSONA].fillna("") if PERSONA in prompts else ""
         axis = prompts.get(AXIS, "")
@@ -228,7 +228,7 @@ class BiasCallback(MeasureCallback):
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         if tokenizer is None:
             raise InputError(
-                "processing_class: the trainer has no tokenizer; give Trainer(processing_class=tokenizer)."
+                "processing_class", "the trainer has no tokenizer; give Trainer(processing_class=tokenizer)."
             )
         prompts = self.prompts
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)

@@ -56,7 +56,8 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
     }
     for message, is_fault in faults.items():
         if is_fault:
-            raise InputError(message)
+            field, problem = message.split(": ", 1)
+            raise InputError(field, problem)
     with without_telemetry():
         trainer_config(trainer, settings, N_ROWS, device)
         if settings.lora:
@@ -64,7 +65,7 @@ def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSet
             try:
                 get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
             except (ValueError, TypeError) as error:
-                raise InputError(f"training.peft: PEFT rejects it for {name}: {first_line(error)}") from None
+                raise InputError("training.peft", f"PEFT rejects it for {name}: {first_line(error)}") from None
 
 
 def default_methods(model: ModelSettings) -> list[str]:

@@ -57,19 +57,21 @@ def check_tuned(
     """
     names = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
     before, after = (perplexity(model, *it, name) for (name, model), it in zip(names.items(), dialogues, strict=True))
-    rate = f"learning_rate: {settings.learning_rate}"
+    rate = settings.learning_rate
     if not after <= before * (1 + settings.max_perplexity_rise / 100):
         raise TuningRejected(
+            "learning_rate",
             f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
             f"max_perplexity_rise is {settings.max_perplexity_rise:g} %. Lower the learning rate, and give another "
-            "--output_dir."
+            "--output_dir.",
         )
     change = output_change(base, tuned, contexts)
     if not change.outputs_changed:
         raise TuningRejected(
+            "learning_rate",
             f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
             f"the largest change of a logit is {change.max_logit_change:.1g}. Train longer or raise the learning rate, "
-            "and give another --output_dir."
+            "and give another --output_dir.",
         )
     return (before, after), change
 

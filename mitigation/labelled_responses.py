@@ -44,7 +44,7 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame,
     receivers, donors = labelled[donor >= 0], labelled.iloc[donor[donor >= 0]]
     if receivers.empty:
         raise InputError(
-            f"labelled responses: no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
+            "labelled responses", f"no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
         )
     names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
     exchanged = {RESPONSE: [replace_mentions(response, old, new) for response, old, new in names]}

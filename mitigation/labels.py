@@ -55,7 +55,7 @@ def bias_values(
         InputError: alpha is not 0, 1 or 2.
     """
     if alpha not in ALPHAS:
-        raise InputError(f"alpha: {alpha!r} is not one of {ALPHAS}; 0 is the paper's choice.")
+        raise InputError("alpha", f"{alpha!r} is not one of {ALPHAS}; 0 is the paper's choice.")
     means, size = cell_means(vectors, template, descriptor)
     m_d = np.nanmean(means, axis=1)
     m_bar = m_d.mean(axis=0)
@@ -122,16 +122,17 @@ def label_responses(
     require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
     if not len(prompts) == len(responses) == len(vectors):
         counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
-        raise InputError(f"responses: {counts}; give one of each for each prompt, in order.")
+        raise InputError("responses", f"{counts}; give one of each for each prompt, in order.")
     if not np.isfinite(vectors).all():
-        raise InputError("vectors: some are not finite, as for empty responses; leave out these rows.")
+        raise InputError("vectors", "some are not finite, as for empty responses; leave out these rows.")
     b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha)
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
     if share in (0.0, 1.0):
         raise InputError(
-            f"beta: {threshold} labels {share:.0%} of the responses {BIAS!r}; "
-            f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile."
+            "beta",
+            f"{threshold} labels {share:.0%} of the responses {BIAS!r}; "
+            f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile.",
         )
     columns = {RESPONSE: list(responses), BIAS_VALUE: b, LABEL: np.where(b > threshold, BIAS, NO_BIAS)}
     labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(**columns)

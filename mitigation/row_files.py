@@ -50,11 +50,12 @@ def write_rows(
     folder, method = folder.resolve(), load_method(data.method)
     if method.trainer != "sft" or base.kind == "encoder_decoder":
         raise InputError(
-            f"write_rows: other trainers cannot use rows of {data.method} for a model of the kind {base.kind}; tune "
-            "without write_rows, or give another method."
+            "write_rows",
+            f"other trainers cannot use rows of {data.method} for a model of the kind {base.kind}; tune "
+            "without write_rows, or give another method.",
         )
     if folder.exists():
-        raise InputError(f"write_rows: {folder} exists; give another folder.")
+        raise InputError("write_rows", f"{folder} exists; give another folder.")
     splits = {"train": data.train, "validation": data.validation}
     encoded = {split: SFT.encode_rows(base, rows) for split, rows in splits.items()}
     arguments = trainer_fields(SFT, settings, len(data.train), seed) | settings.trainer

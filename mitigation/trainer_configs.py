@@ -84,8 +84,9 @@ def trainer_config(
         unknown = [name for name in config.report_to if name not in installed]
         if unknown:
             raise InputError(
-                f"training.trainer.report_to: transformers knows no tracker {unknown[0]!r} that is installed here "
-                f"(there are {', '.join(installed)}); install it, or give another."
+                "training.trainer.report_to",
+                f"transformers knows no tracker {unknown[0]!r} that is installed here "
+                f"(there are {', '.join(installed)}); install it, or give another.",
             )
     return config
 
@@ -99,7 +100,7 @@ def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, s
     rows, remainder = divmod(settings.batch_size, processes.world_size())
     if remainder:
         raise InputError(
-            f"training.batch_size: {settings.batch_size} is not a multiple of {processes.world_size()} processes."
+            "training.batch_size", f"{settings.batch_size} is not a multiple of {processes.world_size()} processes."
         )
     per_epoch = steps_per_epoch(settings, n_train)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
@@ -191,10 +192,10 @@ def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, 
             adapter = TypeAdapter(by_name[name].type, config=ConfigDict(arbitrary_types_allowed=True))
             values[name] = adapter.validate_python(value)
         except ValidationError as error:
-            raise InputError(f"{group}.{name}: {value!r} cannot be used: {error.errors()[0]['msg']}.") from None
+            raise InputError(f"{group}.{name}", f"{value!r} cannot be used: {error.errors()[0]['msg']}.") from None
         except (PydanticUserError, NameError):  # a type that pydantic does not support
             pass
     try:
         return cls(**ours, **values)
     except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is among ours
-        raise InputError(f"{group}: {first_line(error)}") from None
+        raise InputError(group, f"{first_line(error)}") from None

@@ -63,7 +63,9 @@ def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = N
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
     contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
-        raise InputError(f"rows: {len(contexts)} distinct contexts; a split into training and validation rows needs 2.")
+        raise InputError(
+            "rows", f"{len(contexts)} distinct contexts; a split into training and validation rows needs 2."
+        )
     order = np.random.default_rng(seed).permutation(len(contexts))
     n_held_out = 1 + np.searchsorted(np.cumsum(sizes[order]), fraction * len(rows))
     held_out = np.isin(context_of, order[: min(n_held_out, len(contexts) - 1)])
@@ -89,8 +91,9 @@ def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
     tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct, base.reasoning)), strict=True))
     if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
         raise InputError(
-            f"model: the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
-            "no tokens for the control tag; use another model or a method without tags."
+            "model",
+            f"the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
+            "no tokens for the control tag; use another model or a method without tags.",
         )
     return [tokens_of[prompt] for prompt in prompts]
 
@@ -124,7 +127,7 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
     limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
     if longest > limit:
         raise InputError(
-            f"rows: a row has {longest} tokens, and the context of {base.name} has {limit}; leave out such rows."
+            "rows", f"a row has {longest} tokens, and the context of {base.name} has {limit}; leave out such rows."
         )
     return responses
 

@@ -266,8 +266,9 @@ def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
     known = recorded if isinstance(recorded, dict) else {}
     if changed := [name for name, value in inputs.items() if known.get(name) != value]:
         raise InputError(
-            f"output_dir: {checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
-            "give another --output_dir, or delete the folder."
+            "output_dir",
+            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
+            "give another --output_dir, or delete the folder.",
         )
 
 

@@ -33,7 +33,7 @@ def ablate(settings: AblateSettings) -> None:
     points = [point for plan in plans for point in plan.points]
     comparisons = [point.comparison for point in points]
     if repeated := [point.swept for point in points if comparisons.count(point.comparison) > 1]:
-        raise InputError(f"sweep: the points {repeated} are equal; leave one of them out.")
+        raise InputError("sweep", f"the points {repeated} are equal; leave one of them out.")
     refused = run_plans(settings, plans, lambda point: track_point(settings, point))
     processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
@@ -69,7 +69,9 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
     distinct: list[dict[str, Any]] = []
     for grid in settings.sweep:
         if METHOD not in grid or [] in grid.values():
-            raise InputError(f"sweep: {grid} has no `method` or no value; give a method, and a value to each setting.")
+            raise InputError(
+                "sweep", f"{grid} has no `method` or no value; give a method, and a value to each setting."
+            )
         for point in grid_points([grid]):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = load_method(point[METHOD])

@@ -126,7 +126,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     has_level = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
     if settings.against is None and (settings.max_rise is not None or not has_level):
         raise InputError(
-            "against: give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
+            "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
     findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
@@ -136,7 +136,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     if settings.against is None:
         return findings
     if settings.against.resolve() == settings.run.resolve():
-        raise InputError(f"against: {settings.against} is the run itself; give the run of a baseline.")
+        raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
     before, common, _ = on_common_prompts(before, after)
     rows = compared_responses(before), compared_responses(common)
@@ -168,7 +168,7 @@ def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
     score = find_score(run.scores, f"{outcome}_spread")
     if score is None:
         raise InputError(
-            f"max_spread: {run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
+            "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
         )
     of = format_of(score)
     status = _status(score.interval, limit / of.factor)

@@ -150,9 +150,11 @@ def _run(arguments: Sequence[str]) -> int:
 def run_command(command: str, settings: Any) -> int:
     """Run a command with its settings; return its exit status, 0 unless the command's function returns another."""
     if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
-        raise InputError(f"{command} trains in one process; start it without a launcher.")
+        raise InputError(command, "trains in one process; start it without a launcher.")
     if sys.flags.optimize > 1 and command != "configs":
-        raise InputError("PYTHONOPTIMIZE: 2 removes docstrings, without which transformers fails; unset it, or give 1.")
+        raise InputError(
+            "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
+        )
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     if command in PARALLEL:
         return function(settings) or 0
@@ -178,8 +180,9 @@ def _checked(given: Mapping[str, Any]) -> Any:
     for name in _trusting(values):
         if name not in flags:
             raise InputError(
-                f"{name}: {file} asks to execute code that comes with a model, which only the command line can allow; "
-                f"if you trust that code, give --{name} true."
+                name,
+                f"{file} asks to execute code that comes with a model, which only the command line can allow; "
+                f"if you trust that code, give --{name} true.",
             )
     for name, value in flags.items():
         *groups, last = name.split(".")
@@ -217,18 +220,18 @@ def read_config(file: Path, command: str) -> dict[str, Any]:
     if is_folder or file.name == MANIFEST:
         record = read_record(folder, "--config")
         if record is None:
-            raise InputError(f"--config: {file} has no run; give a YAML file, or the folder of a run.")
+            raise InputError("--config", f"{file} has no run; give a YAML file, or the folder of a run.")
         settings, of_command = record["settings"], record["command"]
     else:
         settings = read_yaml(config_file(file), "--config") or {}
         if not isinstance(settings, dict):
-            raise InputError(f"--config: {file} holds {type(settings).__name__}, not `field: value` lines.")
+            raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
         if not settings.keys() >= OLD_KEYS:
             return settings
         of_command = settings["command"]  # the file is the config.yaml of a run of format 4
         settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
     if of_command != command:
-        raise InputError(f"--config: {file} is of a run of `{of_command}`, not of `{command}`.")
+        raise InputError("--config", f"{file} is of a run of `{of_command}`, not of `{command}`.")
     return with_resolved_paths(settings, folder)
 
 
@@ -236,7 +239,7 @@ class _Parser(ArgumentParser):
     """An argparse parser that raises InputError, so that every error is one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(message)
+        raise InputError("command line", message)
 
 
 def _parser(arguments: Sequence[str]) -> ArgumentParser:

@@ -57,7 +57,7 @@ def _check_base(model: ModelSettings) -> None:
     try:
         model_revision(model.name, model.revision, model.base)
     except BaseChanged as error:
-        raise InputError(f"after: {error}") from None
+        raise InputError("after", f"{error}") from None
     except InputError:
         log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
 
@@ -81,8 +81,9 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]
     if not names:
         raise InputError(
-            f"after: the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
-            f"one of {families_with('compare')}."
+            "after",
+            f"the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
+            f"one of {families_with('compare')}.",
         )
 
     def family_run(name: str, side: str) -> FamilyRun:

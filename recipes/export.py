@@ -140,7 +140,7 @@ def _comparison(settings: ExportSettings) -> Path | None:
         return folder
     if settings.comparison is None:
         return None
-    raise InputError(f"comparison: {folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
+    raise InputError("comparison", f"{folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
 def _check(settings: ExportSettings, model: ModelSettings) -> None:
@@ -148,11 +148,11 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
         text = f"{settings.tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
-        raise InputError(f"merge: {text}; use --merge false.")
+        raise InputError("merge", f"{text}; use --merge false.")
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
-        raise InputError(f"merge: {text}; use --merge true.")
+        raise InputError("merge", f"{text}; use --merge true.")
 
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:

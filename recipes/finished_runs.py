@@ -35,7 +35,7 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
     settings = checked(MeasureSettings, settings_of_run(values), str(folder))
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
-        raise InputError(f"{field_name}: {folder} has the metrics {metrics}; give a run with --metrics {family}.")
+        raise InputError(field_name, f"{folder} has the metrics {metrics}; give a run with --metrics {family}.")
     return settings, manifest
 
 
@@ -51,8 +51,9 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
     """Raise InputError if a run, perhaps of another person, was measured with trust_remote_code, and not `trusted`."""
     if not trusted and (names := models_with_code(as_settings(measured))):
         raise InputError(
-            f"{field_name}: the run was measured with trust_remote_code, so this command would execute code of "
-            f"{names[0]!r}; if you trust it, give --trust_remote_code true."
+            field_name,
+            f"the run was measured with trust_remote_code, so this command would execute code of "
+            f"{names[0]!r}; if you trust it, give --trust_remote_code true.",
         )
 
 
@@ -63,8 +64,9 @@ def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], 
         return
     if not is_revision(recorded, model.name, model.revision, model.base):
         raise InputError(
-            f"{field_name}: the files of {model.name} have changed since it was measured (revision {recorded[:12]}); "
-            "give the model as it was, or measure and label again."
+            field_name,
+            f"the files of {model.name} have changed since it was measured (revision {recorded[:12]}); "
+            "give the model as it was, or measure and label again.",
         )
 
 
@@ -74,7 +76,7 @@ def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
     folder = Path(label_settings["run"])
     measured, measured_manifest = read_settings(folder, "labels")
     if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
-        raise InputError(f"labels: the responses in {folder} changed after labelling; run `evenhand label` again.")
+        raise InputError("labels", f"the responses in {folder} changed after labelling; run `evenhand label` again.")
     check_model_unchanged(measured, measured_manifest, "labels")
     return folder, measured, run_sha256(label_manifest)
 

@@ -42,7 +42,7 @@ def judge(settings: AgreementSettings) -> None:
         styles = classifier_styles(classifier)
         if unknown := sorted({label for names in labels for label in names}.difference(styles)):
             has = f"which {classifier.name} has not; its labels: {', '.join(styles)}"
-            raise InputError(f"labels: the texts have {unknown[0]!r}, {has}.")
+            raise InputError("labels", f"the texts have {unknown[0]!r}, {has}.")
         inputs[name] = classifier_revision(classifier)
     with stage("judge", settings, inputs) as run:
         if run is None:
@@ -87,7 +87,7 @@ def _scores(
         top[name] = np.full(len(truth), -1)
         top[name][used] = best = p.argmax(axis=1)
         if not used.any():
-            raise InputError(f"{name}: it names no option for any text; give another model or API.")
+            raise InputError(name, "it names no option for any text; give another model or API.")
         f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed, signature)
         is_hit = true[np.arange(len(true)), best]
         hits = share_score("top_label_accuracy", is_hit, 1.0, reason="no text has a style", signature=signature)

@@ -172,8 +172,8 @@ class _Planner:
         """Add the tuning of the base model."""
         if self.loop.measure.model.adapter_strength is not None and self.kind.tags:
             raise InputError(
-                f"measure.model.adapter_strength: {self.method} also changes embeddings, which have no strength; omit "
-                "it."
+                "measure.model.adapter_strength",
+                f"{self.method} also changes embeddings, which have no strength; omit it.",
             )
         settings = TuneSettings(
             **vars(self.loop.tune),
@@ -272,13 +272,13 @@ def run_plans(
     settings: LoopSettings | AblateSettings,
     plans: Sequence[Plan],
     on_finished: Callable[[Point], None] = lambda point: None,
-) -> dict[Path, str]:
+) -> dict[Path, InputError]:
     """Run every stage of the plans once, and call `on_finished` for each finished point.
 
     A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
 
     Returns:
-        The reason why each such point ended early, by the folder of the point's comparison.
+        The error that ended each such point early, by the folder of the point's comparison.
     """
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
@@ -299,7 +299,7 @@ def run_plans(
                 raise error  # the other processes may not have this error, and would wait
     if failed := next((error for error in errors.values() if not isinstance(error, TuningRejected)), None):
         raise failed
-    return {comparison: str(errors[comparison]) for comparison in points if comparison in errors}
+    return {comparison: errors[comparison] for comparison in points if comparison in errors}
 
 
 def check_plans(folder: Path, plans: Sequence[Plan]) -> None:

@@ -71,7 +71,7 @@ class MeasuredResponses:
         """
         path = Path(path)
         if path.suffix != ".html" or path.name == RESPONSES:
-            raise InputError(f"report: {path} must end with .html, and not be {RESPONSES}; give another name.")
+            raise InputError("report", f"{path} must end with .html, and not be {RESPONSES}; give another name.")
         write_text(path.with_name(RESPONSES), self._pages[RESPONSES])
         write_text(path, self._pages[REPORT_FILE])
         return path
@@ -133,10 +133,10 @@ def measure_responses(
         texts = frame[RESPONSE].fillna("").tolist()
         for name, function in outcomes.items():
             if name in (*OUTCOME_NAMES, *USED_COLUMNS):
-                raise InputError(f"outcomes: {name!r} is the name of something else; give the function another name.")
+                raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
             values = list(function(texts))
             if len(values) != len(texts):
-                raise InputError(f"outcomes: {name!r} returns {len(values)} values for {len(texts)} responses.")
+                raise InputError("outcomes", f"{name!r} returns {len(values)} values for {len(texts)} responses.")
             frame = frame.assign(**{name: values})
     with TemporaryDirectory(prefix="evenhand-") as folder:
         file, output = Path(folder, "responses.parquet"), Path(folder, "run")
@@ -144,7 +144,9 @@ def measure_responses(
             used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
             frame[list(used)].to_parquet(file, index=False)  # NaN becomes null
         except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
-            raise InputError(f"frame: {' '.join(str(error).split())}; write text in one column of each name.") from None
+            raise InputError(
+                "frame", f"{' '.join(str(error).split())}; write text in one column of each name."
+            ) from None
         values = {
             "model": {"name": str(model)},
             "responses": str(file),
@@ -157,7 +159,8 @@ def measure_responses(
             checked_settings = checked(MeasureSettings, values, "measure_responses")
             measure(checked_settings, show=False)
         except InputError as error:
-            raise InputError(str(error).replace(f"responses: {file}", "frame").replace(str(file), "frame")) from None
+            field = "frame" if error.field == "responses" else error.field
+            raise InputError(field, error.problem.replace(str(file), "the frame")) from None
         run = FamilyRun(output, measure_config(checked_settings, FAMILY))
         effects = read_effects(run, EFFECTS)
         verdict = bias_verdict(find_score(run.scores, HEADLINE))

@@ -75,7 +75,7 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     rows = read_table(path) if path.exists() else pd.DataFrame()
     rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == "style")] if len(rows) else rows
     if not len(rows):
-        raise InputError(f"max_difference: {settings.run} has no effects; measure with generation_bias.permutations.")
+        raise InputError("max_difference", f"{settings.run} has no effects; measure with generation_bias.permutations.")
     room = limit - rows["shrunk"].abs()
     if (room <= 0).any():
         worst = rows.loc[room.idxmin()]
@@ -92,8 +92,9 @@ def read_pilot(folder: Path) -> Pilot:
     estimate = pooled_spread(cells)
     if estimate.interval is None:
         raise InputError(
-            f"run: {folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
-            "at least two descriptors and two templates."
+            "run",
+            f"{folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
+            "at least two descriptors and two templates.",
         )
     parts = variance_parts(cells)
     interaction = 0.0
@@ -115,8 +116,9 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
     if settings.reduction is not None:
         if not pilot.estimate.interval[0] > 0:
             raise InputError(
-                f"reduction: {settings.run} shows no bias (pooled FGB* {_spread(pilot)}), so none can be reduced; plan "
-                "with --interval."
+                "reduction",
+                f"{settings.run} shows no bias (pooled FGB* {_spread(pilot)}), so none can be reduced; plan "
+                "with --interval.",
             )
         kept = 1 - settings.reduction / 100
         heading = f"A reduction by {number(settings.reduction, 0)} % that is shown with a probability of 80 %"

@@ -66,8 +66,9 @@ def _check_same_rating(settings: RateSettings) -> None:
             continue
         if name not in SIDES or Path(value).resolve() != Path(recorded[name]).resolve():
             raise InputError(
-                f"{name}: {value!r}, but the pairs in {settings.output_dir} were sampled with {recorded.get(name)!r}; "
-                "leave it out, or give the folder of that rating."
+                name,
+                f"{value!r}, but the pairs in {settings.output_dir} were sampled with {recorded.get(name)!r}; "
+                "leave it out, or give the folder of that rating.",
             )
 
 
@@ -84,7 +85,7 @@ def _sample_pairs(settings: RateSettings) -> None:
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
-            raise InputError("leave_out: all pairs are excluded; use shorter lists of words.")
+            raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
         run.write(PAIRS, pairs)
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
         before, after = (FamilyRun(getattr(settings, side)).signature(HEADLINE) for side in SIDES)
@@ -127,7 +128,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     manifest = read_run(folder, "rate", field_name)[1]
     pairs, votes = read_table(folder / f"{PAIRS}.parquet"), read_votes(folder / VOTES)
     if votes.empty:
-        raise InputError(f"{field_name}: {folder} has no votes; collect votes by `evenhand rate` without --summary.")
+        raise InputError(field_name, f"{folder} has no votes; collect votes by `evenhand rate` without --summary.")
     votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
     questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)

@@ -29,7 +29,7 @@ def report(settings: ReportSettings) -> None:
         InputError: a folder has no finished run with a report; no two of several runs have a family in common.
     """
     if not settings.runs:
-        raise InputError("runs: give the folders of finished runs, `evenhand report RUN …`.")
+        raise InputError("runs", "give the folders of finished runs, `evenhand report RUN …`.")
     if len(settings.runs) > 1:
         claim_pages(settings.output_dir, "report")
         present(settings.output_dir, {"": side_by_side(settings.runs, settings.output_dir)}, write=True, show=True)
@@ -42,7 +42,7 @@ def report(settings: ReportSettings) -> None:
             _rewrite_report(stage, show=False)
         present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
     elif not _rewrite_report(folder, show=True):
-        raise InputError(f"runs: {folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
+        raise InputError("runs", f"{folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
 
 
 def _rewrite_report(folder: Path, show: bool) -> bool:
@@ -72,7 +72,7 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     """Return one page of several runs: each family of metrics that at least two runs have, and the ratings."""
     resolved = [folder.resolve() for folder in folders]
     if len(set(resolved)) < len(resolved):
-        raise InputError(f"runs: {', '.join(map(str, folders))}: a folder is repeated; leave it out.")
+        raise InputError("runs", f"{', '.join(map(str, folders))}: a folder is repeated; leave it out.")
     common = Path(os.path.commonpath(resolved))
     named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
@@ -87,7 +87,7 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
             runs = {name: FamilyRun(named[name], measure_config(measured[name], family)) for name in with_family}
             sections += FAMILIES[family].side_by_side(runs)
     if not families:
-        raise InputError("runs: no two of these are runs of `measure` with metrics in common.")
+        raise InputError("runs", "no two of these are runs of `measure` with metrics in common.")
     rated = [rate.summary(folder, "runs")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     start = output_dir.resolve()

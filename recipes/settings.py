@@ -87,18 +87,19 @@ class Measurement(family_groups("Settings", is_optional=True)):
             if getattr(self, name) is None:
                 setattr(self, name, FAMILIES[name].Settings())
             if self.model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
-                raise InputError(f"model.system_prompt: {name} does not use it; measure {name} without it.")
+                raise InputError("model.system_prompt", f"{name} does not use it; measure {name} without it.")
             if self.model.server and (self.capabilities or self.model.api not in FAMILIES[name].SERVER_APIS):
                 apis = " or ".join(FAMILIES[name].SERVER_APIS) or "none"
                 raise InputError(
-                    f"model.server: {', '.join(self.capabilities) or name} cannot be measured by its API "
-                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give model.api."
+                    "model.server",
+                    f"{', '.join(self.capabilities) or name} cannot be measured by its API "
+                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give model.api.",
                 )
         if self.capabilities and FAMILY not in self.metrics:
-            raise InputError(f"capabilities: only {FAMILY} measures them; add it to metrics, or omit capabilities.")
+            raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
         for name in FAMILIES.keys() - set(self.metrics):
             if (group := getattr(self, name)) is not None and group != type(group)():
-                raise InputError(f"{name}: it is not among metrics {self.metrics}; add it, or omit its settings.")
+                raise InputError(name, f"it is not among metrics {self.metrics}; add it, or omit its settings.")
             setattr(self, name, None)
 
     def with_metrics(self, *metrics: str) -> "Measurement":
@@ -121,10 +122,10 @@ class MeasureSettings(Measurement, Tracked):
         Measurement.__post_init__(self)
         for name in ("write_prompts", "responses"):
             if getattr(self, name) and (samplers := families_with("READS_RESPONSES")) != ", ".join(self.metrics):
-                raise InputError(f"{name}: only {samplers} samples responses; measure it alone.")
+                raise InputError(name, f"only {samplers} samples responses; measure it alone.")
         if self.responses and (self.model.server or self.capabilities):
             name = "model.server" if self.model.server else "capabilities"
-            raise InputError(f"{name}: with a file of responses no model is loaded or asked; omit {name}.")
+            raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
 
 
 @strict_dataclass
@@ -215,21 +216,25 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.measure.metrics[0] != FAMILY:
             metrics = self.measure.metrics
-            raise InputError(f"measure.metrics: {metrics} must begin with {FAMILY}: the loop reduces it.")
+            raise InputError("measure.metrics", f"{metrics} must begin with {FAMILY}: the loop reduces it.")
         prompts = self.measure.prompts
         if prompts.templates and not prompts.split_by:
             prompts.split_by = "template"  # there are no nouns to split by
         if prompts.file and not (prompts.train_file or prompts.split_by):
             raise InputError(
-                "measure.prompts.file: the loop needs other prompts to train on; give measure.prompts.train_file, or "
-                "measure.prompts.split_by, a column whose values the two sides do not share."
+                "measure.prompts.file",
+                "the loop needs other prompts to train on; give measure.prompts.train_file, or "
+                "measure.prompts.split_by, a column whose values the two sides do not share.",
             )
         if self.measure.model.adapter_strength is not None and not self.tune.training.lora:
-            raise InputError("measure.model.adapter_strength: without tune.training.lora there is no adapter; omit it.")
+            raise InputError(
+                "measure.model.adapter_strength", "without tune.training.lora there is no adapter; omit it."
+            )
         if self.measure.model.server:
             raise InputError(
-                "measure.model.server: the loop must load the model to tune it; run `measure` and `label` with the "
-                "server, `tune` the model's weights, serve the result and `measure` that."
+                "measure.model.server",
+                "the loop must load the model to tune it; run `measure` and `label` with the "
+                "server, `tune` the model's weights, serve the result and `measure` that.",
             )
 
 
@@ -390,8 +395,9 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
     """Return the config of one family's measurement; raise InputError if the settings name no model."""
     if not settings.model.name and not settings.write_prompts:
         raise InputError(
-            "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
-            "(`evenhand loop`: --config loop), whose small models ship with Evenhand."
+            "model",
+            "none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
+            "(`evenhand loop`: --config loop), whose small models ship with Evenhand.",
         )
     file = settings.responses or ResponseFileSettings()
     return MeasureConfig(

@@ -69,9 +69,10 @@ class Stage:
         if is_bias_significant(pooled):
             return None
         return TuningRejected(
+            "model",
             f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(self.folder))}), so "
             "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
-            "tune the model anyway with --allow_no_bias true."
+            "tune the model anyway with --allow_no_bias true.",
         )
 
     def run_command(self) -> None:
@@ -117,8 +118,9 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
     """
     if processes.world_size() > 1:
         raise InputError(
-            f"ray: each stage already runs on {processes.world_size()} processes; omit ray, or start without "
-            "torchrun or accelerate."
+            "ray",
+            f"each stage already runs on {processes.world_size()} processes; omit ray, or start without "
+            "torchrun or accelerate.",
         )
     require_extra("ray", "ray", field="ray")
     options = {}
@@ -132,7 +134,7 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
     try:
         ray.init(settings.ray, logging_level=logging.WARNING, **options)
     except Exception as error:  # Ray has no common base class for these errors
-        raise InputError(f"ray: Ray cannot use {settings.ray!r} ({' '.join(str(error).split())}).") from None
+        raise InputError("ray", f"Ray cannot use {settings.ray!r} ({' '.join(str(error).split())}).") from None
     try:
         cpus = settings.ray_cpus or 1
         gpus = settings.ray_gpus
@@ -154,8 +156,9 @@ def run_on_ray(stages: Sequence[Stage], settings: Launching) -> Outcomes:
         if not isinstance(cause, ray.exceptions.RayError):
             raise  # a bug in the stage, with its traceback
         raise InputError(
-            f"ray: Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
-            f"every node and share the run folder. Finished work is kept. Ray's error: {' '.join(str(cause).split())}"
+            "ray",
+            f"Ray could not run a stage, or lost it {1 + RETRIES} times; install this version of Evenhand on "
+            f"every node and share the run folder. Finished work is kept. Ray's error: {' '.join(str(cause).split())}",
         ) from None
     finally:
         ray.shutdown()
@@ -169,7 +172,7 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
-        raise InputError(f"ray: no server listens at {address!r} ({error}).") from None
+        raise InputError("ray", f"no server listens at {address!r} ({error}).") from None
 
 
 def _run_task(stage: Stage, folder: str, threads: int, level: int, *errors: InputError | None) -> InputError | None:

@@ -59,7 +59,7 @@ def tune(settings: TuneSettings) -> None:
             fit the method.
     """
     if settings.method and load_method(settings.method).trainer is None:  # an error before any run is read
-        raise InputError(f"method: {settings.method} trains nothing; give it to `evenhand loop`.")
+        raise InputError("method", f"{settings.method} trains nothing; give it to `evenhand loop`.")
     folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
     check_trust(measured, settings.trust_remote_code, "labels")
     warn_of_split("tune", measured, folder)

@@ -62,10 +62,10 @@ def count_phrases_in_corpus(
         except (OSError, ValueError, TypeError, KeyError, RuntimeError, DatasetsError) as error:
             message = " ".join(str(error.__cause__ or error).split())[:300]
             raise InputError(
-                f"corpus: {source} cannot be read ({message}); give a {', '.join(FORMATS)} file or a dataset's name."
+                "corpus", f"{source} cannot be read ({message}); give a {', '.join(FORMATS)} file or a dataset's name."
             ) from None
     if not counts.n_examples:
-        raise InputError(f"corpus: {source} has no text in {text_column!r}; give another corpus or column.")
+        raise InputError("corpus", f"{source} has no text in {text_column!r}; give another corpus or column.")
     return counts
 
 
@@ -90,8 +90,9 @@ def find_corpus_files(source: str) -> list[Path]:
     formats = {_format(file) for file in files if file.exists()}
     if len(formats) != 1 or None in formats:
         raise InputError(
-            f"corpus: {source} does not exist or has not one known format; give a {', '.join(FORMATS)} file, possibly "
-            "compressed, or a folder of files of one format."
+            "corpus",
+            f"{source} does not exist or has not one known format; give a {', '.join(FORMATS)} file, possibly "
+            "compressed, or a folder of files of one format.",
         )
     return files
 

@@ -32,13 +32,15 @@ def read_templates(path: Path) -> list[str]:
     columns = _read(path, "templates", (TEMPLATE, TEXT))
     name = next((name for name in (TEMPLATE, TEXT, "") if name in columns), None)
     if name is None:
-        raise InputError(f"prompts.templates: {path} has no column {TEMPLATE}, only {', '.join(columns)}.")
+        raise InputError("prompts.templates", f"{path} has no column {TEMPLATE}, only {', '.join(columns)}.")
     templates = [text for text in columns[name] if isinstance(text, str) and text.strip()]
     for template in templates:
         if not SLOT.search(template) or templates.count(template) > 1:
-            raise InputError(f"prompts.templates: {path}: {template!r} occurs twice or has no slot; write {{person}}.")
+            raise InputError(
+                "prompts.templates", f"{path}: {template!r} occurs twice or has no slot; write {{person}}."
+            )
     if not templates:
-        raise InputError(f"prompts.templates: {path} has no template; write one a line, such as I am a {{person}}.")
+        raise InputError("prompts.templates", f"{path} has no template; write one a line, such as I am a {{person}}.")
     return templates
 
 
@@ -66,7 +68,7 @@ def read_people(path: Path) -> list[dict[str, str]]:
     else:
         people = _crossed(texts)
     if len({row[DESCRIPTOR] for row in people}) < 2:
-        raise InputError(f"prompts.people: {path} has fewer than two different people; nothing can be compared.")
+        raise InputError("prompts.people", f"{path} has fewer than two different people; nothing can be compared.")
     return people
 
 
@@ -78,7 +80,7 @@ def _read(path: Path, content: str, known: Sequence[str]) -> dict[str, list]:
             return read_columns(path, content, known=known)
         return {"": [line.strip() for line in decode_text(path)[0].splitlines()]}
     except (OSError, ValueError) as error:
-        raise InputError(f"prompts.{content}: {error}") from None
+        raise InputError(f"prompts.{content}", f"{error}") from None
 
 
 def _listed(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
@@ -143,7 +145,7 @@ def crossed_prompts(templates: Path, people: Path, answers_per_cell: int = 1) ->
         unknown = [slot for slot in SLOT.findall(template) if slot not in filled[0]]
         if unknown:
             slots = ", ".join(name for name in filled[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
-            raise InputError(f"prompts.templates: {template!r} has the slot {unknown[0]!r}; the people have {slots}.")
+            raise InputError("prompts.templates", f"{template!r} has the slot {unknown[0]!r}; the people have {slots}.")
         for person in filled:
             times = -(-answers_per_cell // int(group_size[person[DESCRIPTOR]]))
             rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * times

@@ -157,7 +157,7 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
         for code in ("en", language.short)
     }
     if len(counts := {len(lines) for lines in texts.values()}) > 1:
-        raise InputError(f"{folder}: the files of {lang} have {sorted(counts)} lines; give files of equal length.")
+        raise InputError(folder, f"the files of {lang} have {sorted(counts)} lines; give files of equal length.")
     tagged = [[MARKED_SPAN.search(line) is not None for line in texts[it, language.short]] for it in GENDERS[:2]]
     is_annotated = all(2 * sum(lines) > len(lines) for lines in tagged)
     references = [
@@ -194,7 +194,7 @@ def load_references(
         table = _read_any(path, split, wanted, Path(folder))
     codes, present = {language.code for language in wanted}, set(table[LANG])
     if missing := codes - present:
-        raise InputError(f"{field}: {path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
+        raise InputError(field, f"{path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
     return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
 
 
@@ -206,7 +206,7 @@ def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Pat
                 names = [name for name in file.namelist() if name.endswith((f"/{split}.csv", MMHB_DESCRIPTORS))]
                 file.extractall(extracted, names)
         except (OSError, BadZipFile) as error:
-            raise InputError(f"references: {archive} cannot be read ({error}); give MMHB's zip.") from None
+            raise InputError("references", f"{archive} cannot be read ({error}); give MMHB's zip.") from None
     folders = (path, extracted)
     if path.is_file() and path.suffix != ".zip":
         return read_references(path)
@@ -219,8 +219,9 @@ def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Pat
             axes |= read_mmhb_axes(file)
         return pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
     raise InputError(
-        f"references: {path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} (MT-GenEval) "
-        f"nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}."
+        "references",
+        f"{path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} (MT-GenEval) "
+        f"nor …/{split}.csv (MMHB); give another folder, or another split than {split!r}.",
     )
 
 
@@ -236,7 +237,7 @@ def references_sha256(path: Path | None) -> str:
 def _check_path(path: Path | None) -> Path:
     if path is None or not path.expanduser().exists():
         problem = "required" if path is None else f"{path} does not exist"
-        raise InputError(f"references: {problem}; give a CSV file, or a folder of MT-GenEval or MMHB.")
+        raise InputError("references", f"{problem}; give a CSV file, or a folder of MT-GenEval or MMHB.")
     return path.expanduser()
 
 
@@ -281,8 +282,9 @@ def build_comparable_sets(
     if not parts or not sum(map(len, parts)):
         counts = ", ".join(f"{row[LANG]} {row[MASCULINE]}" for row in rows)
         raise InputError(
-            f"min_masculine_references: no language has sentences to compare and {min_masculine_references} masculine "
-            f"references ({counts or 'the table is empty'}); add references, or lower it."
+            "min_masculine_references",
+            f"no language has sentences to compare and {min_masculine_references} masculine "
+            f"references ({counts or 'the table is empty'}); add references, or lower it.",
         )
     languages = pd.DataFrame(rows).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
     return pd.concat(parts, ignore_index=True), languages
@@ -305,7 +307,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
         InputError: the table lacks one of the languages, or the languages are equal.
     """
     if source == target:
-        raise InputError(f"target: {target!r} is the source language too; give another.")
+        raise InputError("target", f"{target!r} is the source language too; give another.")
     from_english = source == ENGLISH_LANGUAGE.code
     rows = select_language(table, target if from_english else source)
     if not from_english and target != ENGLISH_LANGUAGE.code:
@@ -332,7 +334,7 @@ def _read_lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as UTF-8 ({error}); give a text file.") from None
+        raise InputError(path, f"cannot be read as UTF-8 ({error}); give a text file.") from None
     return lines[:-1] if lines[-1] == "" else lines
 
 
@@ -340,7 +342,7 @@ def read_translations(path: Path, expected: int) -> list[str]:
     """Return the translations in a text file with one line for each source sentence; a line may be empty."""
     lines = _read_lines(path)
     if len(lines) != expected:
-        raise InputError(f"{path} has {len(lines)} lines for {expected} sentences; write one translation per line.")
+        raise InputError(path, f"has {len(lines)} lines for {expected} sentences; write one translation per line.")
     return [line.strip() for line in lines]
 
 
@@ -356,7 +358,7 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
 def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:
     table = pd.DataFrame(read_columns(path, "a table", known=required), dtype=object)
     if missing := [name for name in required if name not in table]:
-        raise InputError(f"{path} has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")
+        raise InputError(path, f"has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")
     return table
 
 
@@ -365,19 +367,19 @@ def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[
         return TypeAdapter(list[str]).validate_python(parse(cell))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise InputError(
-            f"{path}: {column} in row {row} is {cell[:60]!r}; write a list of texts, or leave it empty."
+            path, f"{column} in row {row} is {cell[:60]!r}; write a list of texts, or leave it empty."
         ) from None
 
 
 def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
-        raise InputError(f"{path} has no reference; write one in each row.")
+        raise InputError(path, "has no reference; write one in each row.")
     for code in table[LANG].unique():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", code):  # it becomes part of file names
-            raise InputError(f"{path}: lang {code!r} is no language code; write a code such as spa_Latn.")
+            raise InputError(path, f"lang {code!r} is no language code; write a code such as spa_Latn.")
     table[LANG] = [_languages()[code].code if code in _languages() else code for code in table[LANG]]
     for name in (AXIS, DESCRIPTOR, TEMPLATE):
         several = table.groupby(SENTENCE_ID, sort=False)[name].nunique().gt(1)
         if several.any():
-            raise InputError(f"{path}: sentence_id {several.idxmax()!r} has several values of {name}; give it one.")
+            raise InputError(path, f"sentence_id {several.idxmax()!r} has several values of {name}; give it one.")
     return table[COLUMNS].reset_index(drop=True)

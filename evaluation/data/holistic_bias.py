@@ -172,7 +172,9 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     folder = PAPER_EDITION if shipped else _download(str(source)) if source in FILE_SHA256 else Path(source)
     if not folder.is_dir():
         names = ", ".join(("paper", "more", *FILE_SHA256))
-        raise InputError(f"taxonomy: {str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}.")
+        raise InputError(
+            "taxonomy", f"{str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}."
+        )
     paths = [folder / file for file in FILES]
     axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
     further = [MORE / file for file in FILES[:2]] if source == "more" else []
@@ -280,5 +282,5 @@ def _read_json(path: Path, kind: Any) -> Any:
     try:
         content = json.loads(text, object_pairs_hook=check_unique_keys)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not readable as JSON in UTF-8 ({error}); correct it.") from None
+        raise InputError(path, f"is not readable as JSON in UTF-8 ({error}); correct it.") from None
     return checked(kind, content, str(path))

@@ -32,7 +32,7 @@ def read_labelled_texts(
     table = read_columns(path, "texts", known=(text_column, label_column), header=columns)
     if missing := [name for name in (text_column, label_column) if table and name not in table]:
         listed = ", ".join(map(str, table))
-        raise InputError(f"text_column, label_column: {path} has no column {missing[0]!r}, only {listed}.")
+        raise InputError("text_column, label_column", f"{path} has no column {missing[0]!r}, only {listed}.")
     names = {str(value): name for value, name in labels.items()}
     rows = list(zip(table.get(text_column, ()), table.get(label_column, ()), strict=True))
     texts, text_labels = [], []
@@ -40,12 +40,12 @@ def read_labelled_texts(
         label = "" if cell is None else str(cell)
         values = label.split(separator) if separator else [label]
         if wrong := [value for value in values if not value.strip() or (names and value not in names)]:
-            raise InputError(f"labels: row {number} of {path} has {wrong[0]!r}; give a label ({', '.join(names)}).")
+            raise InputError("labels", f"row {number} of {path} has {wrong[0]!r}; give a label ({', '.join(names)}).")
         if isinstance(text, str) and text.strip():
             texts.append(text)
             text_labels.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
     if len(set().union(*text_labels)) < 2:
-        raise InputError(f"labels: the {len(texts)} texts of {path} have fewer than two different labels.")
+        raise InputError("labels", f"the {len(texts)} texts of {path} have fewer than two different labels.")
     return texts, text_labels, len(rows) - len(texts)
 
 
@@ -60,5 +60,5 @@ def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
     distinct, index = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
     chosen = np.random.default_rng(seed).random(len(distinct)) < share
     if chosen.all() or not chosen.any():
-        raise InputError(f"test_fraction: {share} of {len(distinct)} texts leaves a set empty; give more texts.")
+        raise InputError("test_fraction", f"{share} of {len(distinct)} texts leaves a set empty; give more texts.")
     return chosen[index]

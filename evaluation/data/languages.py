@@ -95,14 +95,15 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
     pack = checked(_Pack, read_yaml(folder / "pack.yaml", "prompts.language"), f"{language}/pack.yaml")
     if path.suffix != ".tsv":
         raise InputError(
-            f"prompts.dataset: {str(descriptors)!r} with language {language!r}; give MMHB's file of the language's "
-            "descriptors, such as spa_descriptors_full_id.tsv."
+            "prompts.dataset",
+            f"{str(descriptors)!r} with language {language!r}; give MMHB's file of the language's "
+            "descriptors, such as spa_descriptors_full_id.tsv.",
         )
     found = {}
     for axis, bucket, forms in _read_descriptors(path, pack):
         found.setdefault((axis, _name(forms)), (axis, bucket, forms))
     if not found:
-        raise InputError(f"prompts.dataset: {path} has no descriptor with a singular and a plural; correct it.")
+        raise InputError("prompts.dataset", f"{path} has no descriptor with a singular and a plural; correct it.")
     sha256 = files_sha256({"pack.yaml": folder / "pack.yaml", "descriptors": path})
     templates = *map(Template, pack.predicates), *(Template(it, must_be_noun=True) for it in pack.templates)
     return LanguageTaxonomy(pack, tuple(found.values()), templates, sha256)
@@ -111,12 +112,12 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
 def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms]]:
     columns = read_columns(path, "descriptors of MMHB", known=COLUMNS)
     if missing := [name for name in COLUMNS if name not in columns]:
-        raise InputError(f"prompts.dataset: {path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
+        raise InputError("prompts.dataset", f"{path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
     offered: dict[str, dict[tuple[str, str], str]] = {}
     about = {}
     for row, (name, axis, bucket, option, form) in enumerate(zip(*(columns[it] for it in COLUMNS), strict=True), 2):
         if not (kind := OPTION.fullmatch(option)) or not form.strip():
-            raise InputError(f"{path}: row {row}: {option!r}, {form!r}; write {OPTION.pattern!r} and a form.")
+            raise InputError(path, f"row {row}: {option!r}, {form!r}; write {OPTION.pattern!r} and a form.")
         key = re.sub(r"[A-Za-z]+$", "", name)
         about.setdefault(key, (axis, bucket))
         offered.setdefault(key, {}).setdefault((kind[1], kind[2]), form.strip())

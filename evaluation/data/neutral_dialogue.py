@@ -18,7 +18,7 @@ def load_neutral_dialogue(path: str | Path) -> pd.DataFrame:
     pairs = pd.DataFrame(read_columns(Path(path), "neutral dialogue", known=(TEXT, RESPONSE)))
     for column in (TEXT, RESPONSE):
         if column not in pairs or not pairs[column].map(lambda text: isinstance(text, str) and text.strip()).all():
-            raise InputError(f"neutral_dialogue: {path} needs a {column!r} with text in each line.")
+            raise InputError("neutral_dialogue", f"{path} needs a {column!r} with text in each line.")
     if len(pairs) < 2:
-        raise InputError(f"neutral_dialogue: {path} has {len(pairs)} lines; give at least 2, better 500.")
+        raise InputError("neutral_dialogue", f"{path} has {len(pairs)} lines; give at least 2, better 500.")
     return pairs[[TEXT, RESPONSE]]

@@ -61,8 +61,9 @@ def load_personas(path: Path | None = None) -> tuple[str, ...]:
     for lines, persona in zip(paragraphs, personas, strict=True):
         if len(lines) != 2 or personas.count(persona) > 1:
             raise InputError(
-                f"{path}: {format_value(persona)} occurs twice or is not two lines; write two lines for each persona, "
-                "with an empty line between personas."
+                path,
+                f"{format_value(persona)} occurs twice or is not two lines; write two lines for each persona, "
+                "with an empty line between personas.",
             )
     return tuple(personas)
 
@@ -90,7 +91,7 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
     times = columns.pop(REPEATS, [answers_per_cell] * n)
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{path}: column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
+            raise InputError(path, f"column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
     check_row_count(sum(times), f"{path}: {REPEATS}, else answers_per_cell {answers_per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
     repeated = {name: [values[row] for row in rows] for name, values in columns.items()}
@@ -103,15 +104,15 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
 def check_texts(columns: Mapping[str, list], path: Path) -> None:
     """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique."""
     if not len(columns[TEXT]):
-        raise InputError(f"{path} has no rows; write one for each prompt.")
+        raise InputError(path, "has no rows; write one for each prompt.")
     if (FORMS in columns) != (NEUTRAL in columns):
-        raise InputError(f"{path}: of the columns {FORMS} and {NEUTRAL}, give both or none.")
+        raise InputError(path, f"of the columns {FORMS} and {NEUTRAL}, give both or none.")
     for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA, FORMS, NEUTRAL):
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
-                raise InputError(f"{path}: column {name}, row {row} is {value!r}; write text.")
+                raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
     if repeated := [it for it, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]:
-        raise InputError(f"{path}: prompt_id {repeated[0]!r} occurs twice; change one.")
+        raise InputError(path, f"prompt_id {repeated[0]!r} occurs twice; change one.")
 
 
 def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
@@ -121,7 +122,7 @@ def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
         InputError: a column has the name of a column that runs add, or a descriptor has several buckets.
     """
     if taken := [name for name in RUN_COLUMNS if name in columns]:
-        raise InputError(f"{path}: the column {taken[0]} would get a meaning that it has in runs only; rename it.")
+        raise InputError(path, f"the column {taken[0]} would get a meaning that it has in runs only; rename it.")
     cleaned = dict(columns)
     for name in NAMES:
         if name in columns:
@@ -133,8 +134,9 @@ def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
         for axis, descriptor, bucket in zip(cleaned[AXIS], cleaned[DESCRIPTOR], cleaned[BUCKET], strict=True):
             if buckets.setdefault((axis, descriptor), bucket) != bucket:
                 raise InputError(
-                    f"{path}: the column {BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
-                    "the axis that a descriptor belongs to. Give each descriptor one, or rename the column."
+                    path,
+                    f"the column {BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
+                    "the axis that a descriptor belongs to. Give each descriptor one, or rename the column.",
                 )
     return cleaned
 
@@ -174,7 +176,7 @@ def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str
     if descriptor_column is not None:
         if descriptor_column not in columns:
             names = ", ".join(columns)
-            raise InputError(f"prompts.descriptor_column: {path} has no {descriptor_column!r}; its columns: {names}.")
+            raise InputError("prompts.descriptor_column", f"{path} has no {descriptor_column!r}; its columns: {names}.")
         values = columns[descriptor_column]
         columns[DESCRIPTOR] = [value if value is None else str(value) for value in values]
     return columns

@@ -67,7 +67,7 @@ def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
                 raise unknown_name(f"filter {name}", str(value), known)
         keep &= prompts[name].isin(wanted).to_numpy()
     if not keep.any():
-        raise InputError(f"filters: no prompt has all of {filters}; each value occurs, but not together. Drop one.")
+        raise InputError("filters", f"no prompt has all of {filters}; each value occurs, but not together. Drop one.")
     return prompts[keep].reset_index(drop=True)
 
 
@@ -103,7 +103,7 @@ def sample_cells(
     """
     table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
     if not len(table):
-        raise InputError("prompts: no prompt has a descriptor, so no cell can be sampled; select other prompts.")
+        raise InputError("prompts", "no prompt has a descriptor, so no cell can be sampled; select other prompts.")
     columns, context = [TEMPLATE, AXIS, DESCRIPTOR], _context(table)
     cells = table[[*columns, *context]].drop_duplicates().sort_values([*columns, *context]).groupby(columns).groups
     rows, persona_draws, flags = [], [], []
@@ -146,7 +146,7 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     """
     require_columns(list(prompts), [by], f"split by {by}")
     if missing := int(prompts[by].isna().sum()):
-        raise InputError(f"split by {by}: {missing} rows have no value; give each row one.")
+        raise InputError(f"split by {by}", f"{missing} rows have no value; give each row one.")
     table = prompts[prompts[by] != NONE] if by in SPLIT_STRATA else prompts
     stratum = SPLIT_STRATA.get(by)
     strata = _strata(table, by, stratum if stratum in table else None)
@@ -158,7 +158,7 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     in_measure = pd.MultiIndex.from_frame(table[context]).isin(pd.MultiIndex.from_frame(measure[context]))
     train = table[in_train & ~in_measure]
     if not len(train):
-        raise InputError(f"split by {by}: {total} value(s) leave no text for training; split by another column.")
+        raise InputError(f"split by {by}", f"{total} value(s) leave no text for training; split by another column.")
     return train.reset_index(drop=True), measure.reset_index(drop=True)
 
 
@@ -186,8 +186,9 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     n_tuned = prompts[by][~untuned].nunique()
     if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            f"untuned_fraction: {fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
-            f"{needed} of each are needed; give another fraction, or more prompts."
+            "untuned_fraction",
+            f"{fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
+            f"{needed} of each are needed; give another fraction, or more prompts.",
         )
     return untuned.to_numpy()
 
@@ -222,13 +223,13 @@ def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str)
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
-        raise InputError(f"{purpose}: {subject} missing; the columns are {', '.join(columns)}.")
+        raise InputError(purpose, f"{subject} missing; the columns are {', '.join(columns)}.")
 
 
 def check_row_count(rows: int, setting: str) -> None:
     """Raise `InputError` if `rows` is larger than `MAX_ROWS`; the message begins with `setting`."""
     if rows > MAX_ROWS:
-        raise InputError(f"{setting} results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
+        raise InputError(setting, f"results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
 
 def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.DataFrame:
@@ -245,7 +246,9 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.Da
     strata = _strata(table, DESCRIPTOR, AXIS)
     total = sum(map(len, strata.values()))
     if not len(strata) <= n <= total:
-        raise InputError(f"descriptors is {n}; give {len(strata)} (one for each axis) to {total} (all), or null (all).")
+        raise InputError(
+            "descriptors", f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all)."
+        )
     return table[table[DESCRIPTOR].isin(sample_strata(strata, n, seed, "descriptors"))].reset_index(drop=True)
 
 
@@ -277,8 +280,9 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     """
     if prompts.is_own:
         raise InputError(
-            f"prompts.file: {prompts.source} can be used by generation_bias and likelihood_bias only; leave it out, or "
-            "measure the other families, which score the sentences of prompts.dataset, in another run."
+            "prompts.file",
+            f"{prompts.source} can be used by generation_bias and likelihood_bias only; leave it out, or "
+            "measure the other families, which score the sentences of prompts.dataset, in another run.",
         )
     taxonomy = prompts_taxonomy(prompts)
     # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
@@ -335,6 +339,6 @@ def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
     texts = []
     for prompt, row_flags in zip(table[list(VARIED_COLUMNS)].to_dict("records"), flags.tolist(), strict=True):
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
-            raise InputError(f"variations: {prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
+            raise InputError("variations", f"{prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
         texts.append(vary_text(prompt, row_flags))
     return table.assign(**{TEXT: texts}, **dict(zip(VARIATIONS, flags.T, strict=True)))

@@ -65,7 +65,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
         InputError: the file has another suffix or cannot be written.
     """
     if path.suffix not in (".parquet", ".csv"):
-        raise InputError(f"write_prompts: {path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
+        raise InputError("write_prompts", f"{path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
     personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
@@ -131,7 +131,7 @@ def read_responses(
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
     """
     if not path.exists():
-        raise InputError(f"responses: {path} does not exist.")
+        raise InputError("responses", f"{path} does not exist.")
     columns = _read_columns(path, descriptor_column, named or {})
     if PROMPT_ID in columns and not has_ids and has_own_prompts(columns, descriptor_column):
         del columns[PROMPT_ID]
@@ -142,7 +142,7 @@ def read_responses(
         require_columns(list(columns), required, f"responses: {path}")
     except InputError as error:
         fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
-        raise InputError(f"{str(error)[:-1]}; {fix}") from None
+        raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
     columns |= _answers(columns, path, reasoning)
     if PROMPT_ID not in columns:
         n = len(columns[RESPONSE])
@@ -171,7 +171,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     try:
         found = None if named.keys() >= {TEXT, RESPONSE} else parse_log(rows)
     except ValueError as error:
-        raise InputError(f"responses: {path} cannot be read as a log: {error}.") from None
+        raise InputError("responses", f"{path} cannot be read as a log: {error}.") from None
     if found is None and not named:
         return read_rows(path, "responses", descriptor_column) if table is None else table
     parsed = rows if found is None else found
@@ -201,7 +201,7 @@ def _named_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], 
         values = [value_at(row, place) for row in rows]
         if all(value is None for value in values):
             known = ", ".join(dict.fromkeys(key for row in rows[:100] for key in _places(row)))
-            raise InputError(f"responses.columns: {path} has no {place!r} for {name}; give one of {known}.")
+            raise InputError("responses.columns", f"{path} has no {place!r} for {name}; give one of {known}.")
         if name == RESPONSE:
             columns[LEFT_OUT] = [None] * len(rows)
         if name not in (TEXT, RESPONSE):
@@ -239,12 +239,12 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
         answer = answer_in(parse_chat(value))
         if answer is None:
             raise InputError(
-                f"responses: {path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
+                "responses", f"{path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
             )
         if len(answer.text or "") > MAX_RESPONSE_CHARACTERS:
             raise InputError(
-                f"responses: {path}: row {row} has {len(answer.text):,} characters; give {MAX_RESPONSE_CHARACTERS:,} "
-                "at most."
+                "responses",
+                f"{path}: row {row} has {len(answer.text):,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
             )
         is_cut = answer.is_cut or stop in LENGTH_STOPS
         text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
@@ -323,9 +323,10 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
     }
     if problems := [f"{len(ids):,} {problem} ({min(ids)} …)" for problem, ids in wrong_ids.items() if ids]:
         raise InputError(
-            f"responses: {path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
+            "responses",
+            f"{path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
             f"{', '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
-            "(prompts, seed, split) of the run that wrote the prompts."
+            "(prompts, seed, split) of the run that wrote the prompts.",
         )
     responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
     return [responses[prompt_id] for prompt_id in prompt_ids]
@@ -337,7 +338,8 @@ def resolve_control_tag(columns: Mapping[str, list], setting: str | None, path: 
     if len(tags) > 1 or (setting is not None and {setting} != tags):
         listed = ", ".join(map(repr, sorted(tags)))
         raise InputError(
-            f"control_tag: {path} has {listed}, the settings {setting!r}; measure the responses to each tag in another "
-            "run, with this tag in its settings."
+            "control_tag",
+            f"{path} has {listed}, the settings {setting!r}; measure the responses to each tag in another "
+            "run, with this tag in its settings.",
         )
     return tags.pop()

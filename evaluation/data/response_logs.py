@@ -201,9 +201,9 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
         samples = read_eval_log(str(path), resolve_attachments=True).samples
     except Exception as error:  # errors of files, archives, JSON and validation, without a common class
         reason = format_value(" ".join(str(error).split()))
-        raise InputError(f"responses: {path} cannot be read as a log of inspect_ai: {reason}.") from None
+        raise InputError("responses", f"{path} cannot be read as a log of inspect_ai: {reason}.") from None
     if not samples:
-        raise InputError(f"responses: {path} has no samples; give a log of an evaluation that has run.")
+        raise InputError("responses", f"{path} has no samples; give a log of an evaluation that has run.")
     return columns_of([inspect_row(sample, descriptor_column) for sample in samples])
 
 

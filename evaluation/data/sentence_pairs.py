@@ -83,7 +83,7 @@ def resolve_pairs_file(source: str) -> Path:
     path = Path(source).expanduser()
     if not path.is_file():
         if path.suffix.lower() in SUFFIXES:
-            raise InputError(f"pairs: {source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
+            raise InputError("pairs", f"{source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
         raise unknown_name("pairs", source, SETS)
     return path
 
@@ -115,14 +115,14 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
         pairs[name] = pd.Series([None if text == "" else text for text in pairs[name]], dtype=object)
         for text in pairs[name]:
             if text is not None and not (isinstance(text, str) and text.strip()):
-                raise InputError(f"{path}: {text!r} is no sentence; write one, or leave it out.")
+                raise InputError(path, f"{text!r} is no sentence; write one, or leave it out.")
     for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
         pairs[name] = pd.Series(["" if value is None else str(value) for value in pairs[name]], dtype=object)
     if pairs[PAIR_ID].duplicated().any():
-        raise InputError(f"{path}: {names[PAIR_ID]} {pairs[PAIR_ID].mode()[0]!r} occurs twice; change one.")
+        raise InputError(path, f"{names[PAIR_ID]} {pairs[PAIR_ID].mode()[0]!r} occurs twice; change one.")
     missing = pairs[[MORE, LESS]].isna().any(axis=1)
     if missing.all():
-        raise InputError(f"{path}: no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
+        raise InputError(path, f"no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
     return pairs.assign(**{LEFT_OUT: pd.Series([MISSING_SENTENCE if it else None for it in missing], dtype=object)})
 
 
@@ -161,8 +161,9 @@ def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[st
         return {PAIR_ID: str(example["id"]), BIAS_TYPE: str(example.get("bias_type", "")), DIRECTION: kind, **pair}
     except (KeyError, TypeError, ValueError):
         raise InputError(
-            f"{path}: {format_value(example)} is no example of StereoSet; give id, context and three sentences with "
-            "gold_label."
+            path,
+            f"{format_value(example)} is no example of StereoSet; give id, context and three sentences with "
+            "gold_label.",
         ) from None
 
 
@@ -204,7 +205,7 @@ def load_names(source: str) -> dict[str, list[str]]:
     try:
         return TypeAdapter(Names).validate_python(names)
     except ValueError:
-        raise InputError(f"names: {source} lacks names; write `female: [NAME, …]` and `male: [NAME, …]`.") from None
+        raise InputError("names", f"{source} lacks names; write `female: [NAME, …]` and `male: [NAME, …]`.") from None
 
 
 def insert_names(pairs: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
@@ -260,7 +261,8 @@ def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str])
     names = {name: column for name, column in known.items() if column in present} | dict(columns)
     if missing := [names.get(name, name) for name in (MORE, LESS, *columns) if names.get(name) not in present]:
         raise InputError(
-            f"{path} has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "
-            "--sentence_pairs.columns '{more: …, less: …}'."
+            path,
+            f"has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "
+            "--sentence_pairs.columns '{more: …, less: …}'.",
         )
     return names

@@ -39,7 +39,7 @@ def load_requests(source: str | int | None = None) -> list[str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     n = source if isinstance(source, int) else len(lines)
     if not 0 < n <= len(lines) or len(set(lines)) < len(lines):
-        raise InputError(f"prompts.requests: {source}; give 1 to {len(lines)}, or a file with different lines.")
+        raise InputError("prompts.requests", f"{source}; give 1 to {len(lines)}, or a file with different lines.")
     return [lines[row] for row in np.linspace(0, len(lines) - 1, n).round().astype(int)]
 
 

@@ -53,7 +53,7 @@ def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
     matches = [index for index, label in enumerate(labels) if label.partition(" (")[0] == style]
     if len(matches) > 1:
         listed = ", ".join(repr(labels[index]) for index in matches)
-        raise InputError(f"style_clusters: {style!r} in {cluster} could be {listed}; write the whole label.")
+        raise InputError("style_clusters", f"{style!r} in {cluster} could be {listed}; write the whole label.")
     if not matches:
         raise unknown_name(f"style_clusters: a label of the style classifier in {cluster}", style, labels)
     return matches[0]
@@ -84,12 +84,13 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
     groups = checked(dict[str, PhraseGroup], read_yaml(path, "phrases"), f"phrases: {path}")
     if not groups or OTHER_DESCRIPTORS in groups:
         raise InputError(
-            f"phrases: {path} needs a group such as `sympathy: {{axes: [ability], phrases: [...]}}`, and none called "
-            f"{OTHER_DESCRIPTORS!r}."
+            "phrases",
+            f"{path} needs a group such as `sympathy: {{axes: [ability], phrases: [...]}}`, and none called "
+            f"{OTHER_DESCRIPTORS!r}.",
         )
     phrases = Counter(phrase.casefold() for group in groups.values() for phrase in group.phrases)
     if repeated := [phrase for phrase, count in phrases.items() if count > 1]:
-        raise InputError(f"phrases: {path}: {repeated[0]!r} occurs twice; leave one out.")
+        raise InputError("phrases", f"{path}: {repeated[0]!r} occurs twice; leave one out.")
     return groups
 
 

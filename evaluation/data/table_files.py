@@ -84,7 +84,7 @@ def read_columns(
         return _infer_types(columns, known) if typed and path.suffix.lower() in DELIMITED else columns
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InputError(f"{path} cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
+        raise InputError(path, f"cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
 
 
 def is_json(path: Path) -> bool:

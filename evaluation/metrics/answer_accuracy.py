@@ -51,7 +51,7 @@ def read_questions(settings: Settings) -> pd.DataFrame:
         InputError: a file cannot be read, a column is missing, or a label is not 0 or 1.
     """
     if settings.questions is None:
-        raise InputError("answer_accuracy.questions: none is given; give a JSONL file of goal, sol1, sol2 and label.")
+        raise InputError("answer_accuracy.questions", "none is given; give a JSONL file of goal, sol1, sol2 and label.")
     from evenhand.evaluation.data.table_files import read_columns  # imports pyarrow, which would delay the command line
 
     names = ("goal", "sol1", "sol2", "label")
@@ -60,12 +60,14 @@ def read_questions(settings: Settings) -> pd.DataFrame:
         lines = read_text(Path(settings.labels), "answer_accuracy.labels").split()
         columns["label"] = [int(line) if line in ("0", "1") else line for line in lines]
     if missing := [name for name in names if name not in columns]:
-        raise InputError(f"answer_accuracy.questions: {settings.questions} has no {missing[0]}; see --help.")
+        raise InputError("answer_accuracy.questions", f"{settings.questions} has no {missing[0]}; see --help.")
     if len({len(columns[name]) for name in names}) > 1:
-        raise InputError(f"answer_accuracy.labels: {settings.labels} needs one label for each question, one a line.")
+        raise InputError("answer_accuracy.labels", f"{settings.labels} needs one label for each question, one a line.")
     table = pd.DataFrame({name: columns[name] for name in names})
     if table.isna().any(axis=None) or not table["label"].isin((0, 1)).all():
-        raise InputError(f"answer_accuracy.questions: {settings.questions}: give goal, sol1, sol2 and a label 0 or 1.")
+        raise InputError(
+            "answer_accuracy.questions", f"{settings.questions}: give goal, sol1, sol2 and a label 0 or 1."
+        )
     table = table.drop_duplicates("goal", ignore_index=True)
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
@@ -96,10 +98,10 @@ class AnswerAccuracy(Metric):
         from evenhand.evaluation.files import json_sha256
 
         if not config.prompts.cues:
-            raise InputError("prompts.cues: none is given; give one or more, such as [earlier_turn, profile].")
+            raise InputError("prompts.cues", "none is given; give one or more, such as [earlier_turn, profile].")
         questions = read_questions(config.settings)
         if without_weights := config.open_model().without_weights:
-            raise InputError(f"answer_accuracy: {without_weights}")
+            raise InputError("answer_accuracy", f"{without_weights}")
         taxonomy = taxonomy_sha256(config.prompts)
         return {
             **config.open_model().inputs(),
@@ -117,7 +119,7 @@ class AnswerAccuracy(Metric):
 
         questions, settings, model = read_questions(config.settings), config.prompts, config.open_model()
         if not model.is_chat:
-            raise InputError(f"answer_accuracy: {model.name} is no chat model; give one with a chat template.")
+            raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
         asked = select_prompts(asked, **settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)

@@ -229,9 +229,9 @@ def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path,
         try:
             vectors[path] = of = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise InputError(f"vectors: {path} cannot be read ({error}); write it with numpy.save.") from None
+            raise InputError("vectors", f"{path} cannot be read ({error}); write it with numpy.save.") from None
         if of.ndim != 2 or len(of) != len(texts[lang]):
-            raise InputError(f"vectors: {path} has the shape {of.shape}; write ({len(texts[lang])}, h).")
+            raise InputError("vectors", f"{path} has the shape {of.shape}; write ({len(texts[lang])}, h).")
     return vectors
 
 

@@ -85,8 +85,9 @@ class Offensiveness(Metric):
         classifier = config.settings.classifier
         if classifier.name is None or classifier.label is None:
             raise InputError(
-                f"offensiveness.classifier: name is {classifier.name!r} and label is {classifier.label!r}; set name to "
-                "a classifier and label to its label for offensive texts (`evenhand train_classifier` trains one)."
+                "offensiveness.classifier",
+                f"name is {classifier.name!r} and label is {classifier.label!r}; set name to "
+                "a classifier and label to its label for offensive texts (`evenhand train_classifier` trains one).",
             )
         find_label(classifier_styles(classifier), classifier.label, classifier.name, "offensiveness.classifier.label")
         return {"classifier": classifier_revision(classifier), "dataset": taxonomy_sha256(config.prompts)}
@@ -266,7 +267,7 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     for prompt in prompts.to_dict("records"):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]
         if vary_text(prompt, flags) != prompt[TEXT]:
-            raise InputError(f"prompts: {prompt[TEXT]!r} is not its template with its noun phrase; remove the row.")
+            raise InputError("prompts", f"{prompt[TEXT]!r} is not its template with its noun phrase; remove the row.")
         texts.append(vary_text(prompt | _neutral_phrases(prompt), flags))
     return texts
 

@@ -118,7 +118,7 @@ def run_batches(
             if not (isinstance(error, (torch.OutOfMemoryError, MemoryError)) or should_reduce_batch_size(error)):
                 raise
             if len(batch) == 1:
-                raise InputError(f"device: a single row does not fit into memory ({first_line(error)}).") from None
+                raise InputError("device", f"a single row does not fit into memory ({first_line(error)}).") from None
         else:
             yield batch, result
             start += len(batch)
@@ -222,9 +222,9 @@ def check_input_lengths(
     if dialogue_model.kind != "encoder_decoder":
         limit -= max_new_tokens
     elif max_new_tokens > limit:
-        raise InputError(f"decoding: max_new_tokens is {max_new_tokens}; the model has {limit:.0f} positions.")
+        raise InputError("decoding", f"max_new_tokens is {max_new_tokens}; the model has {limit:.0f} positions.")
     if not all(encoded):
-        raise InputError(f"{field}: one is empty; leave out empty texts.")
+        raise InputError(field, "one is empty; leave out empty texts.")
     longest = max(map(len, encoded), default=0)
     if longest > limit:
-        raise InputError(f"{field}: one has {longest} tokens; with max_new_tokens, the model has room for {limit:.0f}.")
+        raise InputError(field, f"one has {longest} tokens; with max_new_tokens, the model has room for {limit:.0f}.")

@@ -97,5 +97,5 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         if results["higher_is_better"][task].get(name) and isinstance(sample[name], Real)
     ]
     for task in results["samples"].keys() - {row[TASK] for row in rows}:
-        raise InputError(f"capabilities: {task} has no mean over documents that is better if higher; leave it out.")
+        raise InputError("capabilities", f"{task} has no mean over documents that is better if higher; leave it out.")
     return pd.DataFrame(rows)

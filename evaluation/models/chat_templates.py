@@ -32,8 +32,9 @@ def guarded_template(tokenizer: Any, chat: Sequence[Mapping[str, str]]) -> Itera
     except Exception as error:  # a template can raise any error
         message = chat[-1]["content"] if chat else ""
         raise InputError(
-            f"model: the chat template of {tokenizer.name_or_path or 'the model'} fails for the message "
-            f"{format_value(message)}: {first_line(error)}; give another model or template."
+            "model",
+            f"the chat template of {tokenizer.name_or_path or 'the model'} fails for the message "
+            f"{format_value(message)}: {first_line(error)}; give another model or template.",
         ) from error
 
 
@@ -82,8 +83,9 @@ def check_chat_template(tokenizer: Any) -> None:
     text = render_chat(tokenizer, chat, add_generation_prompt=True, **template_arguments(tokenizer))
     if chat[0]["content"] not in text:
         raise InputError(
-            f"model: the chat template of {tokenizer.name_or_path or 'the model'} drops the user message; give another "
-            "model or template."
+            "model",
+            f"the chat template of {tokenizer.name_or_path or 'the model'} drops the user message; give another "
+            "model or template.",
         )
 
 
@@ -130,7 +132,7 @@ def read_template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InputError(f"model.chat_template: {path} cannot be read ({error}); give a Jinja file.") from None
+        raise InputError("model.chat_template", f"{path} cannot be read ({error}); give a Jinja file.") from None
 
 
 def supports_system_message(tokenizer: Any) -> bool:

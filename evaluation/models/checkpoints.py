@@ -100,7 +100,7 @@ def load_network(
     strength = getattr(model, "adapter_strength", None)
     if folder is None:
         if strength is not None:
-            raise InputError(f"adapter_strength: {model.name} is not a folder of an adapter; leave it out.")
+            raise InputError("adapter_strength", f"{model.name} is not a folder of an adapter; leave it out.")
         config = load_config(model)
         log.info("loading %s, %s in %s", display_name(str(local_path(model.name))), config.model_type, model.dtype)
         weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
@@ -118,7 +118,7 @@ def load_network(
     except Exception as error:
         reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
-        raise InputError(f"model{'.base' if model.base else ''}: {why}") from None
+        raise InputError(f"model{'.base' if model.base else ''}", f"{why}") from None
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(replace(model, name=str(folder), revision=None), weights.config)
     return weights, tokenizer
@@ -136,7 +136,7 @@ def adapter_vocabulary(folder: Path) -> int | None:
                 if EMBEDDINGS.search(name):
                     sizes.add(tensors.get_slice(name).get_shape()[0])
     if len(sizes) > 1:
-        raise InputError(f"model: the adapter {folder} has embeddings of {sorted(sizes)} tokens; save it again.")
+        raise InputError("model", f"the adapter {folder} has embeddings of {sorted(sizes)} tokens; save it again.")
     return sizes.pop() if sizes else None
 
 
@@ -165,7 +165,7 @@ def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
         config = PeftConfig.from_pretrained(str(folder))
     except Exception as error:  # an unknown type is a KeyError, a missing field a TypeError
         reason = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"model: the config of the adapter {folder} cannot be read ({reason}).") from None
+        raise InputError("model", f"the config of the adapter {folder} cannot be read ({reason}).") from None
     if strength is not None:
         check_strength(config, str(folder))
         config.lora_alpha *= strength
@@ -177,7 +177,9 @@ def check_strength(config: PeftConfig, name: str) -> None:
     """Raise InputError if an adapter, called `name` in the error, is not LoRA, or changes more than alpha scales."""
     is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
     if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
-        raise InputError(f"adapter_strength: {name} is not LoRA alone, and nothing else has a strength; leave it out.")
+        raise InputError(
+            "adapter_strength", f"{name} is not LoRA alone, and nothing else has a strength; leave it out."
+        )
 
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
@@ -223,11 +225,11 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
         raise
     except Exception as error:  # damaged and hostile files lead to errors of all kinds
         if is_gated(error):
-            raise InputError(gated_message(hub_repository(model.name) or model.name)) from None
+            raise InputError("model", gated_message(hub_repository(model.name) or model.name)) from None
         if is_gguf(model.name):
             why = f"{first_line(error)}; download it again, or serve it by llama-server and give --model.server"
-            raise InputError(f"model: transformers cannot read {model.name}: {why}.") from None
-        raise InputError(f"model: {failure}: {first_line(error)}{hint}") from None
+            raise InputError("model", f"transformers cannot read {model.name}: {why}.") from None
+        raise InputError("model", f"{failure}: {first_line(error)}{hint}") from None
 
 
 def load_weights(
@@ -258,7 +260,7 @@ def load_weights(
         network.name_or_path = network.config._name_or_path = model.name  # not the temporary folder
     if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
         raise InputError(
-            f"model: {model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}."
+            "model", f"{model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}."
         )
     for module in network.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -283,7 +285,7 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
         arguments["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
         if processes.launched_world_size() > 1:
-            raise InputError("model.device_map: each process loads the model on one device; leave it out.")
+            raise InputError("model.device_map", "each process loads the model on one device; leave it out.")
         arguments["device_map"] = model.device_map
     if model.quantization is not None:
         # bitsandbytes quantizes the weights on their final device.
@@ -344,7 +346,7 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
     # From a folder without its files, transformers creates a tokenizer with special tokens and a mark for spaces only.
     words = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
     if words <= {"▁"} or not tokenizer("a text", add_special_tokens=False)["input_ids"]:
-        raise InputError(f"model: {name} has no tokenizer; save it into the same folder with save_pretrained.")
+        raise InputError("model", f"{name} has no tokenizer; save it into the same folder with save_pretrained.")
     size = config.get_text_config().vocab_size
     # Gemma 3's image token and BlenderBot's mask token are outside the models' vocabularies. Texts do not contain them,
     # unlike the tokens that `needed` lists and the tokens in a chat template.
@@ -355,7 +357,7 @@ def check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, config: PreTr
         if token.special and token.content not in needed and token.content not in str(tokenizer.chat_template)
     }
     if max(index for index in tokenizer.get_vocab().values() if index not in unused) >= size:
-        raise InputError(f"model: the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}.")
+        raise InputError("model", f"the tokenizer of {name} has {len(tokenizer)} tokens, the model only {size}.")
 
 
 def is_quantized(network: torch.nn.Module) -> bool:
@@ -367,7 +369,7 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
     """Set EOS as padding token if the tokenizer has no padding token; any token serves, because padding is masked."""
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
-            raise InputError(f"{field}: the tokenizer of {name} has no padding token; save it with one.")
+            raise InputError(field, f"the tokenizer of {name} has no padding token; save it with one.")
         tokenizer.pad_token = tokenizer.eos_token
 
 
@@ -381,4 +383,4 @@ def resolve_device(device: str) -> torch.device:
         torch.empty(0, device=device)
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device: {device!r} cannot be used ({first_line(error)}); use 'auto' or 'cpu'.") from None
+        raise InputError("device", f"{device!r} cannot be used ({first_line(error)}); use 'auto' or 'cpu'.") from None

@@ -77,8 +77,8 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     except ValidationError as error:
         (name, *index), message = error.errors()[-1]["loc"], error.errors()[-1]["msg"]
         where = f" ({'.'.join(map(str, index))})" if index else ""
-        raise InputError(f"decoding: {name} is {chosen[name]!r}{where}: {message}.") from None
+        raise InputError("decoding", f"{name} is {chosen[name]!r}{where}: {message}.") from None
     if (chosen.get("min_new_tokens") or 0) > chosen["max_new_tokens"]:
         n_min, n_max = chosen["min_new_tokens"], chosen["max_new_tokens"]
-        raise InputError(f"decoding: min_new_tokens is {n_min}; it must be at most max_new_tokens, which is {n_max}.")
+        raise InputError("decoding", f"min_new_tokens is {n_min}; it must be at most max_new_tokens, which is {n_max}.")
     return {name: checked[name] for name in chosen}  # floats for integers, which `generate` rejects

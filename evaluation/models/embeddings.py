@@ -57,7 +57,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization", "adapter_strength"):
         if (value := getattr(settings, field, None)) is not None:
-            raise InputError(f"model.{field}: {value!r} is not available for a sentence encoder; leave it out.")
+            raise InputError(f"model.{field}", f"{value!r} is not available for a sentence encoder; leave it out.")
     device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
     files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
@@ -77,11 +77,11 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
         raise
     except Exception as error:  # damaged files lead to errors of all kinds
         reason = first_line(error)
-        raise InputError(f"model: {settings.name} cannot be loaded as a sentence encoder: {reason}") from None
+        raise InputError("model", f"{settings.name} cannot be loaded as a sentence encoder: {reason}") from None
     network, tokenizer = encoder.transformers_model, encoder.tokenizer
     if network is None or network.config.is_encoder_decoder:
         kind = "not a transformer" if network is None else f"an encoder-decoder ({network.config.model_type})"
-        raise InputError(f"model: {settings.name} is {kind}; give an encoder.")
+        raise InputError("model", f"{settings.name} is {kind}; give an encoder.")
     check_tokenizer(settings.name, tokenizer, network.config)
     pad_with_eos(tokenizer, "model", settings.name)
     # The second reading raises an error for missing weights, which the library fills with random numbers.
@@ -104,7 +104,7 @@ def encode_texts(encoder: SentenceEncoder, texts: Sequence[str]) -> tuple[list[l
     encoded = tokenizer(inputs, **plain, return_special_tokens_mask=True)
     for row, special in enumerate(encoded["special_tokens_mask"]):
         if all(special) or not texts[row].strip():
-            raise InputError(f"texts: number {row}, {texts[row]!r}, has no tokens; leave out empty sentences.")
+            raise InputError("texts", f"number {row}, {texts[row]!r}, has no tokens; leave out empty sentences.")
     ids = encoded["input_ids"]
     limit = encoder.model.max_seq_length  # special tokens and the prompt included
     is_truncated = np.array([len(row) > limit for row in ids])
@@ -137,9 +137,9 @@ def _check_layout(settings: CheckpointSettings, folder: Path) -> None:
     for part in module_folders(folder)[1:]:
         has_pickle = any(file.suffix in PICKLE_SUFFIXES for file in part.glob("*"))
         if has_pickle and not (part / "model.safetensors").is_file():
-            raise InputError(f"model: {part} has pickled weights, which are unsafe; save them as safetensors.")
+            raise InputError("model", f"{part} has pickled weights, which are unsafe; save them as safetensors.")
         config = part / "config.json"
         module = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         activation = module.get("activation_function", "torch.")
         if not (str(activation).startswith("torch.") or settings.trust_remote_code):
-            raise InputError(f"model: {config}: the activation function {activation} is code; set trust_remote_code.")
+            raise InputError("model", f"{config}: the activation function {activation} is code; set trust_remote_code.")

@@ -76,7 +76,7 @@ def generate_responses(
     begun = list(zip(contexts, [""] * len(contexts) if openings is None else openings, strict=True))
     distinct = {context: index for index, context in enumerate(dict.fromkeys(begun))}
     if any(opening for _, opening in distinct) and dialogue_model.kind == "encoder_decoder":
-        raise InputError(f"opening: {dialogue_model.name} is an encoder-decoder model; give a causal model.")
+        raise InputError("opening", f"{dialogue_model.name} is an encoder-decoder model; give a causal model.")
     tokenizer, model = dialogue_model.tokenizer, dialogue_model.model
     opened = [tokenizer(it, add_special_tokens=False)["input_ids"] if it else [] for _, it in distinct]
     encoded = encode_contexts(dialogue_model, [context for context, _ in distinct])
@@ -206,7 +206,7 @@ class RefuseNaN(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if scores.amax(1).isnan().any():
-            raise InputError(f"model: its probabilities are NaN; {BROKEN_WEIGHTS}")
+            raise InputError("model", f"its probabilities are NaN; {BROKEN_WEIGHTS}")
         return scores
 
 

@@ -74,10 +74,10 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
     try:
         file = JudgeFile.model_validate(read_yaml(path, "judge"))
     except ValidationError as error:
-        raise InputError(f"judge: {path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
+        raise InputError("judge", f"{path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
     names = list(file.labels)
     if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
-        raise InputError(f"judge: {path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
+        raise InputError("judge", f"{path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
     descriptions = file.labels if isinstance(file.labels, dict) else {}
     return {name: descriptions.get(name) or "" for name in names}, file.instruction
 
@@ -204,7 +204,7 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none."""
     (choice,) = answer.choices
     if choice.logprobs is None:
-        raise UnsupportedRequest("the server gives no log-probabilities")
+        raise UnsupportedRequest("style_classifier.judge", "the server gives no log-probabilities")
     if "messages" in body:
         pairs = [(it.token, it.logprob) for first in (choice.logprobs.content or ())[:1] for it in first.top_logprobs]
     else:
@@ -297,7 +297,9 @@ def _cache(judge: StyleJudge) -> Iterator[Cache]:
         with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
             yield Cache(judge, connection)
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"style_classifier.judge.cache: {path} cannot be used ({error}); give another file.") from None
+        raise InputError(
+            "style_classifier.judge.cache", f"{path} cannot be used ({error}); give another file."
+        ) from None
 
 
 def _hash(text: str) -> str:

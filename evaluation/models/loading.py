@@ -169,7 +169,7 @@ def load_masked_model(model: ModelDescription) -> MaskedModel:
     network, tokenizer = load_network(model, _masked_lm_class)
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
-        raise InputError(f"model: the tokenizer of {name} has no mask token in the model's vocabulary.")
+        raise InputError("model", f"the tokenizer of {name} has no mask token in the model's vocabulary.")
     return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
@@ -193,7 +193,7 @@ def text_generation_class(model: CheckpointSettings, config: PreTrainedConfig) -
         return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     if config.is_encoder_decoder or not _class_names("MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES") & architectures:
         listed = ", ".join(sorted(architectures))
-        raise InputError(f"model: {model.name} is a {listed}, which does not generate text.")
+        raise InputError("model", f"{model.name} is a {listed}, which does not generate text.")
     is_causal = config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     return AutoModelForCausalLM if is_causal else AutoModelForMultimodalLM
 
@@ -206,7 +206,7 @@ def _class_names(mapping: str) -> set[str]:
 
 def _masked_lm_class(model: CheckpointSettings, config: PreTrainedConfig) -> Any:
     if config.architectures and not _has_masked_lm_head(config):
-        raise InputError(f"model: {model.name} is a {', '.join(config.architectures)}, no masked language model.")
+        raise InputError("model", f"{model.name} is a {', '.join(config.architectures)}, no masked language model.")
     return AutoModelForMaskedLM
 
 
@@ -239,9 +239,9 @@ def turn_end(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kind: str) -> None:
     """Set the tokenizer's padding token and remove the decoding defaults from the model's generation config."""
     if tokenizer.eos_token_id is None:
-        raise InputError(f"model: the tokenizer of {name} has no end-of-sequence token, so no response would end.")
+        raise InputError("model", f"the tokenizer of {name} has no end-of-sequence token, so no response would end.")
     if tokenizer.pad_token_id is None and model.config.is_encoder_decoder:  # it may start decoding from padding
-        raise InputError(f"model: the tokenizer of {name} has no padding token; save it with one.")
+        raise InputError("model", f"the tokenizer of {name} has no padding token; save it with one.")
     pad_with_eos(tokenizer, "model", name)
     if not model.config.is_encoder_decoder:
         tokenizer.padding_side = "left"  # so that the last column has the last token of every row
@@ -253,7 +253,7 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     for key, value in settings.items():
         ids = value if isinstance(value, list) else [value]
         if not all(type(index) is int and index < size for index in ids):
-            raise InputError(f"model: {key} of {name} is {value!r}, and not the ids of tokens below {size:,}.")
+            raise InputError("model", f"{key} of {name} is {value!r}, and not the ids of tokens below {size:,}.")
     # Marian predicts padding unless its config forbids the token.
     padding = [[settings.get("pad_token_id", tokenizer.pad_token_id)]]
     if model.config.is_encoder_decoder and padding[0] in (defaults.bad_words_ids or []):

@@ -44,8 +44,8 @@ Ask = Callable[[Body], Any]  # returns the answer (`chats.Answer`) to one reques
 class RejectedRequest(InputError):
     """The error that a server rejects a request, with the HTTP `status` and the body `reason` of the answer."""
 
-    def __init__(self, message: str, status: int | None = None, reason: Any = None) -> None:
-        super().__init__(message)
+    def __init__(self, field: str, problem: str, status: int | None = None, reason: Any = None) -> None:
+        super().__init__(field, problem)
         self.status = status
         self.reason = reason
 
@@ -155,7 +155,7 @@ def settle_parameters(ask: Ask, body: Body, given: Mapping[str, Any], name: str)
         if parameters != Parameters():
             log.warning("%s: requests are sent with %s", name, parameters.as_values())
         return parameters, answer
-    raise InputError(f"model.server: {name} rejects each parameter; set model.request.")
+    raise InputError("model.server", f"{name} rejects each parameter; set model.request.")
 
 
 def _without_rejected(
@@ -194,15 +194,15 @@ def turn_off_thinking(
             log.warning("%s: the model thinks, so requests are sent with %s", name, THINKING_OFF)
             return quiet
     if not (strip_reasoning(answer.text or "", answer.is_cut)[0] or "").strip():
-        raise InputError(unfinished_message(name))
+        raise InputError("model.server", unfinished_message(name))
     log.warning("%s: the model thinks before it answers; its reasoning is no part of the responses", name)
     return parameters
 
 
 def unfinished_message(name: str) -> str:
-    """Return the error about a model whose answers end within its reasoning."""
+    """Return the problem of a model whose answers end within its reasoning."""
     return (
-        f"model.server: {name}: the model thinks, and max_new_tokens ends within its reasoning. Turn it off by "
+        f"{name}: the model thinks, and max_new_tokens ends within its reasoning. Turn it off by "
         "--model.request '{reasoning_effort: none}' or '{chat_template_kwargs: {enable_thinking: false}}', or allow "
         "more tokens by --decoding.arguments '{max_new_tokens: 4000}'."
     )

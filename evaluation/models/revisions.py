@@ -55,7 +55,7 @@ def local_path(name: str) -> Path:
     package, _, inside = name.removeprefix(PACKAGE).partition("/")
     found = find_spec(package) if package.isidentifier() else None  # does not run the package's code
     if found is None or found.origin is None:
-        raise InputError(f"model: {name}: the Python package {package!r} is not installed.")
+        raise InputError("model", f"{name}: the Python package {package!r} is not installed.")
     return Path(found.origin).parent / inside
 
 
@@ -91,7 +91,7 @@ def gguf_path(name: str, revision: str | None = None) -> Path:
     if (path := local_path(name)).is_file():
         return path
     if looks_like_path(name) or name.count("/") < 2:
-        raise InputError(f"model: no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
+        raise InputError("model", f"no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
     return _download(hub_repository(name), name.split("/", 2)[2], revision)
 
 
@@ -107,11 +107,11 @@ def _download(repository: str, file: str, revision: str | None) -> Path:
         return Path(hf_hub_download(repository, file, revision=revision))
     except Exception as error:
         if is_gated(error):
-            raise InputError(gated_message(repository)) from None
+            raise InputError("model", gated_message(repository)) from None
         if not isinstance(error, (OSError, ValueError)):  # all errors of the hub are subclasses
             raise
         why = f"no folder, and {file} of the hub cannot be reached"
-        raise InputError(f"model: {repository!r} is {why} ({first_line(error)}).") from None
+        raise InputError("model", f"{repository!r} is {why} ({first_line(error)}).") from None
 
 
 def is_gated(error: BaseException) -> bool:
@@ -122,9 +122,9 @@ def is_gated(error: BaseException) -> bool:
 
 
 def gated_message(repository: str) -> str:
-    """Return the error about a model whose licence must be accepted, or that does not exist."""
+    """Return the problem of a model whose licence must be accepted, or that does not exist."""
     return (
-        f"model: the hub gives {repository!r} only to people who accepted its licence: accept it on "
+        f"the hub gives {repository!r} only to people who accepted its licence: accept it on "
         f"https://huggingface.co/{repository}, run `hf auth login`, and try again. The same answer comes for a private "
         "model, and for a name that does not exist."
     )
@@ -139,7 +139,7 @@ def model_revision(name: str, revision: str | None = None, base: str | None = No
     """
     folder = None if is_gguf(name) else adapter_folder(name, revision, base) or local_folder(name)
     if base is not None and (folder is None or not is_adapter(folder)):
-        raise InputError(f"model.base: {base} is set, but {name} is not an adapter; leave it out.")
+        raise InputError("model.base", f"{base} is set, but {name} is not an adapter; leave it out.")
     if folder is None:
         return _commit(name, revision)
     if is_adapter(folder):
@@ -158,8 +158,9 @@ def _check_base(folder: Path, base: str | None, revision: str | None) -> None:
         return
     if not is_revision(tuned_on, name, base_revision):
         raise BaseChanged(
-            f"model{'.base' if base else ''}: {folder} was tuned on {name} at the revision {tuned_on[:12]}, which has "
-            "other files now; give the base as it was (model.base), or tune again."
+            "model.base" if base else "model",
+            f"{folder} was tuned on {name} at the revision {tuned_on[:12]}, which has "
+            "other files now; give the base as it was (model.base), or tune again.",
         )
 
 
@@ -233,10 +234,10 @@ def local_folder(name: str) -> Path | None:
     """
     path = local_path(name)
     if is_gguf(name) or path.is_file():
-        raise InputError(f"model: {name} is a file; give a folder with config.json and model.safetensors.")
+        raise InputError("model", f"{name} is a file; give a folder with config.json and model.safetensors.")
     if not path.is_dir():
         if looks_like_path(name) or name.count("/") > 1:
-            raise InputError(f"model: the folder {name} does not exist; give a model's folder or its id on the hub.")
+            raise InputError("model", f"the folder {name} does not exist; give a model's folder or its id on the hub.")
         return None
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
@@ -245,8 +246,8 @@ def local_folder(name: str) -> Path | None:
     if found := sorted(pickles):
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
         why = f"may be a pickle, which can run any code; if you trust it, load it with {how}"
-        raise InputError(f"model: {found[0]} {why} and save it with save_pretrained, which writes safetensors.")
-    raise InputError(f"model: {name} contains no *.safetensors; give the folder of a saved model.")
+        raise InputError("model", f"{found[0]} {why} and save it with save_pretrained, which writes safetensors.")
+    raise InputError("model", f"{name} contains no *.safetensors; give the folder of a saved model.")
 
 
 @lru_cache(maxsize=64)
@@ -260,7 +261,7 @@ def hub_adapter(name: str, revision: str | None = None) -> Path | None:
         config = Path(hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
     except Exception as error:
         if is_gated(error):
-            raise InputError(gated_message(name)) from None
+            raise InputError("model", gated_message(name)) from None
         return None  # it has no such file, or the hub cannot be reached: the model's own config says which
     if config.name != ADAPTER_CONFIG or not config.exists():
         return None
@@ -269,7 +270,7 @@ def hub_adapter(name: str, revision: str | None = None) -> Path | None:
             name, revision=revision, allow_patterns=["adapter_model*.safetensors", *SETTINGS_FILES]
         )
     except (OSError, ValueError) as error:
-        raise InputError(f"model: the adapter {name!r} of the hub cannot be read ({first_line(error)}).") from None
+        raise InputError("model", f"the adapter {name!r} of the hub cannot be read ({first_line(error)}).") from None
     return local_folder(files)
 
 
@@ -302,7 +303,7 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     settings, tuned = (_read_object(folder / name) for name in (ADAPTER_CONFIG, TUNING_FILE))
     base, relative = settings.get(BASE_FIELDS[ADAPTER_CONFIG]), tuned.get(BASE_FIELDS[TUNING_FILE])
     if not isinstance(base, str) or not base:
-        raise InputError(f"model: {folder / ADAPTER_CONFIG} names no base model; save it again.")
+        raise InputError("model", f"{folder / ADAPTER_CONFIG} names no base model; save it again.")
     paths = (folder / local_path(path) for path in (base, relative) if isinstance(path, str))
     found = (path.resolve() for path in paths if path.is_dir() or (is_gguf(path.name) and path.is_file()))
     return str(next(found, base)), settings.get("revision")
@@ -324,7 +325,7 @@ def load_control_tag(name: str) -> str:
         return ""
     tag = (facts := _read_object(path)).get("control_tag", "")
     if not facts or not isinstance(tag, str):
-        raise InputError(f"model: {path} is damaged: its control tag cannot be read; repair or remove it.")
+        raise InputError("model", f"{path} is damaged: its control tag cannot be read; repair or remove it.")
     return tag
 
 
@@ -338,7 +339,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     modules = read_json(path, "model") if path.is_file() else []
     is_list = isinstance(modules, list) and all(isinstance(module, dict) for module in modules)
     if not is_list or not all(isinstance(module.get("path"), str) for module in modules):
-        raise InputError(f"model: {path} does not list modules with their paths; save the encoder again.")
+        raise InputError("model", f"{path} does not list modules with their paths; save the encoder again.")
     return modules
 
 
@@ -383,11 +384,12 @@ def check_labels(
     """
     if problem_type == "regression" and head != "sigmoid":
         raise InputError(
-            f"model: {name} is a regression (problem_type in its config); give a classifier, or `head: sigmoid` if its "
-            "output is the logit of a label."
+            "model",
+            f"{name} is a regression (problem_type in its config); give a classifier, or `head: sigmoid` if its "
+            "output is the logit of a label.",
         )
     if sorted(names) != list(range(len(names))):
-        raise InputError(f"model: id2label in the config of {name} has the outputs {sorted(names)}; name all.")
+        raise InputError("model", f"id2label in the config of {name} has the outputs {sorted(names)}; name all.")
     labels = [str(names[index]) for index in range(len(names))]
     if label_names is not None:
         labels = _read_names(label_names, len(labels))
@@ -399,9 +401,9 @@ def _read_names(path: Path, n: int) -> list[str]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        raise InputError(f"label_names: {path} cannot be read ({error}); give a text file in UTF-8.") from None
+        raise InputError("label_names", f"{path} cannot be read ({error}); give a text file in UTF-8.") from None
     if len(lines) != n or len(set(lines)) != n:
-        raise InputError(f"label_names: {path} has {len(lines)} names; give {n}, all different, one a line.")
+        raise InputError("label_names", f"{path} has {len(lines)} names; give {n}, all different, one a line.")
     return lines
 
 
@@ -409,4 +411,4 @@ def find_label(labels: Sequence[str], label: str | None, classifier: str, field:
     """Return the index of a label of a classifier; InputError, about the setting `field`, if it has no such label."""
     if label in labels:
         return labels.index(label)
-    raise InputError(f"{field}: {label!r} is not a label of {classifier}; give one of {', '.join(map(repr, labels))}.")
+    raise InputError(field, f"{label!r} is not a label of {classifier}; give one of {', '.join(map(repr, labels))}.")

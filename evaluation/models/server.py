@@ -76,7 +76,7 @@ def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
     used = {name: value for name, value in decoding.items() if value is not None and NEUTRAL_VALUES.get(name) != value}
     samples = used.pop("do_sample")
     if unknown := sorted(used.keys() - API_ARGUMENTS.keys()):
-        raise InputError(f"decoding: the API has no argument for {', '.join(unknown)}; leave it out.")
+        raise InputError("decoding", f"the API has no argument for {', '.join(unknown)}; leave it out.")
     arguments = {API_ARGUMENTS[name]: value for name, value in used.items()}
     return arguments if samples else {**arguments, "temperature": 0}
 
@@ -112,7 +112,7 @@ def continued(body: Body, opening: str) -> Body:
     """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
         raise InputError(
-            "generation_bias.borrowed_opening: the API of completions continues no response; give `api: chat`."
+            "generation_bias.borrowed_opening", "the API of completions continues no response; give `api: chat`."
         )
     messages = [*body["messages"], {"role": "assistant", "content": opening}]
     return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
@@ -137,8 +137,9 @@ def answer_of(answer: Any) -> Answer:
         raise FilteredRequest(found.missing)
     if len(found.text or "") > MAX_RESPONSE_CHARACTERS:
         raise UnsupportedRequest(
-            f"model.server: an answer has {len(found.text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the "
-            "server ignores max_new_tokens, or is no server of a model."
+            "model.server",
+            f"an answer has {len(found.text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the "
+            "server ignores max_new_tokens, or is no server of a model.",
         )
     return found
 
@@ -211,7 +212,7 @@ def fetch_answers(
                 return await _send(client, model, requests[row], parse, retries, statuses)
             except FilteredRequest as error:
                 if on_filtered is None:
-                    raise InputError(f"model.server: {model.server}: {error.reason} in place of an answer.") from None
+                    raise InputError("model.server", f"{model.server}: {error.reason} in place of an answer.") from None
                 return on_filtered(error.reason)
 
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
@@ -246,7 +247,7 @@ def check_client() -> None:
 def _api_key() -> str:
     name, key = next(((name, key) for name in API_KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
     if not (key.isascii() and key.isprintable()):
-        raise InputError(f"model.server: the key in {name} has characters that are invalid in a key; set it again.")
+        raise InputError("model.server", f"the key in {name} has characters that are invalid in a key; set it again.")
     return key
 
 
@@ -284,7 +285,7 @@ async def _send(
         if isinstance(failure, RejectedRequest) and failure.is_filter:
             raise FilteredRequest(FILTERED) from None
         raise failure from None
-    raise InputError(f"model.server: {model.server}: its answers do not have the format of the API {model.api!r}.")
+    raise InputError("model.server", f"{model.server}: its answers do not have the format of the API {model.api!r}.")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
@@ -304,6 +305,8 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
             reason = f"Connection error; {SERVER_ENDED}"
         reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:MAX_REASON]
-    message = f"model.server: {model.server} (model {model.name}, api {model.api}): {reason}."
+    message = f"{model.server} (model {model.name}, api {model.api}): {reason}."
     is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
-    return RejectedRequest(message, status, body or str(error)) if is_final else InputError(message)
+    if is_final:
+        return RejectedRequest("model.server", message, status=status, reason=body or str(error))
+    return InputError("model.server", message)

@@ -105,7 +105,7 @@ class StyleClassifier:
         for rows, batch in run_batches(order, lambda row: limit(max(1, len(encoded[row]))), compute):
             probabilities[rows] = batch
         if np.isnan(probabilities).any():
-            raise InputError(f"model: the classifier {self.name} returns NaN for a text; {BROKEN_WEIGHTS}")
+            raise InputError("model", f"the classifier {self.name} returns NaN for a text; {BROKEN_WEIGHTS}")
         return probabilities, is_truncated
 
 
@@ -162,10 +162,10 @@ def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         kind = ", ".join(architectures) or config.model_type
-        raise InputError(f"{field}: {model.name} is a {kind}; give a model for sequence classification.")
+        raise InputError(field, f"{model.name} is a {kind}; give a model for sequence classification.")
     labels = _labels(model, config)
     if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise InputError(f"{field}: {model.name} has the labels {labels}; it needs two or more, all different.")
+        raise InputError(field, f"{model.name} has the labels {labels}; it needs two or more, all different.")
     return AutoModelForSequenceClassification
 
 
@@ -179,7 +179,7 @@ def style_vectors(classifier: Classifier, texts: Sequence[str]) -> np.ndarray:
     InputError if the classifier is not a result of `load_style_classifier`.
     """
     if not isinstance(classifier, Classifier):
-        raise InputError(f"classifier: {format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
+        raise InputError("classifier", f"{format_value(classifier)} is not loaded; give load_style_classifier(NAME).")
     texts = [texts] if isinstance(texts, str) else texts
     return to_style_vectors(classifier, label_probabilities(classifier, texts))
 

@@ -66,10 +66,10 @@ def translate(
     blank or too long.
     """
     if model.kind != "encoder_decoder":
-        raise InputError(f"model: {model.name} is no encoder-decoder model; give one that translates.")
+        raise InputError("model", f"{model.name} is no encoder-decoder model; give one that translates.")
     distinct = list(dict.fromkeys(texts))
     if any(not text.strip() for text in distinct):
-        raise InputError("texts: one is blank; leave out empty sentences.")
+        raise InputError("texts", "one is blank; leave out empty sentences.")
     encoded, forced = _encode(model.tokenizer, distinct, source, target)
     check_input_lengths(model, encoded, decoding.get("max_new_tokens", 0), "texts")
     rows = list(group_rows(texts).values())

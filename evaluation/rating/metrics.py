@@ -12,29 +12,36 @@ import scipy
 from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.report.formats import Format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
-from evenhand.evaluation.report.page import SCORES, Page
+from evenhand.evaluation.report.page import SCORES, Page, Section
 from evenhand.evaluation.report.tables import score_section, value_text
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, find_score, signature_line
 from evenhand.evaluation.statistics.accuracy import ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 
-WIN_RATE, PAIR_WIN_RATE, LEFT_SHARE = "win_rate", "pair_win_rate", "left_share"
-QUESTION, RATER = "question", "rater"
+WIN_RATE = "win_rate"
+PAIR_WIN_RATE = "pair_win_rate"
+LEFT_SHARE = "left_share"
+QUESTION = "question"
+RATER = "rater"
 NO_VOTES = "nobody decided"  # reason of an undefined share
-_SHARE = {"unit": "%", "factor": 100, "decimals": 0, "ideal": 0.5}
-
 METRICS = (
     Format(
         WIN_RATE,
         "share of votes for the model after",
         "Share of the votes, skipped ones excluded, for the model after tuning.",
-        **_SHARE,
+        unit="%",
+        factor=100,
+        decimals=0,
+        ideal=0.5,
     ),
     Format(
         PAIR_WIN_RATE,
         "share of pairs for the model after",
         "Share of the pairs in which most raters prefer the model after tuning; evenly split pairs are excluded.",
-        **_SHARE,
+        unit="%",
+        factor=100,
+        decimals=0,
+        ideal=0.5,
     ),
     Format(
         ALPHA,
@@ -42,10 +49,23 @@ METRICS = (
         "One minus the observed disagreement over the disagreement expected by chance; nominal votes.",
         ideal=1,
     ),
-    Format(LEFT_SHARE, "left response chosen", "Share of the votes for the response on the left.", **_SHARE),
+    Format(
+        LEFT_SHARE,
+        "left response chosen",
+        "Share of the votes for the response on the left.",
+        unit="%",
+        factor=100,
+        decimals=0,
+        ideal=0.5,
+    ),
 )
-
-
+# Notes of the report's tables.
+NOT_INDEPENDENT = "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
+OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
+CHANCE = "About one in twenty of these intervals excludes 50 by chance."
+RANDOM_SIDES = (
+    "Sides are random; who chooses the left response much more or less often than half of the time may not read."
+)
 LIMITS = [
     "A preferred response is not a fair response: raters see one pair at a time, and no responses to other people.",
     "The votes represent these raters only. Prompts that may inflame are excluded, so the result does not cover them.",
@@ -66,12 +86,18 @@ def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapp
     """
     scores = []
     for question in questions:
-        of_question = votes[votes[QUESTION] == question]
-        cuts = [({}, of_question), *(({AXIS: str(axis)}, rows) for axis, rows in of_question.groupby(AXIS))]
-        for cut, rows in cuts:
-            scores += [compute(rows, {QUESTION: question, **cut}) for compute in (win_rate, pair_win_rate, agreement)]
-    scores += [left_share(votes, {}), *(left_share(rows, {RATER: str(name)}) for name, rows in votes.groupby(RATER))]
+        of_question = votes.loc[votes[QUESTION] == question]
+        scores += _question_scores(of_question, {QUESTION: question})
+        for axis, rows in of_question.groupby(AXIS):
+            scores += _question_scores(rows, {QUESTION: question, AXIS: str(axis)})
+    scores.append(left_share(votes, {}))
+    for rater, rows in votes.groupby(RATER):
+        scores.append(left_share(rows, {RATER: str(rater)}))
     return [replace(score, signature=signature) for score in scores]
+
+
+def _question_scores(votes: pd.DataFrame, group: Mapping[str, str]) -> list[BiasScore]:
+    return [win_rate(votes, group), pair_win_rate(votes, group), agreement(votes, group)]
 
 
 def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
@@ -105,10 +131,12 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
 
 def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
+    """Return the share of wins, (n,) bool, with the p-value of the two-sided binomial test that it is one half."""
     score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out)
-    return (
-        replace(score, p_value=float(scipy.stats.binomtest(int(wins.sum()), len(wins)).pvalue)) if len(wins) else score
-    )
+    if not len(wins):
+        return score
+    test = scipy.stats.binomtest(int(wins.sum()), len(wins))
+    return replace(score, p_value=float(test.pvalue))
 
 
 def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
@@ -116,9 +144,11 @@ def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
 
     `n` is the number of pairs for which at least two raters chose a response, `n_left_out` the number of all others.
     """
-    table = votes.assign(after=(votes["choice"] == AFTER).astype(float).where(votes["choice"].notna()))
-    matrix = table.pivot(index=RATER, columns=PROMPT_ID, values="after").to_numpy()
-    paired = matrix[:, np.isfinite(matrix).sum(axis=0) >= 2]
+    is_after = (votes["choice"] == AFTER).astype(float).where(votes["choice"].notna())
+    table = votes.assign(after=is_after).pivot(index=RATER, columns=PROMPT_ID, values="after")
+    matrix = table.to_numpy()
+    n_choices = np.isfinite(matrix).sum(axis=0)
+    paired = matrix[:, n_choices >= 2]
     score = label_agreement(paired, seed=0, group=group, signature={})
     return replace(score, n_left_out=matrix.shape[1] - paired.shape[1])
 
@@ -145,46 +175,50 @@ def page(
     `left_out` are the numbers of excluded pairs by reason; None: no classifier looked for offensive responses.
     """
     has_repeats = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
-    metric, unit = (PAIR_WIN_RATE, "pairs") if has_repeats else (WIN_RATE, "votes")
-    first = next(iter(questions))
-    headline, n_raters = find_score(scores, metric, question=first), int(votes[RATER].nunique())
+    metric = PAIR_WIN_RATE if has_repeats else WIN_RATE
+    unit = "pairs" if has_repeats else "votes"
+    first_question = next(iter(questions))
+    headline = find_score(scores, metric, question=first_question)
+    win_rates = [score for score in scores if score.metric == metric and AXIS not in score.group]
+    warnings = []
+    if left_out["offensive"] is None:
+        warnings.append("Neither run has an offensiveness classifier, so pairs with offensive responses are included.")
+    n_raters = int(votes[RATER].nunique())
     excluded = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items() if n is not None)
-    overall = [score for score in scores if AXIS not in score.group]
-    of_metric = [score for score in overall if score.metric == metric]
-    by_axis = [score for score in scores if score.metric == metric and AXIS in score.group]
-    by_vote = [it for it in overall if it.metric == WIN_RATE and has_repeats]
-    not_independent = (
-        "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
-    )
-    sides = (
-        "Sides are random; who chooses the left response much more or less often than half of the time may not read."
-    )
-    agreement, lefts = ([it for it in overall if it.metric == name] for name in (ALPHA, LEFT_SHARE))
-    of_alpha = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
-    chance = "About one in twenty of these intervals excludes 50 by chance."
+    before, after = models
     return Page(
         title="Which responses people prefer",
-        subtitle=before_after(*models),
+        subtitle=before_after(before, after),
         headline_value=f"{format_of(headline).text(headline.value)} %" if math.isfinite(headline.value) else "–",
-        headline_caption=f"of the {unit} on {first} are for the model after; 50 if neither is preferred",
-        verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in of_metric),
-        warnings=["Neither run has an offensiveness classifier, so pairs with offensive responses are included."]
-        if left_out["offensive"] is None
-        else [],
+        headline_caption=f"of the {unit} on {first_question} are for the model after; 50 if neither is preferred",
+        verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in win_rates),
+        warnings=warnings,
         notes=[
             f"{len(votes):,} answers by {n_raters} raters to {votes[PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
-        sections=[
-            score_section(SCORES, of_metric, QUESTION, counted=unit, first_screen=True),
-            score_section("By vote", by_vote, QUESTION, [not_independent], counted="votes"),
-            score_section("Agreement of the raters", agreement, QUESTION, [of_alpha]),
-            score_section("By axis", by_axis, "question and axis", [chance], counted=unit),
-            score_section("Raters", lefts, RATER, [sides], counted="votes"),
-        ],
+        sections=_sections(scores, metric, unit),
         glossary=glossary([metric, ALPHA, LEFT_SHARE]),
         limits=LIMITS,
         signature=headline.signature,
         signature_lines=[signature_line(headline)],
     )
+
+
+def _sections(scores: Sequence[BiasScore], metric: str, unit: str) -> list[Section]:
+    """Return the tables of the report; `metric` is the win rate of the headline, of "votes" or "pairs" (`unit`)."""
+    overall = [score for score in scores if AXIS not in score.group]
+
+    def of_metric(name: str) -> list[BiasScore]:
+        return [score for score in overall if score.metric == name]
+
+    by_axis = [score for score in scores if score.metric == metric and AXIS in score.group]
+    by_vote = of_metric(WIN_RATE) if metric == PAIR_WIN_RATE else []
+    return [
+        score_section(SCORES, of_metric(metric), QUESTION, counted=unit, first_screen=True),
+        score_section("By vote", by_vote, QUESTION, [NOT_INDEPENDENT], counted="votes"),
+        score_section("Agreement of the raters", of_metric(ALPHA), QUESTION, [OF_ALPHA]),
+        score_section("By axis", by_axis, "question and axis", [CHANCE], counted=unit),
+        score_section("Raters", of_metric(LEFT_SHARE), RATER, [RANDOM_SIDES], counted="votes"),
+    ]

@@ -15,9 +15,12 @@ from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.tables import read_table
 
-BEFORE, AFTER = SIDES = "before", "after"
+BEFORE = "before"
+AFTER = "after"
+SIDES = (BEFORE, AFTER)
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
-OFFENSIVE, ALIKE = "offensive", "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
+OFFENSIVE = "offensive"
+ALIKE = "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
 PAPER = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 _Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
 
@@ -44,7 +47,7 @@ def read_rating_file(field: str, name: str) -> dict:
         content = read_yaml(shipped if name == "paper" else Path(name), field)
         return TypeAdapter(_CONTENTS[field]).validate_python(content)
     except ValidationError as error:
-        raise InputError(f"{field}: {name}: {error}; write it like {shipped}.") from None
+        raise InputError(field, f"{name}: {error}; write it like {shipped}.") from None
 
 
 def read_pairs(before: Path, after: Path) -> pd.DataFrame:
@@ -57,18 +60,20 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
     Raises:
         InputError: a file is absent, or the runs have different prompts.
     """
-    rows = read_table(before / "prompts.parquet")[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]]
-    offensive = np.zeros(len(rows), dtype=bool)
+    rows = read_table(before / "prompts.parquet")[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
+    is_offensive = np.zeros(len(rows), dtype=bool)
     is_classified = False
-    for side, folder in zip(SIDES, (before, after), strict=True):
+    for side, folder in ((BEFORE, before), (AFTER, after)):
         responses = read_table(folder / "responses.parquet")
         if not responses[PROMPT_ID].equals(rows[PROMPT_ID]):
-            raise InputError(f"after: {after} has other prompts than {before}; measure both with the same prompts.")
-        rows = rows.assign(**{side: responses[RESPONSE]})
-        if (folder / f"{OFFENSIVENESS}.parquet").exists():
-            offensive |= read_table(folder / f"{OFFENSIVENESS}.parquet")[OFFENSIVENESS].to_numpy() >= THRESHOLD
+            raise InputError("after", f"{after} has other prompts than {before}; measure both with the same prompts.")
+        rows[side] = responses[RESPONSE]
+        probabilities = folder / f"{OFFENSIVENESS}.parquet"
+        if probabilities.exists():
+            is_offensive |= read_table(probabilities)[OFFENSIVENESS].to_numpy() >= THRESHOLD
             is_classified = True
-    return rows.assign(**{OFFENSIVE: offensive if is_classified else None})
+    rows[OFFENSIVE] = is_offensive if is_classified else None
+    return rows
 
 
 def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
@@ -82,7 +87,8 @@ def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
     masks = {name: pairs[name].isin(values) for name, values in lists.items()}
-    masks |= {OFFENSIVE: pairs[OFFENSIVE].eq(True), ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()}
+    masks[OFFENSIVE] = pairs[OFFENSIVE].eq(True)
+    masks[ALIKE] = pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()
     reasons = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
     for reason, mask in reversed(masks.items()):
         reasons[mask] = reason
@@ -100,9 +106,10 @@ def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
 
 def left_side(rater: str, prompt_id: str, seed: int) -> str:
     """Return the side, "before" or "after", whose response a rater sees on the left: random for each rater and pair."""
-    return SIDES[hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()[0] % 2]
+    digest = hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()
+    return SIDES[digest[0] % 2]
 
 
 def other_side(side: str) -> str:
     """Return "after" for "before", and "before" for "after"."""
-    return SIDES[1 - SIDES.index(side)]
+    return AFTER if side == BEFORE else BEFORE

@@ -43,7 +43,9 @@ HEADERS = {
 
 
 def _readable(text: str) -> str:
-    return "\n".join(map(escape_hidden, unicodedata.normalize("NFC", text).strip().splitlines()))
+    """Return a text without outer white space, with composed letters, and with hidden characters made visible."""
+    lines = unicodedata.normalize("NFC", text).strip().splitlines()
+    return "\n".join(escape_hidden(line) for line in lines)
 
 
 class Answer(BaseModel):
@@ -66,31 +68,56 @@ class Rating:
 
     def items(self, rater: str) -> list[tuple[str, str]]:
         """Return the items (prompt_id, question) that a rater has neither answered nor skipped, in their order."""
-        items = [(prompt_id, question) for prompt_id in self.pairs[PROMPT_ID] for question in self.questions]
-        return [item for item in items if (rater, *item) not in self.votes.by_key]
+        items = []
+        for prompt_id in self.pairs[PROMPT_ID]:
+            for question in self.questions:
+                if (rater, prompt_id, question) not in self.votes.by_key:
+                    items.append((prompt_id, question))
+        return items
 
     def record(self, answer: Answer) -> None:
         """Save an answer to the rater's next question, or undo the last one; ignore a second answer or an old page."""
-        time, item = datetime.now(UTC).isoformat(timespec="seconds"), (answer.prompt_id, answer.question)
+        if answer.choice is None:
+            return
         if answer.choice == "undo":
-            if votes := self.votes.of(answer.rater):
+            votes = self.votes.by_rater(answer.rater)
+            if votes:
                 self.votes.add(votes[-1], undo=True)
-        elif answer.choice and [item] == self.items(answer.rater)[:1]:
-            left = left_side(answer.rater, answer.prompt_id, self.seed)
-            choice = {"left": left, "right": other_side(left), "skip": None}[answer.choice]
-            self.votes.add(Vote(answer.rater, *item, choice, left, time))
+            return
+        items = self.items(answer.rater)
+        if not items or items[0] != (answer.prompt_id, answer.question):
+            return
+        left = left_side(answer.rater, answer.prompt_id, self.seed)
+        choices = {"left": left, "right": other_side(left), "skip": None}
+        vote = Vote(
+            rater=answer.rater,
+            prompt_id=answer.prompt_id,
+            question=answer.question,
+            choice=choices[answer.choice],
+            left=left,
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self.votes.add(vote)
 
     def next_question(self, rater: str) -> dict[str, Any]:
         """Return what the page shows: a rater's next question, without the models' names; or only how many are done."""
-        items, total = self.items(rater), len(self.pairs) * len(self.questions)
-        shown = {"rater": rater, "done": total - len(items), "total": total}
-        if items:
-            prompt_id, question = items[0]
-            row, left = self.pairs.set_index(PROMPT_ID).loc[prompt_id], left_side(rater, prompt_id, self.seed)
-            shown |= {"prompt_id": prompt_id, "question": question, "text": self.questions[question]}
-            texts = {"prompt": row[TEXT], "left": row[left], "right": row[other_side(left)]}
-            shown |= {name: _readable(text) for name, text in texts.items()}
-        return shown
+        items = self.items(rater)
+        total = len(self.pairs) * len(self.questions)
+        progress = {"rater": rater, "done": total - len(items), "total": total}
+        if not items:
+            return progress
+        prompt_id, question = items[0]
+        row = self.pairs.set_index(PROMPT_ID).loc[prompt_id]
+        left = left_side(rater, prompt_id, self.seed)
+        return {
+            **progress,
+            "prompt_id": prompt_id,
+            "question": question,
+            "text": self.questions[question],
+            "prompt": _readable(row[TEXT]),
+            "left": _readable(row[left]),
+            "right": _readable(row[other_side(left)]),
+        }
 
 
 def rating_app(rating: Rating, token: str, host: str) -> Starlette:
@@ -121,9 +148,10 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on `host` and `port`; port 0 selects a free port."""
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise InputError(f"port: cannot listen on {host}:{port} ({error}); --port 0 uses a free port.") from None
+        raise InputError("port", f"cannot listen on {host}:{port} ({error}); --port 0 uses a free port.") from None
 
 
 def load_token(folder: Path) -> str:
@@ -138,6 +166,15 @@ def load_token(folder: Path) -> str:
 
 def serve(app: Starlette, listening: socket.socket) -> None:
     """Serve the app until the process is interrupted, without an access log, because paths contain the token."""
-    options = {"ws": "none", "lifespan": "off", "log_level": "warning", "access_log": False, "proxy_headers": False}
-    options |= {"headers": list(HEADERS.items()), "server_header": False, "timeout_graceful_shutdown": 3}
-    uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        headers=list(HEADERS.items()),
+        server_header=False,
+        timeout_graceful_shutdown=3,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

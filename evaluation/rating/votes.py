@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_owner
 
 VOTES = "votes.jsonl"
-KEY = "rater", "prompt_id", "question"  # a rater has one vote on a question about a pair
+KEY = ("rater", "prompt_id", "question")  # a rater has one vote on a question about a pair
 Side = Literal["before", "after"]  # the model before or after tuning
 
 
@@ -46,15 +46,19 @@ class Votes:
             try:
                 self._apply(json.loads(line))
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: not a vote ({error}); repair or delete the line.") from None
+                raise InputError(
+                    f"{path}, line {number}", f"not a vote ({error}); repair or delete the line."
+                ) from None
 
-    def of(self, rater: str) -> list[Vote]:
+    def by_rater(self, rater: str) -> list[Vote]:
         """Return a rater's votes, the last one last."""
         return [vote for vote in self.by_key.values() if vote.rater == rater]
 
     def add(self, vote: Vote, *, undo: bool = False) -> None:
         """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
-        record = asdict(vote) | ({"undo": True} if undo else {})
+        record = asdict(vote)
+        if undo:
+            record["undo"] = True
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
         check_owner(self.path)
         try:
@@ -78,4 +82,5 @@ class Votes:
 
 def read_votes(path: Path) -> pd.DataFrame:
     """Return the votes in a file, without undone votes: one row per vote, with the fields of `Vote` as columns."""
-    return pd.DataFrame(map(asdict, Votes(path).by_key.values()), columns=list(Vote.__dataclass_fields__))
+    votes = Votes(path).by_key.values()
+    return pd.DataFrame([asdict(vote) for vote in votes], columns=[field.name for field in fields(Vote)])

@@ -49,7 +49,7 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
 
     defined = [score for score in scores if not math.isnan(score.value)]
     if not defined:
-        raise InputError("scores: no score has a value; see the column reason of score_table(scores).")
+        raise InputError("scores", "no score has a value; see the column reason of score_table(scores).")
     figure = Figure(figsize=(7, 0.6 + 0.32 * len(defined)), layout="constrained")
     axes = figure.add_subplot()
     for y, score in enumerate(reversed(defined)):

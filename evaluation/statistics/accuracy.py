@@ -12,7 +12,11 @@ from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
 from evenhand.evaluation.statistics.scores import share_score
 
-ALPHA, N_BINS = "krippendorff_alpha", 10
+ALPHA = "krippendorff_alpha"
+N_BINS = 10  # of the expected calibration error
+N_SAMPLES = 1000  # of a bootstrap
+N_ALPHA_SAMPLES = 200  # of the bootstrap of α
+NO_LABEL = "no text held out has this label"
 
 
 def accuracy_scores(
@@ -30,17 +34,28 @@ def accuracy_scores(
         signature: as in BiasScore.
     """
     predicted = probabilities.argmax(axis=1)
-    common = {"ideal": 1.0, "bounds": (0.0, 1.0), "signature": signature}
-    of_share = {"ideal": 1.0, "reason": "no text held out has this label", "signature": signature}
-    scores = [share_score("accuracy", predicted == truth, **of_share)]
+    scores = [share_score("accuracy", predicted == truth, 1.0, reason=NO_LABEL, signature=signature)]
     for label, name in enumerate(names):
-        scores.append(share_score("recall", predicted[truth == label] == label, group={"label": name}, **of_share))
-    for label in range(len(names) if len(names) > 2 else 1):
-        one, other = (probabilities[chosen, label] for chosen in (truth == label, truth != label))
-        area, interval = _area(one, other)
-        reason = None if math.isfinite(area) else "no text held out has this label, or all have"
-        group = {"label": names[label] if len(names) > 2 else " or ".join(names)}
-        scores.append(BiasScore("roc_auc", area, n=len(truth), interval=interval, group=group, reason=reason, **common))
+        is_right = predicted[truth == label] == label
+        scores.append(share_score("recall", is_right, 1.0, reason=NO_LABEL, group={"label": name}, signature=signature))
+    areas = {name: label for label, name in enumerate(names)}
+    if len(names) <= 2:
+        areas = {" or ".join(names): 0}
+    for name, label in areas.items():
+        has_label = truth == label
+        area, interval = _area(probabilities[has_label, label], probabilities[~has_label, label])
+        score = BiasScore(
+            metric="roc_auc",
+            value=area,
+            ideal=1.0,
+            bounds=(0.0, 1.0),
+            n=len(truth),
+            interval=interval,
+            group={"label": name},
+            reason=None if math.isfinite(area) else f"{NO_LABEL}, or all have",
+            signature=signature,
+        )
+        scores.append(score)
     return scores
 
 
@@ -67,21 +82,34 @@ def f1_scores(
         signature: as in BiasScore.
     """
     predicted = probabilities >= threshold
-    hits, wrong = (predicted & truth).astype(np.float64), (predicted != truth).astype(np.float64)
-    n, times = len(truth), _bootstrap_counts(len(truth), seed)
-    twice = 2 * times @ hits
+    hits = (predicted & truth).astype(np.float64)
+    errors = (predicted != truth).astype(np.float64)
+    counts = _bootstrap_counts(len(truth), seed)
+    twice_hits = 2 * counts @ hits
     with np.errstate(invalid="ignore"):
-        f1 = twice / (twice + times @ wrong)  # (1 + 1000, L): all texts, then each sample
-    columns = [("macro_f1", {}, f1[:, ~np.isnan(f1[0])])]
-    columns += [("f1", {"label": name}, f1[:, [label]]) for label, name in enumerate(names)]
-    scores, signature = [], {**signature, "threshold": np.asarray(threshold).tolist()}
-    for metric, group, values in columns:
-        value, interval, reason = math.nan, None, "no text has this label or is predicted to have it"
-        if np.isfinite(values[0]).any():
-            means = np.nanmean(values, axis=1) if values.shape[1] > 1 else values[:, 0]
-            value, interval, reason = float(means[0]), _percentiles(means[1:]), None
-        common = {"group": group, "reason": reason, "signature": signature}
-        scores.append(BiasScore(metric, value, 1.0, (0.0, 1.0), n, interval, **common))
+        f1 = twice_hits / (twice_hits + counts @ errors)  # (1 + N_SAMPLES, L): all texts, then each sample
+    signature = {**signature, "threshold": np.asarray(threshold).tolist()}
+
+    def score(metric: str, of_labels: np.ndarray, group: Mapping[str, str]) -> BiasScore:
+        is_defined = bool(np.isfinite(of_labels[0]).any())
+        means = of_labels[:, 0] if of_labels.shape[1] == 1 else np.full(len(of_labels), np.nan)
+        if is_defined and of_labels.shape[1] > 1:
+            means = np.nanmean(of_labels, axis=1)
+        return BiasScore(
+            metric=metric,
+            value=float(means[0]),
+            ideal=1.0,
+            bounds=(0.0, 1.0),
+            n=len(truth),
+            interval=_percentiles(means[1:]) if is_defined else None,
+            group=group,
+            reason=None if is_defined else "no text has this label or is predicted to have it",
+            signature=signature,
+        )
+
+    scores = [score("macro_f1", f1[:, ~np.isnan(f1[0])], {})]
+    for label, name in enumerate(names):
+        scores.append(score("f1", f1[:, [label]], {"label": name}))
     return scores
 
 
@@ -100,13 +128,23 @@ def calibration_error(
         seed: seed of the bootstrap samples.
         signature: as in BiasScore.
     """
-    rows, confidence = np.arange(len(truth)), probabilities.max(axis=1)
-    gaps = np.zeros((len(truth), N_BINS))
+    n = len(truth)
+    rows = np.arange(n)
+    confidence = probabilities.max(axis=1)
+    is_right = truth[rows, probabilities.argmax(axis=1)]
     bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
-    gaps[rows, bins] = truth[rows, probabilities.argmax(axis=1)] - confidence
-    errors = np.abs(_bootstrap_counts(len(truth), seed) @ gaps).sum(axis=1) / len(truth)
-    value, interval = float(errors[0]), _percentiles(errors[1:])
-    return BiasScore("calibration_error", value, 0.0, (0.0, 1.0), len(truth), interval, signature=signature)
+    gaps = np.zeros((n, N_BINS))
+    gaps[rows, bins] = is_right - confidence
+    errors = np.abs(_bootstrap_counts(n, seed) @ gaps).sum(axis=1) / n
+    return BiasScore(
+        metric="calibration_error",
+        value=float(errors[0]),
+        ideal=0.0,
+        bounds=(0.0, 1.0),
+        n=n,
+        interval=_percentiles(errors[1:]),
+        signature=signature,
+    )
 
 
 def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]) -> BiasScore:
@@ -116,19 +154,34 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
     nominal data. Interval: percentiles of 200 bootstrap samples of the n units. α is undefined if all labels are equal.
     """
     n = labels.shape[1]
-    rng = np.random.default_rng(seed)
-    samples = [labels, *(labels[:, rng.integers(n, size=n)] for _ in range(200 if n else 0))]
-    values = np.full(len(samples), np.nan)
-    for place, sample in enumerate(samples):
-        if len(np.unique(sample[np.isfinite(sample)])) > 1:
-            values[place] = krippendorff.alpha(sample, level_of_measurement="nominal")
-    interval = reason = None
-    if np.isnan(values[0]):
-        reason = "all labels are equal" if n else "no two coders labelled the same"
+    value = _alpha(labels)
+    interval = None
+    reason = None
+    if math.isfinite(value):
+        rng = np.random.default_rng(seed)
+        samples = [_alpha(labels[:, rng.integers(n, size=n)]) for _ in range(N_ALPHA_SAMPLES)]
+        interval = _percentiles(np.array(samples))
     else:
-        interval = _percentiles(values[1:])
-    common = {"group": group, "reason": reason, "signature": signature}
-    return BiasScore(ALPHA, float(values[0]), 1.0, (-1.0, 1.0), n, interval, **common)
+        reason = "all labels are equal" if n else "no two coders labelled the same"
+    return BiasScore(
+        metric=ALPHA,
+        value=value,
+        ideal=1.0,
+        bounds=(-1.0, 1.0),
+        n=n,
+        interval=interval,
+        group=group,
+        reason=reason,
+        signature=signature,
+    )
+
+
+def _alpha(labels: np.ndarray) -> float:
+    """Return Krippendorff's α of labels, (m, n), NaN where missing; NaN if all labels are equal."""
+    distinct = np.unique(labels[np.isfinite(labels)])
+    if len(distinct) < 2:
+        return math.nan
+    return float(krippendorff.alpha(labels, level_of_measurement="nominal"))
 
 
 def _percentiles(values: np.ndarray) -> Interval:
@@ -136,8 +189,9 @@ def _percentiles(values: np.ndarray) -> Interval:
 
 
 def _bootstrap_counts(n: int, seed: int) -> np.ndarray:
-    """Return how often each of n texts occurs in all texts, in the first row, and in each of 1,000 samples."""
-    return np.vstack([np.ones(n), np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=1000)])
+    """Return how often each of n texts occurs in all texts (the first row) and in each of N_SAMPLES samples."""
+    samples = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=N_SAMPLES)
+    return np.vstack([np.ones(n), samples])
 
 
 def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -149,16 +203,21 @@ def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
     f1 = np.empty((len(grid), truth.shape[1]))
     for row, threshold in enumerate(grid):
         predicted = probabilities >= threshold
-        f1[row] = 2 * (predicted & truth).sum(axis=0) / np.maximum(predicted.sum(axis=0) + truth.sum(axis=0), 1)
+        n_hits = (predicted & truth).sum(axis=0)
+        n_positive = predicted.sum(axis=0) + truth.sum(axis=0)
+        f1[row] = 2 * n_hits / np.maximum(n_positive, 1)
     is_best = f1 == f1.max(axis=0)
     return (grid[:, None] * is_best).sum(axis=0) / is_best.sum(axis=0)
 
 
-def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, tuple[float, float] | None]:
+def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, Interval | None]:
     """Return the probability that a value of `one` exceeds one of `other` (ties: one half), and its 95 % interval."""
     if not len(one) or not len(other):
         return math.nan, None
-    area = float(scipy.stats.mannwhitneyu(one, other).statistic / (len(one) * len(other)))
-    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
-    spread = area * (1 - area) + (len(one) - 1) * (q1 - area**2) + (len(other) - 1) * (q2 - area**2)
-    return area, normal_interval(area, math.sqrt(spread / (len(one) * len(other))), (0.0, 1.0))
+    n_pairs = len(one) * len(other)
+    area = float(scipy.stats.mannwhitneyu(one, other).statistic / n_pairs)
+    # Probabilities that two of `one` exceed one of `other`, and that one of `one` exceeds two of `other`.
+    q_1 = area / (2 - area)
+    q_2 = 2 * area**2 / (1 + area)
+    spread = area * (1 - area) + (len(one) - 1) * (q_1 - area**2) + (len(other) - 1) * (q_2 - area**2)
+    return area, normal_interval(area, math.sqrt(spread / n_pairs), (0.0, 1.0))

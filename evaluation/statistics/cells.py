@@ -17,7 +17,8 @@ def to_codes(values: Sequence[str]) -> np.ndarray:
     >>> to_codes(["deaf", "old", "deaf"]).tolist()
     [0, 1, 0]
     """
-    return factorize(values)[0]
+    codes, _ = factorize(values)
+    return codes
 
 
 def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -25,12 +26,12 @@ def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
     names[codes] equals the values.
     """
-    code, names = pd.factorize(pd.Series(values), use_na_sentinel=False)
-    names = np.asarray(names, dtype=object).astype(str)
+    first_codes, distinct = pd.factorize(pd.Series(values), use_na_sentinel=False)  # in order of appearance
+    names = np.asarray(distinct, dtype=object).astype(str)
     order = np.argsort(names, kind="stable")
     rank = np.empty(len(names), dtype=np.int32)
     rank[order] = np.arange(len(names))
-    return rank[code], names[order]
+    return rank[first_codes], names[order]
 
 
 def sum_by(index: np.ndarray, values: np.ndarray, k: int = 0) -> np.ndarray:
@@ -38,8 +39,10 @@ def sum_by(index: np.ndarray, values: np.ndarray, k: int = 0) -> np.ndarray:
 
     The result, (m,) or (m, c), has one row for each index 0 … m−1; indices that do not occur, up to k, have sum 0.
     """
-    shape = (max(int(index.max(initial=-1)) + 1, k), len(index))
-    return scipy.sparse.csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=shape) @ values
+    n = len(index)
+    m = max(int(index.max(initial=-1)) + 1, k)
+    membership = scipy.sparse.csr_array((np.ones(n), (index, np.arange(n))), shape=(m, n))
+    return membership @ values
 
 
 @dataclass(frozen=True)
@@ -100,22 +103,29 @@ class Cells:
 
     def responses(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows of the cells with the `chosen` indices, in this order, (r, c); a view where possible."""
-        start, count = self.start[chosen], self.count[chosen]
-        if len(chosen) and (start[1:] == start[:-1] + count[:-1]).all():
-            return self.rows[start[0] : start[0] + count.sum()]
-        return self.rows[np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())]
+        start = self.start[chosen]
+        count = self.count[chosen]
+        total = count.sum()
+        is_contiguous = len(chosen) > 0 and (start[1:] == start[:-1] + count[:-1]).all()
+        if is_contiguous:
+            return self.rows[start[0] : start[0] + total]
+        start_in_result = np.cumsum(count) - count
+        return self.rows[np.repeat(start - start_in_result, count) + np.arange(total)]
 
     def blocks(self, chosen: np.ndarray | None = None) -> Iterator[Block]:
         """Yield the rows of the cells with the `chosen` indices (default: all cells) in blocks of whole cells.
 
         Blocks of about NUMBERS_PER_BLOCK numbers keep temporary float64 arrays small.
         """
-        chosen = np.arange(len(self.count)) if chosen is None else chosen
+        if chosen is None:
+            chosen = np.arange(len(self.count))
         count = self.count[chosen]
-        number = (np.cumsum(count) - count) // max(1, NUMBERS_PER_BLOCK // max(self.rows.shape[1], 1))
-        for cells in np.split(chosen, np.flatnonzero(np.diff(number)) + 1):
+        n_columns = max(self.rows.shape[1], 1)
+        rows_per_block = max(1, NUMBERS_PER_BLOCK // n_columns)
+        block_of_cell = (np.cumsum(count) - count) // rows_per_block
+        for cells in np.split(chosen, np.flatnonzero(np.diff(block_of_cell)) + 1):
             if len(cells):
-                yield Block(cells, self.count[cells], self.responses(cells), self.mean)
+                yield Block(cells=cells, count=self.count[cells], rows=self.responses(cells), mean=self.mean)
 
     def select_columns(self, columns: np.ndarray | Sequence[int]) -> "Cells":
         """Return the cells with only these columns, (c',); without a copy if these are all columns in order."""
@@ -141,17 +151,30 @@ def arrange_cells(
         min_count: the minimum number of vectors in a cell; variances need two.
         mask: whether to use each vector, (n,) bool; None: all.
     """
-    usable = np.isfinite(vectors).all(axis=1) & (True if mask is None else mask)
-    cell = descriptor.astype(np.int64) * (int(template.max(initial=0)) + 1) + template
+    usable = np.isfinite(vectors).all(axis=1)
+    if mask is not None:
+        usable &= mask
+    n_templates = int(template.max(initial=0)) + 1
+    cell = descriptor.astype(np.int64) * n_templates + template
     size = np.bincount(cell[usable], minlength=int(cell.max(initial=0)) + 1)
     usable &= size[cell] >= min_count
     rows = np.flatnonzero(usable)
+    # The order of vectors within a cell: by their product with one fixed random vector.
     key = vectors @ np.random.default_rng(0).random(vectors.shape[1], dtype=np.float32)
     rows = rows[np.lexsort((key[rows], cell[rows]))]
     _, start, count = np.unique(cell[rows], return_index=True, return_counts=True)
-    first, n_left_out = rows[start], len(vectors) - len(rows)
-    codes = template[first], descriptor[first]
-    return _with_rows(Cells(vectors[:0], start, count, *codes, vectors[:0], n_left_out), vectors[rows])
+    first = rows[start]
+    empty = vectors[:0]
+    cells = Cells(
+        rows=empty,
+        start=start,
+        count=count,
+        template=template[first],
+        descriptor=descriptor[first],
+        mean=empty,
+        n_left_out=len(vectors) - len(rows),
+    )
+    return _with_rows(cells, vectors[rows])
 
 
 def _with_rows(cells: Cells, rows: np.ndarray) -> Cells:
@@ -164,19 +187,17 @@ def _with_rows(cells: Cells, rows: np.ndarray) -> Cells:
 
 def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     """Return a copy of the cells with, for each group of columns, the columns of the group followed by their sum."""
-    parts = [cells.rows[:, group] for group in groups]
-    return _with_rows(cells, np.concatenate([it for part in parts for it in (part, part.sum(1)[:, None])], axis=1))
+    columns = []
+    for group in groups:
+        part = cells.rows[:, group]
+        columns.append(part)
+        columns.append(part.sum(axis=1)[:, None])
+    return _with_rows(cells, np.concatenate(columns, axis=1))
 
 
 def project(cells: Cells, directions: np.ndarray) -> Cells:
     """Return the cells with the scalar products of their vectors with the directions, (c, d), as float32."""
     return _with_rows(cells, cells.rows.astype(np.float32, copy=False) @ directions)
-
-
-def paired_differences(cells: Cells) -> Cells:
-    """Return the k differences between the two halves of 2k columns: column k + i minus column i, for each row."""
-    n = cells.rows.shape[1] // 2
-    return _with_rows(cells, cells.rows[:, n:] - cells.rows[:, :n])
 
 
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
@@ -185,8 +206,11 @@ def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
     Each cell has the same weight, and ddof = 0 (Smith et al. 2022, A.7). Templates with fewer than two descriptors are
     excluded. The result is NaN if all templates are excluded.
     """
-    of_template = [mean[cells.template == template] for template in np.unique(cells.template)]
-    variances = [means.var(axis=0).sum() for means in of_template if len(means) > 1]
+    variances = []
+    for template in np.unique(cells.template):
+        means = mean[cells.template == template]
+        if len(means) > 1:
+            variances.append(means.var(axis=0).sum())
     return float(np.mean(variances)) if variances else np.nan
 
 
@@ -194,5 +218,12 @@ def select_cells(cells: Cells, mask: np.ndarray) -> Cells:
     """Return the cells where the mask, (k,), is true; `n_left_out` then includes the rows of all other cells."""
     if mask.all():
         return cells
-    selected = {name: getattr(cells, name)[mask] for name in ("start", "count", "template", "descriptor", "mean")}
-    return replace(cells, **selected, n_left_out=cells.n_left_out + int(cells.count[~mask].sum()))
+    return replace(
+        cells,
+        start=cells.start[mask],
+        count=cells.count[mask],
+        template=cells.template[mask],
+        descriptor=cells.descriptor[mask],
+        mean=cells.mean[mask],
+        n_left_out=cells.n_left_out + int(cells.count[~mask].sum()),
+    )

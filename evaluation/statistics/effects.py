@@ -26,28 +26,19 @@ import scipy
 
 from evenhand.evaluation.statistics.intervals import TAILS, Z
 from evenhand.evaluation.statistics.permutation import (
-    ANSWERS,
     LEVEL,
     Design,
-    Draws,
     Family,
+    NullHypothesis,
     PValues,
-    Statistics,
+    RandomSigns,
     Table,
     Tested,
-    answer_factor,
-    answer_variance_of,
     cell_table,
-    flipped_cells,
-    for_signs,
-    p_values,
-    permuted_answers,
-    permuted_cells,
-    relative_variance,
-    residual_variance,
+    effect_variance,
+    joint_tests,
+    null_hypothesis,
     statistics_of,
-    tested_families,
-    tested_means,
     variance_of_groups,
 )
 from evenhand.evaluation.statistics.shrinkage import shrink
@@ -55,8 +46,11 @@ from evenhand.evaluation.statistics.shrinkage import shrink
 Place = tuple | EllipsisType  # index of units and columns
 # (index of effects, their true values) → the sampling variance at these values over the pooled variance, at least 1
 VarianceRatio = Callable[[Place, np.ndarray], np.ndarray]
+# The same with the average of each unit and column, (u, c), as the first argument.
+RatioAtAverage = Callable[[np.ndarray, Place, np.ndarray], np.ndarray]
 POWER = 0.8  # of the smallest detectable effect
-STEPS, BISECTIONS = 10, 40
+STEPS = 10  # of the fixed-point iteration for the smallest detectable effect
+BISECTIONS = 40  # of each bound of an interval
 ONE_SIDED = float(scipy.special.ndtri(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 LEAST_SHARE = 1e-6
@@ -123,16 +117,9 @@ def family_effects(
     table = cell_table(design, families, rng)
     if table is None:
         return None
-    if table.unit == ANSWERS:
-        found = statistics_of(table, table.mean, table.count > 0)
-        variance = answer_variance_of(table, design, families)
-        found = Statistics(found.effect, variance * answer_factor(table), found.n_templates)
-        source = permuted_answers(table, design, families)
-    else:
-        found = statistics_of(table, tested_means(table), table.count > 0)
-        source = permuted_cells(table)
+    null = null_hypothesis(table, design, families)
     ratios = [share_ratio if family.are_shares else constant_ratio for family in families]
-    return _effects(table, design, families, found, source, draws, rng, ratios)
+    return _effects(table, null, families, design.groups, ratios, draws, rng)
 
 
 def family_changes(
@@ -159,12 +146,11 @@ def family_changes(
     table = cell_table(design, [difference], rng)
     if table is None:
         return None
-    table = for_signs(table)
-    found = statistics_of(table, table.mean, table.count > 0)
+    null = RandomSigns(table)
     ratio = constant_ratio
     if after.are_shares:
         ratio = partial(_ratio_of_change, effects_before, effects_after)
-    return _effects(table, design, [difference], found, flipped_cells(table), draws, rng, [ratio])[0]
+    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng)[0]
 
 
 def share_ratio(average: np.ndarray, place: Place, effect: np.ndarray) -> np.ndarray:
@@ -199,53 +185,36 @@ def _ratio_of_change(
 
 def _effects(
     table: Table,
-    design: Design,
+    null: NullHypothesis,
     families: Sequence[Family],
-    found: Statistics,
-    source: Draws,
+    groups: np.ndarray,
+    ratios: Sequence[RatioAtAverage],
     draws: int,
     rng: np.random.Generator,
-    ratios: Sequence[Callable[[np.ndarray, Place, np.ndarray], np.ndarray]],
 ) -> list[Effects]:
-    groups = design.groups
-    observed = tested_families(found, families, table.family, groups)
-    p = p_values(observed, source, draws, families, table.family, groups, rng)
-    present = table.count > 0
-    plain = statistics_of(table, table.mean, present)
-    average = statistics_of(table, table.average, present).effect
-    variance = _interval_variance(table)
-    units = np.concatenate([np.eye(design.n_people), groups])
-    of_units = np.concatenate([variance, (groups**2) @ variance * variance_of_groups(groups)[:, None]])
+    """Return the effects of each family, whose variances depend on the effects by the function in `ratios`."""
+    tests = joint_tests(null, families, table.family, groups, draws, rng)
+    units = np.concatenate([np.eye(groups.shape[1]), groups])
+    effect = units @ statistics_of(table, table.mean, table.present).effect
+    average = units @ statistics_of(table, table.average, table.present).effect
+    of_people = effect_variance(table)
+    of_groups = (groups**2) @ of_people * variance_of_groups(groups)[:, None]
+    variance = np.concatenate([of_people, of_groups])
     results = []
-    for number, (tested, of_family, ratio) in enumerate(zip(observed, p, ratios, strict=True)):
-        chosen = table.family == number
-        results.append(
-            _estimates(
-                tested,
-                of_family,
-                units @ plain.effect[:, chosen],
-                units @ average[:, chosen],
-                of_units[:, chosen],
-                ratio,
-                design.n_people,
-                table,
-            )
+    for number, (tested, p) in enumerate(tests):
+        columns = table.family == number
+        of_family = _estimates(
+            tested,
+            p,
+            effect=effect[:, columns],
+            average=average[:, columns],
+            variance=variance[:, columns],
+            ratio_at_average=ratios[number],
+            n_people=groups.shape[1],
+            table=table,
         )
+        results.append(of_family)
     return results
-
-
-def _interval_variance(table: Table) -> np.ndarray:
-    """Return the sampling variance of each effect on a descriptor, pooled over descriptors, (D, c)."""
-    if table.unit == ANSWERS and (table.within > 0).any():
-        return table.within * answer_factor(table)
-    present = (table.count > 0).astype(float)
-    n_people = int(table.person.max()) + 1
-    n = np.maximum(statistics_of(table, np.ones_like(table.mean), present > 0).n_templates, 1)
-    relative = relative_variance(table)
-    of_person = statistics_of(table, relative, present > 0).effect
-    of_all = relative.sum(axis=0) / np.maximum(present.sum(axis=0), 1)[table.family]
-    factor = np.divide(of_person, of_all, out=np.ones_like(of_person), where=of_all > 0)
-    return residual_variance(table) * factor / n * (1 - 1 / max(n_people, 2))
 
 
 def _estimates(
@@ -254,14 +223,17 @@ def _estimates(
     effect: np.ndarray,
     average: np.ndarray,
     variance: np.ndarray,
-    ratio_at: Callable[[np.ndarray, Place, np.ndarray], np.ndarray],
+    ratio_at_average: RatioAtAverage,
     n_people: int,
     table: Table,
 ) -> Effects:
-    ratio = partial(ratio_at, average)
+    """Return the effects of one family from their estimates, averages and sampling variances, (u, c) each."""
+    ratio = partial(ratio_at_average, average)
     varies = (tested.error > 0) & (variance > TINY)
-    kinds = [slice(0, n_people), slice(n_people, len(effect))]
-    shrunk = shrunk_effects(effect, variance, [kind for kind in kinds if len(effect[kind])], ratio)
+    kinds = [slice(0, n_people)]
+    if len(effect) > n_people:
+        kinds.append(slice(n_people, len(effect)))
+    shrunk = shrunk_effects(effect, variance, kinds, ratio)
     bound_low, bound_high = interval_of_one(effect, variance, ratio, ONE_SIDED)
     # `threshold` is in the units of z. Unequal cells are scaled before they are tested, so z is no multiple of the
     # effect; the ratio of threshold and z gives the threshold in the units of the effect.
@@ -272,13 +244,13 @@ def _estimates(
     shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold)
     low = np.minimum(np.where(is_shown, shown_low, bound_low), shrunk)
     high = np.maximum(np.where(is_shown, shown_high, bound_high), shrunk)
-    error_at_effect = np.sqrt(variance * ratio(..., effect))
-    per_z = np.divide(np.abs(effect), size, out=np.zeros(size.shape), where=size > 0)
     at_least = np.zeros(effect.shape)
     if np.isfinite(p.threshold).all():
+        error_at_effect = np.sqrt(variance * ratio(..., effect))
+        per_z = np.divide(np.abs(effect), size, out=np.zeros(size.shape), where=size > 0)
         at_least = np.maximum(np.abs(effect) - p.threshold * np.maximum(error_at_effect, per_z), 0.0)
-    own = variance if table.uses_own_variance else np.zeros(variance.shape)
-    detectable = detectable_size(average, variance, tested.error, own, p.threshold, ratio)
+    own_variance = variance if table.uses_own_variance else np.zeros(variance.shape)
+    detectable = detectable_size(average, variance, tested.error, own_variance, p.threshold, ratio)
     return Effects(
         mean=average + effect,
         effect=effect,
@@ -305,14 +277,14 @@ def detectable_size(
     average: np.ndarray,
     variance: np.ndarray,
     error: np.ndarray,
-    own: np.ndarray,
+    own_variance: np.ndarray,
     threshold: np.ndarray,
     ratio: VarianceRatio,
 ) -> np.ndarray:
     """Return the size of each effect that is shown with a probability of POWER, (u, c).
 
     It is that of an effect in the direction in which a share has more room: away from the nearer one of 0 and 1. The
-    test divides by `error` or, where that grows larger with the effect, by the root of the descriptor's `own` variance.
+    test divides by `error` or, where that grows larger with the effect, by the root of the descriptor's own variance.
     """
     if not np.isfinite(threshold).all():
         return np.full(error.shape, np.inf)
@@ -320,8 +292,9 @@ def detectable_size(
     direction = np.where(average > 0.5, -1.0, 1.0)
     for _ in range(STEPS):
         relative = ratio(..., direction * size)
-        tested = np.maximum(error, np.sqrt(own * relative))
-        size = np.minimum(threshold * tested + scipy.special.ndtri(POWER) * np.sqrt(variance * relative), LARGEST)
+        tested = np.maximum(error, np.sqrt(own_variance * relative))
+        error_at_size = np.sqrt(variance * relative)
+        size = np.minimum(threshold * tested + scipy.special.ndtri(POWER) * error_at_size, LARGEST)
     return size
 
 

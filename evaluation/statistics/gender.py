@@ -5,6 +5,7 @@ sordo."). A difference may be due to the noun, the form or both. Descriptors tha
 ("joven") differ in the noun only, so they are scored apart, as the group {"forms": "one form"}.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
 from evenhand.evaluation.statistics.intervals import Interval, mean_interval, student_quantile
 
-NOUN_GENDER, IS_ONE_FORM = "noun_gender", "is_one_form"
+NOUN_GENDER = "noun_gender"
+IS_ONE_FORM = "is_one_form"
 NO_PAIR = "no descriptor has a sentence of each gender"
 
 
@@ -38,16 +40,26 @@ def gender_differences(prompts: pd.DataFrame, values: np.ndarray) -> pd.DataFram
     >>> gender_differences(rows, np.array([3.0, 1.0, 5.0, 1.0]))[0].tolist()  # 2 and 4
     [3.0]
     """
-    is_one_form = (
-        [(it := text.split(SEPARATOR))[:2] == it[2:] for text in prompts[FORMS]] if FORMS in prompts else False
-    )
-    keys = prompts[[AXIS, DESCRIPTOR, TEMPLATE, NOUN_GENDER]].assign(**{IS_ONE_FORM: is_one_form})
+    keys = prompts[[AXIS, DESCRIPTOR, TEMPLATE, NOUN_GENDER]].copy()
+    keys[IS_ONE_FORM] = False
+    if FORMS in prompts:
+        keys[IS_ONE_FORM] = [_is_one_form(text) for text in prompts[FORMS]]
     columns = pd.DataFrame(np.asarray(values, dtype=np.float64).reshape(len(prompts), -1), index=prompts.index)
-    names = [AXIS, DESCRIPTOR, IS_ONE_FORM, TEMPLATE, NOUN_GENDER]
-    rows = pd.concat([keys, columns], axis=1)[prompts[NOUN_GENDER].isin(["female", "male"])].dropna()
-    means = rows.groupby(names, observed=True)[list(columns)].mean()
-    sides = [means[means.index.get_level_values(NOUN_GENDER) == it].droplevel(NOUN_GENDER) for it in ("female", "male")]
-    return (sides[0] - sides[1]).dropna().groupby(level=names[:3]).mean().reset_index()
+    rows = pd.concat([keys, columns], axis=1).dropna()
+
+    def means_of(gender: str) -> pd.DataFrame:
+        of_gender = rows.loc[rows[NOUN_GENDER] == gender].drop(columns=NOUN_GENDER)
+        return pd.DataFrame(of_gender.groupby([AXIS, DESCRIPTOR, IS_ONE_FORM, TEMPLATE], observed=True).mean())
+
+    by_template = (means_of("female") - means_of("male")).dropna()
+    means = pd.DataFrame(by_template.groupby(level=[AXIS, DESCRIPTOR, IS_ONE_FORM]).mean())
+    return means.reset_index()
+
+
+def _is_one_form(forms: str) -> bool:
+    """Return whether the two feminine and the two masculine forms of a descriptor are equal."""
+    texts = forms.split(SEPARATOR)
+    return texts[:2] == texts[2:]
 
 
 def gender_scores(
@@ -56,7 +68,7 @@ def gender_scores(
     column: int,
     bounds: Interval,
     group: Mapping[str, str] | None = None,
-    **fields: Any,
+    signature: Mapping[str, Any] | None = None,
 ) -> list[BiasScore]:
     """Return the mean over descriptors of a column of `gender_differences`, by axis, and of descriptors of one form.
 
@@ -64,20 +76,42 @@ def gender_scores(
     `group`; without a group, each axis; `group` with {"forms": "one form"}. The first two are of the other descriptors.
 
     Args:
-        fields: fields of the scores, such as `signature`.
+        metric: name of the scores.
+        differences: the result of `gender_differences`.
+        column: the column to average.
+        bounds: range of the scores.
+        group: group of the scores; None: all descriptors, and each axis.
+        signature: signature of the scores.
     """
-    two = differences[~differences[IS_ONE_FORM]]
-    group = group or {}
-    parts = [(group, two), *(({AXIS: axis}, rows) for axis, rows in two.groupby(AXIS) if not group)]
-    if differences[IS_ONE_FORM].any():
-        parts.append(({**group, "forms": "one form"}, differences[differences[IS_ONE_FORM]]))
-    return [_score(metric, rows[column].to_numpy(), bounds, group=of, **fields) for of, rows in parts]
+    is_one_form = differences[IS_ONE_FORM].astype(bool)
+    two_forms = differences.loc[~is_one_form]
+    one_form = differences.loc[is_one_form]
+    parts: list[tuple[dict[str, str], pd.DataFrame]] = [(dict(group or {}), two_forms)]
+    if not group:
+        for axis, rows in two_forms.groupby(AXIS):
+            parts.append(({AXIS: str(axis)}, rows))
+    if len(one_form):
+        parts.append(({**(group or {}), "forms": "one form"}, one_form))
+    return [
+        _mean_difference(metric, rows[column].to_numpy(), bounds, of_rows, signature or {}) for of_rows, rows in parts
+    ]
 
 
-def _score(metric: str, values: np.ndarray, bounds: Interval, **fields: Any) -> BiasScore:
+def _mean_difference(
+    metric: str, values: np.ndarray, bounds: Interval, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> BiasScore:
+    """Return the mean of the differences of n descriptors, (n,), as a score."""
     n = len(values)
-    if not n:
-        return BiasScore(metric, float("nan"), 0.0, bounds, 0, reason=NO_PAIR, **fields)
-    if n > 1 and np.ptp(values):
-        fields |= {"interval": mean_interval(values, student_quantile(n - 1), bounds), "p_value": t_test(values, 0.0)}
-    return BiasScore(metric, float(values.mean()), 0.0, bounds, n, **fields)
+    varies = n > 1 and np.ptp(values) > 0
+    return BiasScore(
+        metric=metric,
+        value=float(values.mean()) if n else math.nan,
+        ideal=0.0,
+        bounds=bounds,
+        n=n,
+        interval=mean_interval(values, student_quantile(n - 1), bounds) if varies else None,
+        p_value=t_test(values, 0.0) if varies else None,
+        group=group,
+        reason=None if n else NO_PAIR,
+        signature=signature,
+    )

@@ -1,4 +1,4 @@
-"""Hypothesis tests: of one sample, of ranks, of treatments in blocks, and corrections for many tests."""
+"""Hypothesis tests: of one sample, of ranks, and corrections for many tests."""
 
 import math
 from collections.abc import Sequence
@@ -20,13 +20,17 @@ def sign_test(signs: np.ndarray) -> float | None:
     """
     if not len(signs):
         return None
-    up, down = int((signs > 0).sum()), int((signs < 0).sum())
-    return float(scipy.stats.binomtest(up, up + down).pvalue) if up + down else 1.0
+    n_positive = int((signs > 0).sum())
+    n_negative = int((signs < 0).sum())
+    n = n_positive + n_negative
+    return float(scipy.stats.binomtest(n_positive, n).pvalue) if n else 1.0
 
 
 def t_test(values: np.ndarray, mean: float) -> float | None:
     """Return the p-value of the two-sided t-test of `mean` for (n,) values; None if the values do not vary."""
-    return float(scipy.stats.ttest_1samp(values, mean).pvalue) if len(values) > 1 and np.ptp(values) > 0 else None
+    if len(values) < 2 or np.ptp(values) == 0:
+        return None
+    return float(scipy.stats.ttest_1samp(values, mean).pvalue)
 
 
 def reach_of_sign_test(n: int) -> float:
@@ -38,7 +42,9 @@ def reach_of_sign_test(n: int) -> float:
     >>> round(reach_of_sign_test(6), 2)  # all six must agree: 0.8 ** (1 / 6) − ½
     46.35
     """
-    needed = int(scipy.stats.binom.isf(TAILS[0], n, 0.5)) + 1 if n else 1  # equal signs that the test needs to reject
+    if not n:
+        return math.nan
+    needed = int(scipy.stats.binom.isf(TAILS[0], n, 0.5)) + 1  # equal signs that the test needs to reject
     if needed > n:
         return math.nan
     # P(at least k of n | p) = POWER, solved for p: a binomial's tail is the distribution function of a beta.
@@ -67,7 +73,7 @@ def _non_centrality(freedom: int) -> float:
     The power is the mean over s of Φ(δ − c s) + Φ(−δ − c s) with c the critical value, computed as an integral over
     the quantiles of s. (The function nct of SciPy 1.17 returns NaN for some δ.)
     """
-    limit = float(student_quantile(freedom))
+    limit = student_quantile(freedom)
     nodes, weights = np.polynomial.legendre.leggauss(400)
     limits = limit * np.sqrt(scipy.stats.chi2.ppf((nodes + 1) / 2, freedom) / freedom)
 
@@ -80,8 +86,9 @@ def _non_centrality(freedom: int) -> float:
 
 # Ranks: the results of SciPy's functions, for many tests at once.
 
-# Up to 50 differences without ties, or 13 with ties, the p-value is exact (as in scipy.stats.wilcoxon, method="auto").
-EXACT_UP_TO, EXACT_WITH_TIES_UP_TO = 50, 13
+# Up to these numbers of differences the p-value is exact (as in scipy.stats.wilcoxon, method="auto").
+EXACT_UP_TO = 50
+EXACT_WITH_TIES_UP_TO = 13
 
 
 def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,26 +110,35 @@ def signed_rank(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     differences = np.asarray(differences, dtype=np.float64)
     kept = np.isfinite(differences) & (differences != 0)
     size = np.where(kept, np.abs(differences), np.inf)  # omitted values rank last and are not counted
-    first, last = (scipy.stats.rankdata(size, method, axis=1) for method in ("min", "max"))
-    doubled_ranks, n = np.where(kept, first + last, 0).astype(np.int64), kept.sum(axis=1)
+    first_rank = scipy.stats.rankdata(size, "min", axis=1)
+    last_rank = scipy.stats.rankdata(size, "max", axis=1)
+    doubled_ranks = np.where(kept, first_rank + last_rank, 0).astype(np.int64)
+    n = kept.sum(axis=1)
     w = doubled_ranks.sum(axis=1, where=differences > 0) / 2
     # Σ (t³ − t) over groups of t tied values is Σ (t² − 1) over their members.
-    ties = ((last - first + 1.0) ** 2 - 1).sum(axis=1, where=kept)
+    ties = ((last_rank - first_rank + 1.0) ** 2 - 1).sum(axis=1, where=kept)
 
+    expected = n * (n + 1) / 4
+    variance = n * (n + 1) * (2 * n + 1) / 24 - ties / 48
     with np.errstate(invalid="ignore", divide="ignore"):  # empty rows are set below
-        z = (w - n * (n + 1) / 4) / np.sqrt(n * (n + 1) * (2 * n + 1) / 24 - ties / 48)
+        z = (w - expected) / np.sqrt(variance)
     p = np.clip(2 * scipy.special.ndtr(-np.abs(z)), 0, 1)
-    exact = np.flatnonzero((n > 0) & (n <= np.where(ties == 0, EXACT_UP_TO, EXACT_WITH_TIES_UP_TO)))
-    ranks, same = np.unique(np.sort(doubled_ranks[exact], axis=1), axis=0, return_inverse=True)
-    for pattern, row in enumerate(ranks):
-        rows = exact[same.reshape(-1) == pattern]
-        p[rows] = _exact(tuple(row[row > 0].tolist()))[(2 * w[rows]).astype(np.int64)]
-    p[n == 0] = np.where(np.isfinite(differences[n == 0]).any(axis=1), 1.0, np.nan)
+    exact_up_to = np.where(ties == 0, EXACT_UP_TO, EXACT_WITH_TIES_UP_TO)
+    exact = np.flatnonzero((n > 0) & (n <= exact_up_to))
+    # Rows with the same ranks, in any order, have the same distribution of W⁺.
+    patterns, pattern_of_row = np.unique(np.sort(doubled_ranks[exact], axis=1), axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        rows = exact[pattern_of_row.reshape(-1) == number]
+        p_of_doubled_w = _exact_p_values(tuple(pattern[pattern > 0].tolist()))
+        p[rows] = p_of_doubled_w[(2 * w[rows]).astype(np.int64)]
+    is_empty = n == 0
+    has_pair = np.isfinite(differences[is_empty]).any(axis=1)
+    p[is_empty] = np.where(has_pair, 1.0, np.nan)
     return w, p
 
 
 @lru_cache(maxsize=256)
-def _exact(doubled_ranks: tuple[int, ...]) -> np.ndarray:
+def _exact_p_values(doubled_ranks: tuple[int, ...]) -> np.ndarray:
     """Return the exact two-sided p-value of each value of 2 W⁺, from 0 to the sum of the doubled ranks.
 
     The function counts the sets of ranks with each sum, adding one rank at a time. The counts are below 2⁵³ and
@@ -156,32 +172,38 @@ def mann_whitney(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> t
     (0.0, 0.333333333)
     """
     counts = np.asarray(counts, dtype=np.float64)
-    size, cubes = counts.sum(axis=1), (counts**3).sum(axis=1)
     u = (counts @ (counts.cumsum(axis=1) - counts / 2).T)[first, second]
-    mixed = counts**2 @ counts.T
-    n_1, n_2 = size[first], size[second]
+    size = counts.sum(axis=1)
+    n_1 = size[first]
+    n_2 = size[second]
     n = n_1 + n_2
+    cubes = (counts**3).sum(axis=1)
+    mixed = counts**2 @ counts.T
     ties = cubes[first] + cubes[second] + 3 * (mixed + mixed.T)[first, second] - n
 
+    away = np.maximum(u, n_1 * n_2 - u) - n_1 * n_2 / 2 - 0.5  # with the continuity correction
+    variance = n_1 * n_2 / 12 * ((n + 1) - ties / (n * (n - 1)))
     with np.errstate(divide="ignore"):  # all values tied: z is −∞ and p is 1
-        z = (np.maximum(u, n_1 * n_2 - u) - n_1 * n_2 / 2 - 0.5) / np.sqrt(
-            n_1 * n_2 / 12 * ((n + 1) - ties / (n * (n - 1)))
-        )
+        z = away / np.sqrt(variance)
     p = np.clip(2 * scipy.special.ndtr(-z), 0, 1)
 
     small = np.flatnonzero((np.minimum(n_1, n_2) <= EXACT_SAMPLE_SIZE) & (ties == 0))
     if len(small):  # without ties p depends on U and the sizes alone, so each case is computed once
-        _, example, same = np.unique(np.stack([u, n_1, n_2])[:, small], axis=1, return_index=True, return_inverse=True)
-        pairs = zip(first[small][example], second[small][example], strict=True)
-        samples = ([np.flatnonzero(counts[row]) for row in pair] for pair in pairs)
-        p[small] = np.array([scipy.stats.mannwhitneyu(*pair, method="exact").pvalue for pair in samples])[same]
+        cases = np.stack([u, n_1, n_2])[:, small]
+        _, example, case_of_pair = np.unique(cases, axis=1, return_index=True, return_inverse=True)
+        p_of_case = []
+        for pair in small[example]:
+            ranks_1 = np.flatnonzero(counts[first[pair]])
+            ranks_2 = np.flatnonzero(counts[second[pair]])
+            p_of_case.append(scipy.stats.mannwhitneyu(ranks_1, ranks_2, method="exact").pvalue)
+        p[small] = np.array(p_of_case)[case_of_pair]
     return u, p
 
 
 # Many tests.
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the adjusted p-values of n tests, (n,); rejecting adjusted p ≤ α keeps the family-wise error rate at α.
 
     Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2).
@@ -192,8 +214,9 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
+    n_left = np.arange(len(p), 0, -1)  # tests that are not rejected before this one
     adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * n_left), 1.0)
     return adjusted
 
 
@@ -208,10 +231,12 @@ def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.
     >>> risen([0.2, 0.1], [0.03, 0.9]).tolist()  # 2 × 0.03
     [False, False]
     """
-    p, found = np.asarray(p_values, dtype=np.float64), np.zeros(len(p_values), dtype=bool)
-    tested = ~np.isnan(p)
-    found[tested] = holm(p[tested]) < level
-    return found & (np.asarray(changes, dtype=np.float64) > 0)
+    p = np.asarray(p_values, dtype=np.float64)
+    is_tested = ~np.isnan(p)
+    is_significant = np.zeros(len(p), dtype=bool)
+    is_significant[is_tested] = holm(p[is_tested]) < level
+    is_increase = np.asarray(changes, dtype=np.float64) > 0
+    return is_significant & is_increase
 
 
 def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
@@ -221,8 +246,6 @@ def discoveries(sorted_p_values: np.ndarray, level: float) -> int:
     (3, 1)
     """
     n = len(sorted_p_values)
-    below = np.flatnonzero(sorted_p_values * (n / np.arange(1, n + 1)) < level)
+    rank = np.arange(1, n + 1)
+    below = np.flatnonzero(sorted_p_values * (n / rank) < level)
     return int(below[-1]) + 1 if len(below) else 0
-
-
-# Treatments that were all measured once in each block, such as settings with equal seeds.

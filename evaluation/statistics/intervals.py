@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy
@@ -26,8 +25,9 @@ def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interv
     >>> interval_around(0.9, 0.25, (0.0, 1.0))
     (0.65, 1.0)
     """
-    low, high = float(value - half), float(value + half)
-    return max(low, bounds[0]), min(high, bounds[1])
+    low = max(float(value - half), bounds[0])
+    high = min(float(value + half), bounds[1])
+    return low, high
 
 
 # Values with a standard error.
@@ -41,13 +41,13 @@ def normal_interval(value: float, error: float, bounds: Interval = ANY) -> Inter
     return interval_around(value, Z * error, bounds)
 
 
-def student_quantile(freedom: Any) -> Any:
-    """Return the 97.5 % quantile of Student's t for degrees of freedom, a number or an array.
+def student_quantile(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's t for degrees of freedom.
 
-    >>> round(float(student_quantile(1)), 3)
+    >>> round(student_quantile(1), 3)
     12.706
     """
-    return scipy.stats.t.ppf(TAILS[1], freedom)
+    return float(scipy.stats.t.ppf(TAILS[1], freedom))
 
 
 def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
@@ -62,7 +62,8 @@ def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = AN
     values = np.asarray(values, dtype=np.float64)
     if len(values) < 2:
         return None
-    return interval_around(values.mean(), quantile * values.std(ddof=1) / math.sqrt(len(values)), bounds)
+    half = quantile * values.std(ddof=1) / math.sqrt(len(values))
+    return interval_around(values.mean(), half, bounds)
 
 
 # A spread is not negative, but an unbiased estimate of a spread may be negative.
@@ -94,22 +95,27 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
     >>> [round(bound, 2) for bound in spread_interval(100.0, 1.0, 0.0, math.inf)]  # normal
     [98.04, 101.96]
     """
-    quantile = float(student_quantile(freedom))
+    quantile = student_quantile(freedom)
 
-    def excess(theta: float, upper: bool) -> float:
+    def above_low(theta: float) -> float:
+        """Return how far the value is above the 97.5 % quantile of the estimate, if the true spread is `theta`."""
         spread = max(theta, 0.0)
         variance = noise + slope * spread
         skewness = slope * (noise + 1.5 * slope * spread) / variance**1.5
-        reach = -quantile if upper else skewed_quantile(quantile, skewness)
-        return value - theta - math.sqrt(variance) * reach
+        return value - theta - math.sqrt(variance) * skewed_quantile(quantile, skewness)
 
-    def root(upper: bool) -> float:
-        reach = math.sqrt(noise + slope * abs(value))
-        while excess(value - reach, upper) <= 0 or excess(value + reach, upper) >= 0:
-            reach *= 2
-        return float(scipy.optimize.brentq(excess, value - reach, value + reach, args=(upper,), rtol=1e-9))
+    def above_high(theta: float) -> float:
+        """Return how far the value is above the 2.5 % quantile of the estimate, if the true spread is `theta`."""
+        variance = noise + slope * max(theta, 0.0)
+        return value - theta + math.sqrt(variance) * quantile
 
-    return root(False), root(True)
+    def root(excess: Callable[[float], float]) -> float:
+        distance = math.sqrt(noise + slope * abs(value))
+        while excess(value - distance) <= 0 or excess(value + distance) >= 0:
+            distance *= 2
+        return float(scipy.optimize.brentq(excess, value - distance, value + distance, rtol=1e-9))
+
+    return root(above_low), root(above_high)
 
 
 def skewed_quantile(z: float, skewness: float) -> float:
@@ -133,7 +139,9 @@ def share_interval(hits: float, n: int) -> Interval | None:
     share = hits / n
     centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
-    return (centre - half if hits else 0.0, centre + half if hits < n else 1.0)  # exact at the ends
+    low = centre - half if hits else 0.0  # exact at the ends
+    high = centre + half if hits < n else 1.0
+    return low, high
 
 
 def share_change_interval(changes: np.ndarray) -> Interval:
@@ -190,18 +198,20 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
     """
     if not freedom >= 1:
         return None
-    t = float(student_quantile(freedom))
-    a, c = (
-        (abs(value) - t * math.sqrt(variance)) * (abs(value) + t * math.sqrt(variance))
-        for value, variance in ((bottom, float(covariance[1, 1])), (top, float(covariance[0, 0])))
-    )
+    t = student_quantile(freedom)
+    half_bottom = t * math.sqrt(float(covariance[1, 1]))
+    half_top = t * math.sqrt(float(covariance[0, 0]))
+    a = (abs(bottom) - half_bottom) * (abs(bottom) + half_bottom)
+    c = (abs(top) - half_top) * (abs(top) + half_top)
     if not a > 0:
         return None
     b = top * bottom - t**2 * float(covariance[0, 1])
     # The product of the roots is c / a, so the root nearer to 0 is computed as c / far and has exactly the sign of c.
     far = b + math.copysign(math.sqrt(max(b * b - a * c, 0.0)), b)
-    roots = far / a, c / far if far else 0.0
-    return min(*roots, top / bottom), max(*roots, top / bottom)
+    far_root = far / a
+    near_root = c / far if far else 0.0
+    ratio = top / bottom
+    return min(far_root, near_root, ratio), max(far_root, near_root, ratio)
 
 
 def covariance_from_variances(first: float, second: float, of_difference: float) -> np.ndarray:
@@ -232,23 +242,27 @@ def mean_covariance(values: np.ndarray, strata: np.ndarray) -> tuple[np.ndarray,
 
     In the example the variance within each of the two strata is 2, so the result is 2/4:
 
-    >>> mean_covariance(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))  # each s² = 2: 2/4
+    >>> mean_covariance(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))
     (array([[0.5]]), 2)
     """
     n, k = values.shape
-    strata = np.unique(strata, return_inverse=True)[1]
-    size = np.bincount(strata) if n else np.zeros(0, int)
     if n < 2:
         return np.full((k, k), math.nan), 0
+    strata = np.unique(strata, return_inverse=True)[1]
+    size = np.bincount(strata)
     if size.max() < 2:
-        strata, size = np.zeros(n, dtype=int), np.array([n])
+        strata = np.zeros(n, dtype=int)
+        size = np.array([n])
     means = sum_by(strata, values) / size[:, None]
-    weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
-    alone, freedom = int((size == 1).sum()), int((size - 1).sum())
     deviation = values - means[strata]
-    pooled = alone * (deviation.T @ deviation) / freedom if alone else 0.0
+    freedom = int((size - 1).sum())
+    n_alone = int((size == 1).sum())
+    of_rows_alone = np.zeros((k, k))
+    if n_alone:
+        of_rows_alone = n_alone * (deviation.T @ deviation) / freedom
+    weight = np.sqrt(np.where(size > 1, size / np.maximum(size - 1, 1), 0.0))
     deviation *= weight[strata][:, None]
-    return (deviation.T @ deviation + pooled) / n**2, freedom
+    return (deviation.T @ deviation + of_rows_alone) / n**2, freedom
 
 
 # Resampling.
@@ -275,31 +289,41 @@ def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPL
     n = len(values)
     if n < 2 or np.ptp(values) == 0:
         return None
-    rng, mean, spread = np.random.default_rng(seed), values.mean(), values.std(ddof=1)
-    size, found = max(1, NUMBERS_PER_BATCH // n), []
-    for first in range(0, resamples, size):
-        drawn = values[rng.integers(0, n, (min(size, resamples - first), n))]
-        away, s = drawn.mean(axis=1) - mean, drawn.std(axis=1, ddof=1)
-        alike = s <= 1e-12 * spread  # but for rounding; t* is infinite
-        t = away * math.sqrt(n) / np.where(alike, 1.0, s)
-        found.append(np.where(alike, np.copysign(math.inf, away), t))
-    low, high = np.quantile(np.concatenate(found), TAILS, method="inverted_cdf")
+    rng = np.random.default_rng(seed)
+    mean = values.mean()
+    deviation = values.std(ddof=1)
+    batch_size = max(1, NUMBERS_PER_BATCH // n)
+    batches = []
+    for first in range(0, resamples, batch_size):
+        n_drawn = min(batch_size, resamples - first)
+        drawn = values[rng.integers(0, n, (n_drawn, n))]
+        away = drawn.mean(axis=1) - mean
+        s = drawn.std(axis=1, ddof=1)
+        is_constant = s <= 1e-12 * deviation  # but for rounding; t* is infinite
+        t = away * math.sqrt(n) / np.where(is_constant, 1.0, s)
+        batches.append(np.where(is_constant, np.copysign(math.inf, away), t))
+    low, high = np.quantile(np.concatenate(batches), TAILS, method="inverted_cdf")
     if not math.isfinite(low) or not math.isfinite(high):
         high = student_quantile(n - 1)
         low = -high
-    error = spread / math.sqrt(n)
+    error = deviation / math.sqrt(n)
     return float(mean - high * error), float(mean - low * error)
 
 
 def bootstrap(
-    data: tuple[np.ndarray, ...], statistic: Callable[..., Any], seed: int, resamples: int = RESAMPLES
+    data: tuple[np.ndarray, ...], statistic: Callable[..., np.ndarray], seed: int, resamples: int = RESAMPLES
 ) -> tuple[float | None, Interval | None]:
     """Return the bootstrap standard error and 95 % percentile interval of a statistic of paired arrays.
 
     Steinborn et al. 2022, §3.2, by scipy.stats.bootstrap. Percentile intervals replace BCa intervals, which differ
     little for a mean of bounded numbers and are undefined if all numbers are equal. For n = 1 both results are
     None. If no array varies, the standard error is 0 and the interval is None.
-    The same of the n items are resampled in all arrays of `data`; `statistic` takes such arrays and `axis`.
+
+    Args:
+        data: arrays of n items, (n,) each. A resample takes the same items from all arrays.
+        statistic: function of such arrays and of the keyword `axis`, along which it reduces them.
+        seed: seed of the resamples.
+        resamples: number of resamples.
     """
     n = len(data[0])
     if n < 2:
@@ -317,5 +341,5 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    low, high = (float(bound) for bound in result.confidence_interval)
-    return float(result.standard_error), (low, high)
+    interval = result.confidence_interval
+    return float(result.standard_error), (float(interval.low), float(interval.high))

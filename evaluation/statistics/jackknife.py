@@ -21,7 +21,8 @@ class JackknifeError:
 
     def interval(self, value: float, bounds: Interval) -> Interval:
         """Return the 95 % interval of the statistic by Student's t, clipped to the bounds."""
-        return interval_around(value, float(student_quantile(self.freedom)) * self.value, bounds)
+        half = float(student_quantile(self.freedom)) * self.value
+        return interval_around(value, half, bounds)
 
     def p_value(self, value: float) -> float:
         """Return the two-sided p-value of the t-test that the true value is 0."""
@@ -39,11 +40,13 @@ def jackknife_error(without: Sequence[np.ndarray]) -> JackknifeError:
     >>> jackknife_error([np.array([0.0, 1.0]), np.array([0.5])])  # ½ (¼ + ¼)
     JackknifeError(value=0.5, freedom=1)
     """
-    variance, freedom = 0.0, 0
-    for values in without:
-        values = values[np.isfinite(values)]
+    variance = 0.0
+    freedom = 0
+    for of_stratum in without:
+        values = of_stratum[np.isfinite(of_stratum)]
         n = len(values)
         if n > 1:
             variance += (n - 1) / n * float(((values - values.mean()) ** 2).sum())
             freedom += n - 1
-    return JackknifeError(math.sqrt(variance) if variance > ROUNDING else 0.0, freedom)
+    error = math.sqrt(variance) if variance > ROUNDING else 0.0
+    return JackknifeError(error, freedom)

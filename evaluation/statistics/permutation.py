@@ -31,21 +31,28 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import scipy
 
 from evenhand.evaluation.statistics.cells import sum_by
 
-CELLS, ANSWERS = "cells", "answers"  # units of chance
-MIN_TEMPLATES, MIN_P = 6, 0.01
-STRATA_P, STRATA_DRAWS = 0.2, 199
+# Units of chance.
+CELLS = "cells"
+ANSWERS = "answers"
+
+LEVEL = 0.05  # of the family-wise error
+MIN_TEMPLATES = 6  # of a person, in common with others; with fewer, answers are permuted
+MIN_P = 0.01  # cells need enough permutations for this p-value
+STRATA_P = 0.2  # of the test that the number of prompts depends on the person
+STRATA_DRAWS = 199
 STRATUM_STARTS = (2, 4)  # smallest numbers of prompts of the second and the third stratum
-LEVEL = 0.05
-TINY = 1e-12
-ROUNDING = 1e-5  # relative difference below which two statistics in float32 are equal
-MAX_Z, BINS_PER_Z = 32, 64  # the grid on which permuted |z| are counted
 PILOT = 199  # most draws that set the scales of z
+MAX_Z = 32  # the grid on which permuted |z| are counted ends here
+BINS_PER_Z = 64
+ROUNDING = 1e-5  # relative difference below which two statistics in float32 are equal
+TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,9 @@ class Family:
     @property
     def all_values(self) -> np.ndarray:
         """The numbers of each answer and their sums, (n, c + k)."""
-        return self.values if self.sums is None else np.concatenate([self.values, self.values @ self.sums], axis=1)
+        if self.sums is None:
+            return self.values
+        return np.concatenate([self.values, self.values @ self.sums], axis=1)
 
 
 @dataclass(frozen=True)
@@ -128,9 +137,14 @@ class Table:
     def person_sums(self) -> scipy.sparse.csr_array:
         """The matrix (D, k) whose product with values of the cells is the sum over each person's cells."""
         k = len(self.person)
-        shape = (int(self.person.max()) + 1, k)
+        n_people = int(self.person.max()) + 1
         ones = np.ones(k, dtype=np.float32)  # products with float64 are float64
-        return scipy.sparse.csr_array((ones, (self.person, np.arange(k))), shape=shape)
+        return scipy.sparse.csr_array((ones, (self.person, np.arange(k))), shape=(n_people, k))
+
+    @property
+    def present(self) -> np.ndarray:
+        """Whether each cell has an answer with a value, by family, (k, f)."""
+        return self.count > 0
 
     @property
     def has_strata(self) -> bool:
@@ -156,48 +170,51 @@ class Statistics:
 def cell_table(design: Design, families: Sequence[Family], rng: np.random.Generator) -> Table | None:
     """Return the means of all families by cell; None if no two people have a common template."""
     n_templates = int(design.template.max(initial=-1)) + 1
-    key, cell, asked = np.unique(
-        design.person.astype(np.int64) * n_templates + design.template, return_inverse=True, return_counts=True
-    )
-    template = key % max(n_templates, 1)
+    code = design.person.astype(np.int64) * n_templates + design.template
+    code_of_cell, cell, asked = np.unique(code, return_inverse=True, return_counts=True)
+    template = code_of_cell % max(n_templates, 1)
+    person = code_of_cell // max(n_templates, 1)
     is_compared = np.bincount(template, minlength=n_templates)[template] > 1
     if not is_compared.any():
         return None
-    columns = [family.all_values for family in families]
-    number = np.repeat(np.arange(len(families)), [each.shape[1] for each in columns])
+    k = len(code_of_cell)
+    columns = []
     sums = []
     squares = []
     counts = []
-    for values in columns:
-        has_value = np.isfinite(values).all(axis=1)
+    for number, family in enumerate(families):
+        values = family.all_values
+        has_value = np.asarray(np.isfinite(values).all(axis=1))
         filled = np.where(has_value[:, None], values, 0.0)
-        counts.append(np.bincount(cell, has_value, minlength=len(key)))
-        sums.append(sum_by(cell, filled, len(key)))
-        squares.append(sum_by(cell, filled**2, len(key)))
+        columns.append(np.full(values.shape[1], number))
+        counts.append(np.bincount(cell, has_value, minlength=k))
+        sums.append(sum_by(cell, filled, k))
+        squares.append(sum_by(cell, filled**2, k))
+    family_of_column = np.concatenate(columns)
     count = np.stack(counts, axis=1)[is_compared]
-    n = count[:, number]
+    n = count[:, family_of_column]
     mean = np.concatenate(sums, axis=1)[is_compared] / np.maximum(n, 1)
     deviations = np.maximum(np.concatenate(squares, axis=1)[is_compared] - n * mean**2, 0.0)
     freedom = np.maximum(n - 1, 0).sum(axis=0)
-    within = np.where(freedom > 0, deviations.sum(axis=0) / np.maximum(freedom, 1), 0.0)
     centred = _centred(mean, n > 0, template[is_compared])
     table = Table(
         template=template[is_compared],
-        person=(key // max(n_templates, 1))[is_compared],
+        person=person[is_compared],
         asked=asked[is_compared],
         stratum=np.zeros(int(is_compared.sum()), dtype=int),
-        family=number,
+        family=family_of_column,
         count=count,
         mean=centred,
         average=np.where(n > 0, mean - centred, 0.0),
-        within=within,
+        within=np.where(freedom > 0, deviations.sum(axis=0) / np.maximum(freedom, 1), 0.0),
     )
     return _with_unit(table, design, rng)
 
 
 def _centred(mean: np.ndarray, present: np.ndarray, template: np.ndarray) -> np.ndarray:
     """Return each cell's mean less the mean of the cells of its template that have one, (k, c); 0 where missing."""
-    average = sum_by(template, mean * present) / np.maximum(sum_by(template, present.astype(float)), 1)
+    n_cells = np.maximum(sum_by(template, present.astype(float)), 1)
+    average = sum_by(template, mean * present) / n_cells
     return np.where(present, mean - average[template], 0.0)
 
 
@@ -237,8 +254,10 @@ def _depends_on_person(table: Table, rng: np.random.Generator) -> bool:
         return float((np.bincount(table.person, values) ** 2 / np.maximum(n_templates, 1)).sum())
 
     observed = spread(centred) * (1 - ROUNDING)
-    drawn = [spread(centred[order]) for order in _orders(table.template, STRATA_DRAWS, rng)]
-    return (1 + sum(each >= observed for each in drawn)) / (1 + STRATA_DRAWS) < STRATA_P
+    n_as_large = 0
+    for order in _orders(table.template, STRATA_DRAWS, rng):
+        n_as_large += spread(centred[order]) >= observed
+    return (1 + n_as_large) / (1 + STRATA_DRAWS) < STRATA_P
 
 
 def _orders(segment: np.ndarray, n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -272,7 +291,7 @@ def tested_means(table: Table) -> np.ndarray:
     if not table.has_strata:
         return table.mean
     scale = 1 / np.sqrt(np.maximum(relative_variance(table), TINY))
-    return np.where(table.count[:, table.family] > 0, table.mean * scale, 0.0)
+    return np.where(table.present[:, table.family], table.mean * scale, 0.0)
 
 
 def relative_variance(table: Table) -> np.ndarray:
@@ -292,7 +311,7 @@ def relative_variance(table: Table) -> np.ndarray:
 
 def residual_variance(table: Table) -> np.ndarray:
     """Return the variance of the cell means around template and person, (c,)."""
-    present = table.count > 0
+    present = table.present
     observed = statistics_of(table, table.mean, present)
     residual = np.where(present[:, table.family], table.mean - observed.effect[table.person], 0.0)
     n_cells = present.sum(axis=0)
@@ -330,96 +349,6 @@ def least_variance(mean: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
     return (mean**2).sum(axis=0) / n_cells**2
 
 
-# A source of draws from the null hypothesis: yields n statistics with a stream of random numbers.
-Draws = Callable[[int, np.random.Generator], Iterator[Statistics]]
-
-
-def permuted_cells(table: Table) -> Draws:
-    """Return the draws in which people are permuted within each template and stratum."""
-    values = tested_means(table).astype(np.float32)
-    present = table.count > 0
-    segments = _segments(table)
-
-    def draws(n: int, rng: np.random.Generator) -> Iterator[Statistics]:
-        for order in _orders(segments, n, rng):
-            yield statistics_of(table, values[order], present[order])
-
-    return draws
-
-
-def flipped_cells(table: Table) -> Draws:
-    """Return the draws in which each cell of differences between two runs gets a random sign."""
-    values = table.mean.astype(np.float32)
-    present = table.count > 0
-
-    def draws(n: int, rng: np.random.Generator) -> Iterator[Statistics]:
-        for _ in range(n):
-            sign = rng.integers(0, 2, size=(len(values), 1)).astype(np.float32) * 2 - 1
-            yield statistics_of(table, values * sign, present)
-
-    return draws
-
-
-def for_signs(table: Table) -> Table:
-    """Return the table as random signs need it: cells as the unit of chance, no strata, people's own variances."""
-    return replace(table, unit=CELLS, stratum=np.zeros_like(table.stratum), uses_own_variance=True)
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """The answers of the table's cells: values, 0 where missing, (n, c); which exist, (n, f); template; and cell."""
-
-    values: np.ndarray
-    has_value: np.ndarray
-    template: np.ndarray
-    cell: np.ndarray
-
-
-def _answers(table: Table, design: Design, families: Sequence[Family]) -> _Answers:
-    n_templates = int(design.template.max()) + 1
-    key = design.person.astype(np.int64) * n_templates + design.template
-    keys = table.person.astype(np.int64) * n_templates + table.template
-    is_used = np.isin(key, keys)
-    values = np.concatenate([family.all_values for family in families], axis=1)[is_used]
-    has_value = np.stack([np.isfinite(family.all_values).all(axis=1) for family in families], axis=1)[is_used]
-    return _Answers(
-        values=np.where(has_value[:, table.family], values, 0.0),
-        has_value=has_value,
-        template=design.template[is_used],
-        cell=np.searchsorted(keys, key[is_used]),
-    )
-
-
-def answer_variance_of(table: Table, design: Design, families: Sequence[Family]) -> np.ndarray:
-    """Return the variance of one answer within its template, (c,), which no permutation of answers changes."""
-    answers = _answers(table, design, families)
-    n = sum_by(answers.template, answers.has_value.astype(float))
-    average = sum_by(answers.template, answers.values) / np.maximum(n, 1)[:, table.family]
-    deviation = np.where(answers.has_value[:, table.family], answers.values - average[answers.template], 0.0)
-    freedom = np.maximum(np.maximum(n - 1, 0).sum(axis=0), 1)
-    return (deviation**2).sum(axis=0) / freedom[table.family]
-
-
-def permuted_answers(table: Table, design: Design, families: Sequence[Family]) -> Draws:
-    """Return the draws in which single answers are permuted within each template."""
-    answers = _answers(table, design, families)
-    pooled = answer_variance_of(table, design, families) * answer_factor(table)
-    shape = (len(table.template), len(answers.cell))
-    places = (answers.cell, np.arange(len(answers.cell)))
-    of_cell = scipy.sparse.csr_array((np.ones(len(answers.cell)), places), shape=shape)
-
-    def draws(n: int, rng: np.random.Generator) -> Iterator[Statistics]:
-        for order in _orders(answers.template, n, rng):
-            count = of_cell @ answers.has_value[order].astype(float)
-            present = count > 0
-            mean = (of_cell @ answers.values[order]) / np.maximum(count, 1)[:, table.family]
-            centred = _centred(mean, present[:, table.family], table.template)
-            found = statistics_of(table, centred, present)
-            yield replace(found, variance=pooled)
-
-    return draws
-
-
 def answer_factor(table: Table) -> np.ndarray:
     """Return the variance of each effect on a person over that of one answer, if answers are independent, (D, c).
 
@@ -427,14 +356,141 @@ def answer_factor(table: Table) -> np.ndarray:
     part of the average that it is compared with.
     """
     count = table.count
-    present = (count > 0).astype(float)
-    inverse = np.divide(1.0, count, out=np.zeros(count.shape), where=count > 0)
+    present = table.present.astype(float)
+    inverse = np.divide(1.0, count, out=np.zeros(count.shape), where=table.present)
     n_cells = np.maximum(sum_by(table.template, present), 1)
     of_average = sum_by(table.template, inverse) / n_cells**2
     m = n_cells[table.template]
     factor = present * ((1 - 2 / m) * inverse + of_average[table.template])
     n = np.maximum(sum_by(table.person, present), 1)
     return (sum_by(table.person, factor) / n**2)[:, table.family]
+
+
+def effect_variance(table: Table) -> np.ndarray:
+    """Return the sampling variance of each effect on a person, pooled over people, (D, c)."""
+    if table.unit == ANSWERS and (table.within > 0).any():
+        return table.within * answer_factor(table)
+    relative = relative_variance(table)
+    of_people = statistics_of(table, relative, table.present)
+    n_cells = np.maximum(table.present.sum(axis=0), 1)[table.family]
+    of_all = relative.sum(axis=0) / n_cells
+    # How a person's cells vary relative to all cells, since they may have more or fewer answers.
+    factor = np.divide(of_people.effect, of_all, out=np.ones_like(of_people.effect), where=of_all > 0)
+    n_people = len(of_people.effect)
+    return residual_variance(table) * factor / of_people.n_templates * (1 - 1 / max(n_people, 2))
+
+
+class NullHypothesis(Protocol):
+    """What is tested: the statistics as observed, and draws of them as they would be by chance."""
+
+    @property
+    def observed(self) -> Statistics:
+        """The statistics as observed."""
+        ...
+
+    def draws(self, n: int, rng: np.random.Generator) -> Iterator[Statistics]:
+        """Yield the statistics in n draws with the random numbers of `rng`."""
+        ...
+
+
+def null_hypothesis(table: Table, design: Design, families: Sequence[Family]) -> NullHypothesis:
+    """Return the null hypothesis of one run: cells, or single answers, are exchangeable (`Table.unit`)."""
+    if table.unit == ANSWERS:
+        return ExchangeableAnswers(table, design, families)
+    return ExchangeableCells(table)
+
+
+class ExchangeableCells:
+    """People's cells are exchangeable within each template and stratum."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.values = tested_means(table)
+
+    @property
+    def observed(self) -> Statistics:
+        """The statistics as observed."""
+        return statistics_of(self.table, self.values, self.table.present)
+
+    def draws(self, n: int, rng: np.random.Generator) -> Iterator[Statistics]:
+        """Yield the statistics of n permutations of people within each template and stratum."""
+        values = self.values.astype(np.float32)
+        present = self.table.present
+        for order in _orders(_segments(self.table), n, rng):
+            yield statistics_of(self.table, values[order], present[order])
+
+
+class RandomSigns:
+    """Cells of differences between two runs are as likely as the same with the other sign."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = replace(table, unit=CELLS, stratum=np.zeros_like(table.stratum), uses_own_variance=True)
+
+    @property
+    def observed(self) -> Statistics:
+        """The statistics as observed."""
+        return statistics_of(self.table, self.table.mean, self.table.present)
+
+    def draws(self, n: int, rng: np.random.Generator) -> Iterator[Statistics]:
+        """Yield the statistics of n draws, in each of which every cell gets a random sign."""
+        values = self.table.mean.astype(np.float32)
+        for _ in range(n):
+            sign = rng.integers(0, 2, size=(len(values), 1)).astype(np.float32) * 2 - 1
+            yield statistics_of(self.table, values * sign, self.table.present)
+
+
+class ExchangeableAnswers:
+    """Single answers are exchangeable within each template.
+
+    Attributes:
+        values: numbers of the answers in the table's cells, 0 where missing, (n, c).
+        has_value: whether each answer has the numbers of each family, (n, f).
+        template, cell: template and cell of each answer, (n,).
+        variance: variance of each effect, (D, c), from that of one answer within its template, which no permutation of
+            answers changes.
+    """
+
+    def __init__(self, table: Table, design: Design, families: Sequence[Family]) -> None:
+        self.table = table
+        n_templates = int(design.template.max()) + 1
+        code = design.person.astype(np.int64) * n_templates + design.template
+        code_of_cell = table.person.astype(np.int64) * n_templates + table.template
+        is_used = np.isin(code, code_of_cell)
+        values = np.concatenate([family.all_values for family in families], axis=1)[is_used]
+        has_value = [np.isfinite(family.all_values).all(axis=1) for family in families]
+        self.has_value = np.stack(has_value, axis=1)[is_used]
+        self.values = np.where(self.has_value[:, table.family], values, 0.0)
+        self.template = design.template[is_used]
+        self.cell = np.searchsorted(code_of_cell, code[is_used])
+        self.variance = self._variance_of_answer() * answer_factor(table)
+
+    def _variance_of_answer(self) -> np.ndarray:
+        """Return the variance of one answer within its template, (c,)."""
+        family = self.table.family
+        n = sum_by(self.template, self.has_value.astype(float))
+        average = sum_by(self.template, self.values) / np.maximum(n, 1)[:, family]
+        deviation = np.where(self.has_value[:, family], self.values - average[self.template], 0.0)
+        freedom = np.maximum(np.maximum(n - 1, 0).sum(axis=0), 1)
+        return (deviation**2).sum(axis=0) / freedom[family]
+
+    @property
+    def observed(self) -> Statistics:
+        """The statistics as observed."""
+        found = statistics_of(self.table, self.table.mean, self.table.present)
+        return replace(found, variance=self.variance)
+
+    def draws(self, n: int, rng: np.random.Generator) -> Iterator[Statistics]:
+        """Yield the statistics of n permutations of answers within each template."""
+        table = self.table
+        n_answers = len(self.cell)
+        places = (self.cell, np.arange(n_answers))
+        cell_sums = scipy.sparse.csr_array((np.ones(n_answers), places), shape=(len(table.template), n_answers))
+        for order in _orders(self.template, n, rng):
+            count = cell_sums @ self.has_value[order].astype(float)
+            mean = (cell_sums @ self.values[order]) / np.maximum(count, 1)[:, table.family]
+            present = count > 0
+            centred = _centred(mean, present[:, table.family], table.template)
+            yield replace(statistics_of(table, centred, present), variance=self.variance)
 
 
 @dataclass(frozen=True)
@@ -481,26 +537,31 @@ class PValues:
     threshold: np.ndarray
 
 
-def tested_families(
-    found: Statistics, families: Sequence[Family], numbers: np.ndarray, groups: np.ndarray
+def _tested_families(
+    found: Statistics, families: Sequence[Family], family_of_column: np.ndarray, groups: np.ndarray
 ) -> list[Tested]:
-    """Return the tests of each family from statistics of all columns; `numbers` are the columns' families, (c,)."""
-    units = np.concatenate([np.eye(groups.shape[1], dtype=found.effect.dtype), groups.astype(found.effect.dtype)])
+    """Return the tests of each family from the statistics of all columns, (D, c), and of groups, (g, D)."""
+    weights = groups.astype(found.effect.dtype)
+    squared_weights = groups.astype(found.variance.dtype) ** 2
     shrink = variance_of_groups(groups).astype(found.effect.dtype)
-    variance = found.variance
-    effect = np.concatenate([found.effect, units[groups.shape[1] :] @ found.effect])
-    of_groups = (groups.astype(variance.dtype) ** 2) @ variance * shrink[:, None]
-    error = np.sqrt(np.concatenate([variance, of_groups]))
+    effect = np.concatenate([found.effect, weights @ found.effect])
+    variance = np.concatenate([found.variance, squared_weights @ found.variance * shrink[:, None]])
+    error = np.sqrt(variance)
     error[error < TINY**0.5] = 0.0
     result = []
     for number, family in enumerate(families):
-        chosen = np.flatnonzero(numbers == number)
-        plain = chosen[: family.values.shape[1]]
-        length = (found.effect[:, plain] ** 2).sum(axis=1)
+        columns = np.flatnonzero(family_of_column == number)
+        plain = columns[: family.values.shape[1]]  # without sums of columns
+        squared_length = (found.effect[:, plain] ** 2).sum(axis=1)
         noise = found.variance[:, plain].sum(axis=1)
-        shift = np.sqrt(np.divide(length, noise, out=np.zeros_like(length), where=noise > TINY))
-        overall = float((found.n_templates[:, plain[0]] * length).sum())
-        result.append(Tested(effect[:, chosen], error[:, chosen], shift, overall))
+        ratio = np.divide(squared_length, noise, out=np.zeros_like(squared_length), where=noise > TINY)
+        tested = Tested(
+            effect=effect[:, columns],
+            error=error[:, columns],
+            shift=np.sqrt(ratio),
+            overall=float((found.n_templates[:, plain[0]] * squared_length).sum()),
+        )
+        result.append(tested)
     return result
 
 
@@ -515,169 +576,220 @@ def variance_of_groups(groups: np.ndarray) -> np.ndarray:
     return np.maximum(squares - rest, 0.0) / (np.maximum(squares, TINY) * (1 - rest))
 
 
-def _as_vector(tested: Tested, family: Family, n_people: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the statistics of a family as one vector, and the code of each one's scale.
+@dataclass(frozen=True)
+class _Layout:
+    """The order of a family's statistics in one vector: effects of u units in c columns, D whole shifts, overall test.
 
-    People and groups, columns, whole shifts and the overall test have scales of their own. The last two are lengths,
-    which are not near 0 under the null hypothesis: their codes are the last two.
+    A family without effects has no shifts, and with one column a shift is the size of the effect.
     """
-    parts = []
-    codes = []
-    n_columns = tested.effect.shape[1]
-    if family.has_effects:
-        is_group = (np.arange(len(tested.effect)) >= n_people).astype(int)
-        parts.append(np.abs(tested.z).ravel())
-        codes.append((is_group[:, None] * n_columns + np.arange(n_columns)).ravel())
-        if n_columns > 1:
+
+    n_units: int
+    n_people: int
+    n_columns: int
+    has_effects: bool
+    has_overall: bool
+
+    @property
+    def n_effects(self) -> int:
+        """The number of effects."""
+        return self.n_units * self.n_columns if self.has_effects else 0
+
+    @property
+    def n_shifts(self) -> int:
+        """The number of whole shifts."""
+        return self.n_people if self.has_effects and self.n_columns > 1 else 0
+
+    def vector(self, tested: Tested) -> np.ndarray:
+        """Return the statistics as a vector, (n_effects + n_shifts + 1,)."""
+        parts = []
+        if self.n_effects:
+            parts.append(np.abs(tested.z).ravel())
+        if self.n_shifts:
             parts.append(tested.shift)
-            codes.append(np.full(n_people, 2 * n_columns))
-    if family.has_overall:
-        parts.append(np.array([tested.overall]))
-        codes.append(np.array([2 * n_columns + 1]))
-    return np.concatenate(parts), np.concatenate(codes)
+        if self.has_overall:
+            parts.append(np.array([tested.overall]))
+        return np.concatenate(parts)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The code of each statistic's scale: people and groups by column, whole shifts, and the overall test."""
+        column = np.arange(self.n_columns)
+        is_group = np.arange(self.n_units) >= self.n_people
+        parts = []
+        if self.n_effects:
+            parts.append((is_group[:, None] * self.n_columns + column).ravel())
+        if self.n_shifts:
+            parts.append(np.full(self.n_people, self.first_length))
+        if self.has_overall:
+            parts.append(np.array([self.first_length + 1]))
+        return np.concatenate(parts)
+
+    @property
+    def first_length(self) -> int:
+        """The first code of the statistics that are lengths, which are not near 0 under the null hypothesis."""
+        return 2 * self.n_columns
+
+    def effects(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the effects in a vector, (u, c); 1 if the family has none."""
+        shape = (self.n_units, self.n_columns)
+        return values[: self.n_effects].reshape(shape) if self.n_effects else np.ones(shape)
+
+    def shifts(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the shifts in a vector, (D,); 1 if the family has none."""
+        return values[self.n_effects :][: self.n_shifts] if self.n_shifts else np.ones(self.n_people)
+
+    def overall(self, values: np.ndarray) -> float:
+        """Return the value of the overall test in a vector; 1 if the family has none."""
+        return float(values[-1]) if self.has_overall else 1.0
 
 
-def p_values(
-    observed: Sequence[Tested],
-    draws: Draws,
-    n_draws: int,
+def joint_tests(
+    null: NullHypothesis,
     families: Sequence[Family],
-    numbers: np.ndarray,
+    family_of_column: np.ndarray,
     groups: np.ndarray,
+    n_draws: int,
     rng: np.random.Generator,
-) -> list[PValues]:
-    """Return the p-values of all families from `n_draws` joint draws."""
-    n_people = groups.shape[1]
-    vectors = [_as_vector(tested, family, n_people) for tested, family in zip(observed, families, strict=True)]
-    counters = [
-        _Counter(vector, code, first_length=2 * tested.effect.shape[1])
-        for (vector, code), tested in zip(vectors, observed, strict=True)
-    ]
+) -> list[tuple[Tested, PValues]]:
+    """Return the tests of each family and their p-values from `n_draws` joint draws.
 
-    def drawn(n: int, stream: np.random.Generator) -> Iterator[list[np.ndarray]]:
-        for found in draws(n, stream):
-            tested = tested_families(found, families, numbers, groups)
-            yield [_as_vector(each, family, n_people)[0] for each, family in zip(tested, families, strict=True)]
+    Args:
+        null: the null hypothesis of all families.
+        families: the families.
+        family_of_column: number of the family of each column of the statistics, (c,).
+        groups: weight of each of D people in each group, (g, D).
+        n_draws: number of draws; more draws set the scales.
+        rng: source of the draws.
+    """
+    observed = _tested_families(null.observed, families, family_of_column, groups)
+    layouts = []
+    for family, tested in zip(families, observed, strict=True):
+        n_units, n_columns = tested.effect.shape
+        layout = _Layout(n_units, groups.shape[1], n_columns, family.has_effects, family.has_overall)
+        layouts.append(layout)
 
-    pilot = list(drawn(min(n_draws, PILOT), np.random.default_rng(rng.integers(1 << 63))))
-    for number, counter in enumerate(counters):
-        counter.set_scale([draw[number] for draw in pilot])
-    for draw in drawn(n_draws, rng):
-        for counter, vector in zip(counters, draw, strict=True):
+    def drawn_vectors(n: int, stream: np.random.Generator) -> Iterator[list[np.ndarray]]:
+        for found in null.draws(n, stream):
+            drawn = _tested_families(found, families, family_of_column, groups)
+            yield [layout.vector(tested) for layout, tested in zip(layouts, drawn, strict=True)]
+
+    pilot = list(drawn_vectors(min(n_draws, PILOT), np.random.default_rng(rng.integers(1 << 63))))
+    counters = []
+    for number, (layout, tested) in enumerate(zip(layouts, observed, strict=True)):
+        counters.append(_Counter(layout, tested, pilot=[vectors[number] for vectors in pilot]))
+    for vectors in drawn_vectors(n_draws, rng):
+        for counter, vector in zip(counters, vectors, strict=True):
             counter.add(vector)
     level, to_page = _joint_level([counter.largest for counter in counters])
-    return [
-        counter.p_values(tested, family, level, to_page)
-        for counter, tested, family in zip(counters, observed, families, strict=True)
-    ]
+    p_values = [counter.p_values(level, to_page) for counter in counters]
+    return list(zip(observed, p_values, strict=True))
 
 
 def _joint_level(largest: Sequence[Sequence[float]]) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
     """Return the p-value within a family from which it is at most LEVEL over all families, and the adjustment.
 
     The adjustment is a function of p-values within a family. It returns how often the smallest p-value of the families
-    is as small in a draw.
+    is as small in a draw. `largest` is the largest statistic of each family in each draw.
     """
     n = len(largest[0])
     if not n:
         return 0.0, np.ones_like
-    ranks = [scipy.stats.rankdata(-np.asarray(each), method="max") / (n + 1) for each in largest]
-    smallest = np.sort(np.min(ranks, axis=0))
+    p_in_draws = [scipy.stats.rankdata(-np.asarray(of_family), method="max") / (n + 1) for of_family in largest]
+    smallest = np.sort(np.min(p_in_draws, axis=0))
 
     def to_page(p: np.ndarray) -> np.ndarray:
-        as_small = np.searchsorted(smallest, np.asarray(p) + TINY, side="right")
-        return np.maximum((as_small + 1) / (n + 1), p)
+        n_as_small = np.searchsorted(smallest, np.asarray(p) + TINY, side="right")
+        return np.maximum((n_as_small + 1) / (n + 1), p)
 
     candidates = np.arange(1, n + 1) / (n + 1)
-    return float(candidates[to_page(candidates) <= LEVEL].max(initial=0.0)), to_page
+    level = candidates[to_page(candidates) <= LEVEL].max(initial=0.0)
+    return float(level), to_page
 
 
 class _Counter:
     """Counts of draws in which a family's statistics are as large as observed."""
 
-    def __init__(self, vector: np.ndarray, code: np.ndarray, first_length: int) -> None:
-        self.vector = vector
-        self.code = code
-        self.is_length = code >= first_length
-        self.largest: list[float] = []
-        self.n = 0
-        self.as_large_overall = 0
-        self.counts = np.zeros((int(code.max()) + 1, MAX_Z * BINS_PER_Z), dtype=np.int64)
-
-    def set_scale(self, pilot: Sequence[np.ndarray]) -> None:
-        """Set the offset and the scale of each code from the draws of the pilot.
-
-        The offset is 0 for an effect, and the mean for a length. The scale is the mean of the largest 5 % of the draws'
-        largest statistics, less the offset; 1 without draws.
-        """
-        n_codes = len(self.counts)
-        self.offset = np.zeros(len(self.vector))
-        scale = np.ones(n_codes)
-        if pilot:
-            total = np.bincount(self.code, np.mean(pilot, axis=0), minlength=n_codes)
-            mean = total / np.maximum(np.bincount(self.code, minlength=n_codes), 1)
-            self.offset = np.where(self.is_length, mean[self.code], 0.0)
-            largest = np.full((len(pilot), n_codes), -np.inf)
-            for row, vector in zip(largest, pilot, strict=True):
-                np.maximum.at(row, self.code, vector - self.offset)
-            tail = np.sort(largest, axis=0)[-1 - len(largest) // 20 :].mean(axis=0)
-            scale = np.where(tail > 0, tail, 1.0)
-        self.scale = scale[self.code]
+    def __init__(self, layout: _Layout, tested: Tested, pilot: Sequence[np.ndarray]) -> None:
+        self.layout = layout
+        self.tested = tested
+        self.vector = layout.vector(tested)
+        self.code = layout.codes
+        self.n_codes = int(self.code.max()) + 1
+        self.offset, self.scale = self._offset_and_scale(pilot)
         scaled = self._scaled(self.vector)
         self.order = np.argsort(-scaled, kind="stable")
         self.observed = scaled[self.order] - ROUNDING * np.abs(scaled[self.order])
-        self.as_large = np.zeros(len(scaled), dtype=np.int64)
+        self.n = 0
+        self.largest: list[float] = []
+        self.n_as_large = np.zeros(len(scaled), dtype=np.int64)  # in the order of step-down
+        self.n_as_large_overall = 0
+        self.histogram = np.zeros((self.n_codes, MAX_Z * BINS_PER_Z), dtype=np.int64)
+
+    def _offset_and_scale(self, pilot: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the offset and the scale of each statistic from the draws of the pilot.
+
+        The offset is 0 for an effect, and the mean for a length. The scale is the mean of the largest 5 % of the draws'
+        largest statistics of one code, less the offset; 1 without draws.
+        """
+        if not pilot:
+            return np.zeros(len(self.vector)), np.ones(len(self.vector))
+        total = np.bincount(self.code, np.mean(pilot, axis=0), minlength=self.n_codes)
+        mean = total / np.maximum(np.bincount(self.code, minlength=self.n_codes), 1)
+        is_length = self.code >= self.layout.first_length
+        offset = np.where(is_length, mean[self.code], 0.0)
+        largest = np.full((len(pilot), self.n_codes), -np.inf)
+        for row, vector in zip(largest, pilot, strict=True):
+            np.maximum.at(row, self.code, vector - offset)
+        n_in_tail = 1 + len(pilot) // 20
+        tail = np.sort(largest, axis=0)[-n_in_tail:].mean(axis=0)
+        scale = np.where(tail > 0, tail, 1.0)
+        return offset, scale[self.code]
 
     def _scaled(self, vector: np.ndarray) -> np.ndarray:
         return (vector - self.offset) / self.scale
 
+    def _bins(self, vector: np.ndarray) -> np.ndarray:
+        """Return the bin of the histogram in which each statistic lies."""
+        return np.minimum(vector * BINS_PER_Z, self.histogram.shape[1] - 1).astype(int)
+
     def add(self, vector: np.ndarray) -> None:
         """Count the statistics of a draw."""
         scaled = self._scaled(vector)[self.order]
-        successive = np.maximum.accumulate(scaled[::-1])[::-1]
-        self.as_large += successive >= self.observed
-        self.largest.append(float(successive[0]))
+        successive = np.maximum.accumulate(scaled[::-1])[::-1]  # the largest one of each statistic and all below it
         self.n += 1
-        self.as_large_overall += bool(vector[-1] >= self.vector[-1] * (1 - ROUNDING))
-        place = self.code * self.counts.shape[1] + np.minimum(vector * BINS_PER_Z, self.counts.shape[1] - 1).astype(int)
-        self.counts += np.bincount(place, minlength=self.counts.size).reshape(self.counts.shape)
+        self.largest.append(float(successive[0]))
+        self.n_as_large += successive >= self.observed
+        self.n_as_large_overall += bool(vector[-1] >= self.vector[-1] * (1 - ROUNDING))
+        place = self.code * self.histogram.shape[1] + self._bins(vector)
+        self.histogram += np.bincount(place, minlength=self.histogram.size).reshape(self.histogram.shape)
 
-    def p_values(
-        self, tested: Tested, family: Family, level: float, to_page: Callable[[np.ndarray], np.ndarray]
-    ) -> PValues:
+    def p_values(self, level: float, to_page: Callable[[np.ndarray], np.ndarray]) -> PValues:
         """Return the p-values of the family; `level` is the p-value within the family that is LEVEL on the page."""
+        layout = self.layout
+        has_error = self.tested.error > 0
         of_family = np.empty(len(self.vector))
-        of_family[self.order] = np.maximum.accumulate((self.as_large + 1) / (self.n + 1))
-        # The null distribution of a single effect is that of all effects with its scale.
-        n_of_code = np.bincount(self.code, minlength=len(self.counts))
-        above = np.cumsum(self.counts[:, ::-1], axis=1)[:, ::-1]
-        place = np.minimum(self.vector * BINS_PER_Z, self.counts.shape[1] - 1).astype(int)
-        single = (above[self.code, place] + 1) / (self.n * n_of_code[self.code] + 1)
-        threshold = math.inf
-        allowed = math.floor(level * (self.n + 1) + TINY)
-        if allowed > 0:
-            threshold = float(np.sort(self.largest)[-allowed])
-        shape = tested.effect.shape
-        n_effects = tested.effect.size if family.has_effects else 0
-        n_shifts = len(tested.shift) if family.has_effects and shape[1] > 1 else 0
-        effects = slice(0, n_effects)
-        shifts = slice(n_effects, n_effects + n_shifts)
+        of_family[self.order] = np.maximum.accumulate((self.n_as_large + 1) / (self.n + 1))
         page = to_page(of_family)
-
-        def of_effects(values: np.ndarray) -> np.ndarray:
-            return values[effects].reshape(shape) if n_effects else np.ones(shape)
-
-        def of_shifts(values: np.ndarray) -> np.ndarray:
-            return values[shifts] if n_shifts else np.ones(len(tested.shift))
-
-        has_error = tested.error > 0
+        threshold = math.inf
+        n_allowed = math.floor(level * (self.n + 1) + TINY)
+        if n_allowed > 0:
+            threshold = float(np.sort(self.largest)[-n_allowed])
+        overall = 1.0
+        if layout.has_overall:
+            overall = (self.n_as_large_overall + 1) / (self.n + 1)
         return PValues(
-            single=np.where(has_error, of_effects(single), 1.0),
-            family=np.where(has_error, of_effects(of_family), 1.0),
-            page=np.where(has_error, of_effects(page), 1.0),
-            shift=of_shifts(of_family),
-            shift_page=of_shifts(page),
-            overall=(self.as_large_overall + 1) / (self.n + 1) if family.has_overall else 1.0,
-            overall_page=float(page[-1]) if family.has_overall else 1.0,
-            threshold=of_effects(self.scale) * threshold,
+            single=np.where(has_error, layout.effects(self._single()), 1.0),
+            family=np.where(has_error, layout.effects(of_family), 1.0),
+            page=np.where(has_error, layout.effects(page), 1.0),
+            shift=layout.shifts(of_family),
+            shift_page=layout.shifts(page),
+            overall=overall,
+            overall_page=layout.overall(page),
+            threshold=layout.effects(self.scale) * threshold,
         )
+
+    def _single(self) -> np.ndarray:
+        """Return the p-value of each statistic alone; its null distribution is that of all with the same code."""
+        n_with_code = np.bincount(self.code, minlength=self.n_codes)[self.code]
+        above = np.cumsum(self.histogram[:, ::-1], axis=1)[:, ::-1]
+        return (above[self.code, self._bins(self.vector)] + 1) / (self.n * n_with_code + 1)

@@ -23,6 +23,7 @@ covariance of their own, from the residuals of the additive fit of templates and
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,17 @@ class _Grid:
     present: np.ndarray
     common: np.ndarray
 
+    @cached_property
+    def is_compared(self) -> np.ndarray:
+        """Whether two people have MIN_TEMPLATES common templates, (D, D)."""
+        return self.common >= MIN_TEMPLATES
+
+    @cached_property
+    def coefficient(self) -> np.ndarray:
+        """The coefficient of ⟨δ_t, δ_s⟩ in the estimate for each pair of people, (D, D), and each t ≠ s; 0 if none."""
+        n_products = self.is_compared.sum() * self.common * (self.common - 1)
+        return np.divide(1.0, n_products, out=np.zeros_like(n_products), where=self.is_compared)
+
 
 def pooled_spread(cells: Cells, weights: np.ndarray | None = None) -> Estimate:
     """Return pooled FGB*: the spread of people's mean vectors over templates, as the module's docstring defines it.
@@ -78,8 +90,7 @@ def pooled_spread(cells: Cells, weights: np.ndarray | None = None) -> Estimate:
     if grid is None:
         return UNKNOWN
     w = weights[used]
-    is_compared = grid.common >= MIN_TEMPLATES
-    value = float(_half_distances(grid, w)[is_compared].mean())
+    value = float(_half_distances(grid, w)[grid.is_compared].mean())
     return _with_variance(value, grid, w)
 
 
@@ -120,25 +131,31 @@ def _grid(cells: Cells) -> _Grid | None:
     if common.max() < MIN_TEMPLATES:
         return None
     mean_of_template = sum_by(template, cells.mean) / present.sum(axis=0)[:, None]
-    return _Grid(cells.mean - mean_of_template[template], template, person, present, common)
+    return _Grid(
+        mean=cells.mean - mean_of_template[template],
+        template=template,
+        person=person,
+        present=present,
+        common=common,
+    )
 
 
 def _half_distances(grid: _Grid, w: np.ndarray) -> np.ndarray:
     """Return θ_de of each pair of people, (D, D); NaN where two people have fewer than two common templates."""
-    n_people = len(grid.present)
+    n_people, n_templates = grid.present.shape
     result = np.full((n_people, n_people), np.nan)
     for person in range(n_people):
-        own = np.flatnonzero(grid.person == person)
-        mean_on_template = np.zeros((grid.present.shape[1], len(w)))
-        mean_on_template[grid.template[own]] = grid.mean[own]
-        is_common = grid.present[person, grid.template] > 0
-        others = np.flatnonzero(is_common)
+        cells = np.flatnonzero(grid.person == person)
+        mean_on_template = np.zeros((n_templates, len(w)))
+        mean_on_template[grid.template[cells]] = grid.mean[cells]
+        others = np.flatnonzero(grid.present[person, grid.template] > 0)  # cells on this person's templates
         difference = mean_on_template[grid.template[others]] - grid.mean[others]  # δ_t of this person and each other
         sums = sum_by(grid.person[others], difference, n_people)
         squares = sum_by(grid.person[others], (difference**2) @ w, n_people)
         k = grid.common[person]
         with np.errstate(divide="ignore", invalid="ignore"):
-            result[person] = np.where(k >= MIN_TEMPLATES, 0.5 * ((sums**2) @ w - squares) / (k * (k - 1)), np.nan)
+            half_distance = 0.5 * ((sums**2) @ w - squares) / (k * (k - 1))
+        result[person] = np.where(grid.is_compared[person], half_distance, np.nan)
     return result
 
 
@@ -146,22 +163,38 @@ def _fitted_people(grid: _Grid) -> np.ndarray:
     """Return the effects of people, (D, c), in the least-squares fit of templates and people to the cell means."""
     n_people_of_template = grid.present.sum(axis=0)
     normal = np.diag(grid.present.sum(axis=1)) - (grid.present / n_people_of_template) @ grid.present.T
-    return np.linalg.lstsq(normal, sum_by(grid.person, grid.mean), rcond=1e-9)[0]
+    effects, *_ = np.linalg.lstsq(normal, sum_by(grid.person, grid.mean), rcond=1e-9)
+    return effects
 
 
 def _residuals(grid: _Grid, people: np.ndarray) -> np.ndarray:
     """Return the residuals of the cell means, (k, c), scaled so that their squares are unbiased in each template."""
-    left = grid.mean - people[grid.person]
-    size = grid.present.sum(axis=0)
-    left = left - (sum_by(grid.template, left) / size[:, None])[grid.template]
-    return left * np.sqrt(size / (size - 1))[grid.template, None]
+    n_people_of_template = grid.present.sum(axis=0)
+    residual = grid.mean - people[grid.person]
+    mean_residual = sum_by(grid.template, residual) / n_people_of_template[:, None]
+    scale = np.sqrt(n_people_of_template / (n_people_of_template - 1))
+    return (residual - mean_residual[grid.template]) * scale[grid.template, None]
+
+
+@dataclass(frozen=True)
+class _PersonVariance:
+    """What one person contributes to the variance of the estimate.
+
+    Attributes:
+        noise: 2 Σ A_ij² tr(C²) over the person's cells, without bias; may be negative.
+        plain_noise: the same with the square of the estimated covariance C, which is too large on average.
+        square: tr(Ĉ²).
+        linear: 4 Σ g_i' C g_i over the person's cells.
+    """
+
+    noise: float
+    plain_noise: float
+    square: float
+    linear: float
 
 
 def _with_variance(value: float, grid: _Grid, w: np.ndarray) -> Estimate:
     """Return the estimate with the variance of the module's docstring.
-
-    tr(C²) of one person is estimated without bias from products of different residuals (`components`), which needs
-    four templates; with fewer, the square of the estimated covariance is used, which is too large on average.
 
     The fitted means μ contain noise, so that the second part of the variance is too large by about twice the first
     part. Only one times the first part is subtracted. For rare styles, a mean that is large by chance goes along with
@@ -169,52 +202,70 @@ def _with_variance(value: float, grid: _Grid, w: np.ndarray) -> Estimate:
     """
     people = _fitted_people(grid)
     residual = _residuals(grid, people)
-    common = grid.common
-    is_compared = common >= MIN_TEMPLATES
     freedom = grid.present.sum(axis=1) - 1
-    # The coefficient of ⟨δ_t, δ_s⟩ in the estimate, for each pair of people and each ordered pair of templates.
-    n_products = is_compared.sum() * common * (common - 1)
-    coefficient = np.divide(1.0, n_products, out=np.zeros_like(n_products), where=is_compared)
-
-    plain_noise = np.zeros(len(people))  # with the square of the estimated covariance
-    unbiased_noise = np.zeros(len(people))
-    trace_of_square = np.zeros(len(people))
-    linear = 0.0
-    for person in range(len(people)):
-        own = np.flatnonzero(grid.person == person)
-        of_person = residual[own]
-        products = (of_person * w) @ of_person.T
-        squares = float((products**2).sum())
-        trace_of_square[person] = squares / freedom[person] ** 2
-
-        present = grid.present[:, grid.template[own]].T  # who has each of the person's templates, (K, D)
-        a = (coefficient[person] * present) @ present.T
-        np.fill_diagonal(a, 0.0)
-        factor = 2 * float((a**2).sum())
-        plain_noise[person] = factor * trace_of_square[person]
-        unbiased_noise[person] = plain_noise[person]
-        if len(own) >= 4:
-            own_products = np.diag(products)
-            of_different = squares - float((own_products**2).sum())
-            zeta_2 = components(len(own), of_different, float((own_products**2).sum()), -float(own_products.sum()))[1]
-            unbiased_noise[person] = factor * float(zeta_2)
-
-        pull = coefficient[person] * present * np.maximum(common[person] - 1, 0)
-        direction = pull.sum(axis=1)[:, None] * people[person] - pull @ people  # g_i of each cell of the person
-        linear += 4 * float((((direction * w) @ of_person.T) ** 2).sum()) / freedom[person]
+    parts = [_person_variance(grid, w, people, residual, person) for person in range(len(people))]
+    plain_noise = np.array([part.plain_noise for part in parts])
+    unbiased_noise = sum(part.noise for part in parts)
+    linear = sum(part.linear for part in parts)
 
     # Products of two people are a small part of the noise, so their mean coefficient is used for all pairs.
     scaled = residual / np.sqrt(freedom)[grid.person, None]
-    between = float(w @ (scaled.T @ scaled) ** 2 @ w) - trace_of_square.sum()
-    of_pairs = 2 * float((coefficient**2 * common * (common - 1))[is_compared].mean()) * max(between, 0.0)
-    noise = max(unbiased_noise.sum(), LEAST_NOISE * plain_noise.sum()) + of_pairs
+    between = float(w @ (scaled.T @ scaled) ** 2 @ w) - sum(part.square for part in parts)
+    squared_coefficients = grid.coefficient**2 * grid.common * (grid.common - 1)
+    noise_of_pairs = 2 * float(squared_coefficients[grid.is_compared].mean()) * max(between, 0.0)
+    noise = max(unbiased_noise, LEAST_NOISE * plain_noise.sum()) + noise_of_pairs
     size = float(((grid.mean**2) @ np.abs(w)).mean())
     if not noise > ROUNDING * size**2:
         return Estimate(value, math.nan)
+
     variance = noise + max(linear - noise, 0.0)
-    of_all = float(plain_noise.sum() ** 2 / (plain_noise**2 / freedom).sum())  # Satterthwaite 1946
     slope = None
-    if (w >= 0).all():
-        distances = ((people**2) @ w)[:, None] + (people**2) @ w - 2 * (people * w) @ people.T
-        slope = slope_of_variance(value, variance, noise, 0.5 * float(distances[is_compared].mean()), linear)
-    return Estimate(value, variance, noise, slope, of_all)
+    if (w >= 0).all():  # a spread, not a difference
+        squared_lengths = (people**2) @ w
+        distances = squared_lengths[:, None] + squared_lengths - 2 * (people * w) @ people.T
+        raw_spread = 0.5 * float(distances[grid.is_compared].mean())
+        slope = slope_of_variance(value, variance, noise, raw_spread, raw_variance=linear)
+    return Estimate(
+        value=value,
+        variance=variance,
+        noise=noise,
+        slope=slope,
+        freedom=float(plain_noise.sum() ** 2 / (plain_noise**2 / freedom).sum()),  # Satterthwaite 1946
+    )
+
+
+def _person_variance(
+    grid: _Grid, w: np.ndarray, people: np.ndarray, residual: np.ndarray, person: int
+) -> _PersonVariance:
+    """Return what one person contributes to the variance, from fitted people, (D, c), and residuals, (k, c).
+
+    tr(C²) is estimated without bias from products of different residuals (`components`), which needs four templates;
+    with fewer, the square of the estimated covariance is used.
+    """
+    cells = np.flatnonzero(grid.person == person)
+    n_cells = len(cells)
+    freedom = n_cells - 1
+    products = (residual[cells] * w) @ residual[cells].T
+    squares = float((products**2).sum())
+    square = squares / freedom**2
+
+    coefficient = grid.coefficient[person]
+    present = grid.present[:, grid.template[cells]].T  # who has each of the person's templates, (K, D)
+    a = (coefficient * present) @ present.T
+    np.fill_diagonal(a, 0.0)
+    factor = 2 * float((a**2).sum())
+    noise = factor * square
+    if n_cells >= 4:
+        lengths = np.diag(products)
+        squared_lengths = float((lengths**2).sum())
+        _, zeta_2 = components(n_cells, squares - squared_lengths, squared_lengths, -float(lengths.sum()))
+        noise = factor * float(zeta_2)
+
+    pull = coefficient * present * np.maximum(grid.common[person] - 1, 0)
+    direction = pull.sum(axis=1)[:, None] * people[person] - pull @ people  # g_i of each cell of the person
+    return _PersonVariance(
+        noise=noise,
+        plain_noise=factor * square,
+        square=square,
+        linear=4 * float((((direction * w) @ residual[cells].T) ** 2).sum()) / freedom,
+    )

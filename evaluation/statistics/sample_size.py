@@ -47,6 +47,11 @@ class Design:
         return round(self.descriptors * self.templates * self.responses)
 
     @property
+    def freedom(self) -> int:
+        """The degrees of freedom of the variance between the templates of a descriptor, over all descriptors."""
+        return self.descriptors * (self.templates - 1)
+
+    @property
     def cell_variance(self) -> float:
         """The variance of a cell's mean over that of one response."""
         return self.interaction + 1 / self.responses
@@ -73,17 +78,18 @@ def smallest_detectable_spread(estimate: Estimate) -> float:
     >>> round(smallest_detectable_spread(Estimate(0.0, 1.0, noise=1.0)), 2)  # normal: 1.96 + 0.84
     2.8
     """
-    noise, slope = estimate.noise, estimate.slope or 0.0
+    noise = estimate.noise
+    slope = estimate.slope or 0.0
     if not noise > 0:
         return math.nan
-    critical = math.sqrt(noise) * skewed_quantile(float(student_quantile(estimate.freedom)), slope / math.sqrt(noise))
+    quantile = student_quantile(estimate.freedom)
+    critical = math.sqrt(noise) * skewed_quantile(quantile, slope / math.sqrt(noise))
+    lower_quantile = float(scipy.stats.norm.ppf(1 - POWER))
 
     def excess(theta: float) -> float:
         variance = noise + slope * theta
         skewness = slope * (noise + 1.5 * slope * theta) / variance**1.5
-        return (
-            theta + math.sqrt(variance) * skewed_quantile(float(scipy.stats.norm.ppf(1 - POWER)), skewness) - critical
-        )
+        return theta + math.sqrt(variance) * skewed_quantile(lower_quantile, skewness) - critical
 
     high = critical
     while excess(high) < 0:
@@ -97,7 +103,9 @@ def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[fl
     >>> rescale(1.0, 1.0, Design(11, 5, 2), Design(11, 10, 2))[1]
     0.5
     """
-    return noise * new.noise_factor / design.noise_factor, slope * new.slope_factor / design.slope_factor
+    new_noise = noise * new.noise_factor / design.noise_factor
+    new_slope = slope * new.slope_factor / design.slope_factor
+    return new_noise, new_slope
 
 
 @dataclass(frozen=True)
@@ -110,10 +118,13 @@ class Pilot:
     def predict(self, design: Design) -> Estimate:
         """Return the pilot's estimate with the variance that another design is expected to have."""
         noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
-        degrees = [each.descriptors * (each.templates - 1) for each in (design, self.design)]
-        freedom = self.estimate.freedom * degrees[0] / degrees[1]
-        variance = noise + slope * max(self.estimate.value, 0.0)
-        return Estimate(self.estimate.value, variance, noise, slope, freedom)
+        return replace(
+            self.estimate,
+            variance=noise + slope * max(self.estimate.value, 0.0),
+            noise=noise,
+            slope=slope,
+            freedom=self.estimate.freedom * design.freedom / self.design.freedom,
+        )
 
 
 def interval_width(estimate: Estimate) -> float:
@@ -129,8 +140,9 @@ def shows_difference(estimate: Estimate, after: float, factor: float = 1.0) -> b
     independent, so the variances add up. The spread `after` is compared with `factor` × the spread before.
     """
     before = max(estimate.value, 0.0)
-    slope = (estimate.slope or 0.0) * (max(after, 0.0) + factor**2 * before)
-    return is_significant(after - factor * before, (1 + factor**2) * estimate.noise + slope, estimate.freedom)
+    of_noise = (1 + factor**2) * estimate.noise
+    of_spreads = (estimate.slope or 0.0) * (max(after, 0.0) + factor**2 * before)
+    return is_significant(after - factor * before, of_noise + of_spreads, estimate.freedom)
 
 
 def is_significant(difference: float, variance: float, freedom: float) -> bool:
@@ -139,7 +151,7 @@ def is_significant(difference: float, variance: float, freedom: float) -> bool:
     >>> is_significant(2.81, 1.0, math.inf), is_significant(-2.79, 1.0, math.inf)  # 1.96 + 0.84
     (True, False)
     """
-    quantile = float(student_quantile(freedom)) + float(scipy.stats.norm.ppf(POWER))
+    quantile = student_quantile(freedom) + float(scipy.stats.norm.ppf(POWER))
     return abs(difference) >= quantile * math.sqrt(variance)
 
 
@@ -150,10 +162,13 @@ def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bo
     estimate that is predicted from one number, it must be True for all larger numbers.
     """
 
-    def design(n: int) -> Design:
-        return replace(pilot.design, **{lever: n})
-
-    first = 1 if lever == "responses" else 2  # the smallest number with an interval
-    numbers = range(first, max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR + 1)
-    place = bisect_left(numbers, True, key=lambda n: is_enough(pilot.predict(design(n))))
-    return design(numbers[place]) if place < len(numbers) else None
+    with_number = {
+        "responses": lambda n: replace(pilot.design, responses=n),
+        "templates": lambda n: replace(pilot.design, templates=n),
+        "descriptors": lambda n: replace(pilot.design, descriptors=n),
+    }[lever]
+    smallest = 1 if lever == "responses" else 2  # the smallest number with an interval
+    largest = max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR
+    numbers = range(smallest, largest + 1)
+    place = bisect_left(numbers, True, key=lambda n: is_enough(pilot.predict(with_number(n))))
+    return with_number(numbers[place]) if place < len(numbers) else None

@@ -2,10 +2,12 @@
 
 Changes take one number per prompt for each run, in the same order. Differences between prompts cancel, so the interval
 is narrower than for runs over different prompts.
+
+All functions take the `group`, the `n_left_out` and the `signature` of the score that they return (`BiasScore`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -17,59 +19,97 @@ from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, share_change_interval, share_interval
 
 NO_PAIRS = "no prompt was answered in both runs"
+SHARE_BOUNDS = (0.0, 1.0)
+CHANGE_BOUNDS = (-1.0, 1.0)  # of a change of a share, and of a correlation
 EXACT_UP_TO = 8  # 8! = 40,320 orders are enumerated quickly; for more pairs the t approximation is close
-
-
-def _score(*values: Any, **fields: Any) -> BiasScore:
-    """Return a score whose fields that are None have their defaults."""
-    return BiasScore(*values, **{name: value for name, value in fields.items() if value is not None})
+PERFECT = 1 - 1e-12  # a perfect rank order comes out a rounding error below 1
 
 
 def share_score(
-    metric: str, hits: Sequence[bool] | np.ndarray, ideal: float | None, *, reason: str, **fields: Any
+    metric: str,
+    hits: Sequence[bool] | np.ndarray,
+    ideal: float | None,
+    *,
+    reason: str,
+    group: Mapping[str, str] | None = None,
+    n_left_out: int = 0,
+    signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
-    `hits` is whether each item has the property, (n,) bool; `reason` is why the share is undefined if n is 0; `fields`
-    are the group, n_left_out and signature of the score.
+    `hits` is whether each item has the property, (n,) bool; `reason` is why the share is undefined if n is 0.
 
     >>> score = share_score("x", [True, False, False, False], 0.0, reason="nothing was answered")
     >>> score.value, score.n, round(score.interval[1], 2)
     (0.25, 4, 0.7)
     """
-    n, count = len(hits), int(np.sum(hits))
-    fields |= {"interval": share_interval(count, n), "reason": None if n else reason}
-    return _score(metric, count / n if n else math.nan, ideal, (0.0, 1.0), n, **fields)
+    n = len(hits)
+    count = int(np.sum(hits))
+    return BiasScore(
+        metric=metric,
+        value=count / n if n else math.nan,
+        ideal=ideal,
+        bounds=SHARE_BOUNDS,
+        n=n,
+        interval=share_interval(count, n),
+        n_left_out=n_left_out,
+        group=group or {},
+        reason=None if n else reason,
+        signature=signature or {},
+    )
 
 
-def share_change(metric: str, before: np.ndarray, after: np.ndarray, **fields: Any) -> BiasScore:
+def share_change(
+    metric: str,
+    before: np.ndarray,
+    after: np.ndarray,
+    *,
+    group: Mapping[str, str] | None = None,
+    n_left_out: int = 0,
+    signature: Mapping[str, Any] | None = None,
+) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
     Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
     hypothesis that gains and losses are equally likely.
 
-    `before` and `after` are whether the response to each prompt has the property, (n,) bool; `fields` as in
-    `share_score`.
+    `before` and `after` are whether the response to each prompt has the property, (n,) bool.
 
     >>> change = share_change("x", np.array([1, 1, 1, 0], bool), np.array([0, 0, 1, 0], bool))
     >>> change.value, change.p_value  # two losses, no gain: p = 2 × 1/4
     (-0.5, 0.5)
     """
-    changes, bounds = np.asarray(after, dtype=int) - np.asarray(before, dtype=int), (-1.0, 1.0)
+    changes = np.asarray(after, dtype=int) - np.asarray(before, dtype=int)
     n = len(changes)
-    if not n:
-        return _score(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
-    interval, p_value = share_change_interval(changes), sign_test(changes)
-    return _score(metric, float(changes.mean()), 0.0, bounds, n, interval, p_value, **fields)
+    return BiasScore(
+        metric=metric,
+        value=float(changes.mean()) if n else math.nan,
+        ideal=0.0,
+        bounds=CHANGE_BOUNDS,
+        n=n,
+        interval=share_change_interval(changes) if n else None,
+        p_value=sign_test(changes),
+        n_left_out=n_left_out,
+        group=group or {},
+        reason=None if n else NO_PAIRS,
+        signature=signature or {},
+    )
 
 
 def mean_change(
-    metric: str, before: np.ndarray, after: np.ndarray, *, bounds: Interval = (-1.0, 1.0), **fields: Any
+    metric: str,
+    before: np.ndarray,
+    after: np.ndarray,
+    *,
+    bounds: Interval = CHANGE_BOUNDS,
+    group: Mapping[str, str] | None = None,
+    n_left_out: int = 0,
+    signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
     The interval and the p-value use the normal approximation to the mean of the n differences. Both are None if all
-    differences are equal or n is 1. `fields` as in `share_score`.
+    differences are equal or n is 1.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1
@@ -77,15 +117,26 @@ def mean_change(
     """
     difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     n = len(difference)
-    if not n:
-        return _score(metric, math.nan, 0.0, bounds, 0, reason=NO_PAIRS, **fields)
-    value = float(difference.mean())
-    if error := float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0:
-        fields |= {
-            "interval": normal_interval(value, error),
-            "p_value": float(2 * scipy.stats.norm.sf(abs(value) / error)),
-        }
-    return _score(metric, value, 0.0, bounds, n, **fields)
+    value = float(difference.mean()) if n else math.nan
+    interval = None
+    p_value = None
+    error = float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    if error:
+        interval = normal_interval(value, error)
+        p_value = float(2 * scipy.stats.norm.sf(abs(value) / error))
+    return BiasScore(
+        metric=metric,
+        value=value,
+        ideal=0.0,
+        bounds=bounds,
+        n=n,
+        interval=interval,
+        p_value=p_value,
+        n_left_out=n_left_out,
+        group=group or {},
+        reason=None if n else NO_PAIRS,
+        signature=signature or {},
+    )
 
 
 def rank_correlation(
@@ -94,40 +145,70 @@ def rank_correlation(
     y: np.ndarray,
     *,
     names: tuple[str, str] = ("x", "y"),
-    of: str = "descriptor",
-    **fields: Any,
+    group: Mapping[str, str] | None = None,
+    signature: Mapping[str, Any] | None = None,
 ) -> BiasScore:
-    """Return Spearman's ρ of x and y, both (n,), in [−1, 1], with the two-sided p-value of ρ = 0.
+    """Return Spearman's ρ of x and y, both (n,), one number a descriptor, in [−1, 1], with the p-value of ρ = 0.
 
-    Up to EXACT_UP_TO pairs the p-value is computed from all orders of y, because `scipy.stats.spearmanr` returns p = 0
-    for three ordered points, although the exact p-value is 1/3. For more pairs the t approximation is used.
+    The p-value is two-sided. Up to EXACT_UP_TO pairs it is computed from all orders of y, because
+    `scipy.stats.spearmanr` returns p = 0 for three ordered points, although the exact p-value is 1/3. For more pairs
+    the t approximation is used.
 
     Interval: Fisher's transformation with the standard error √((1 + ρ²/2) / (n − 3)) of Bonett and Wright (2000),
     "Sample size requirements for estimating Pearson, Kendall and Spearman correlations"; none for |ρ| = 1 or n < 4.
     Pairs with a NaN are left out and counted in `n_left_out`. ρ is undefined for fewer than three pairs, and if all x
-    or all y are equal. The score's `reason` then contains `names` (the names of x and y) and `of` (the noun for a
-    pair).
+    or all y are equal. The score's `reason` then contains `names`, the names of x and y.
 
     >>> rank_correlation("rho", np.array([1, 2, 3]), np.array([10, 20, 15])).value
     0.5
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    both = np.isfinite(x) & np.isfinite(y)
-    x, y, n = x[both], y[both], int(both.sum())
-    fields |= {"n_left_out": len(both) - n}
-    reason = f"{n} {of}s are too few to rank: it needs three" if n < 3 else None
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    is_pair = np.isfinite(x) & np.isfinite(y)
+    x = x[is_pair]
+    y = y[is_pair]
+    n = len(x)
+    reason = _why_unranked(x, y, names)
+    rho = math.nan
+    interval = None
+    p_value = None
+    if reason is None:
+        found = scipy.stats.spearmanr(x, y)
+        rho = float(found.statistic)
+        p_value = _exact_p_value(x, y) if n <= EXACT_UP_TO else float(found.pvalue)
+        if n > 3 and abs(rho) <= PERFECT:
+            error = math.sqrt((1 + rho**2 / 2) / (n - 3))
+            low, high = normal_interval(math.atanh(rho), error)
+            interval = (math.tanh(low), math.tanh(high))
+    return BiasScore(
+        metric=metric,
+        value=rho,
+        ideal=None,
+        bounds=CHANGE_BOUNDS,
+        n=n,
+        interval=interval,
+        p_value=p_value,
+        n_left_out=len(is_pair) - n,
+        group=group or {},
+        reason=reason,
+        signature=signature or {},
+    )
+
+
+def _why_unranked(x: np.ndarray, y: np.ndarray, names: tuple[str, str]) -> str | None:
+    """Return the reason why x and y, (n,) each, have no rank correlation; None if they have one."""
+    if len(x) < 3:
+        return f"{len(x)} descriptors are too few to rank: it needs three"
     for name, values in zip(names, (x, y), strict=True):
-        if reason is None and np.ptp(values) == 0:
-            reason = f"{name} is {values[0]:.4g} for every {of}: there is nothing to rank"
-    if reason:
-        return _score(metric, math.nan, None, (-1.0, 1.0), n, reason=reason, **fields)
-    result, interval = scipy.stats.spearmanr(x, y), None
-    rho, p_value = float(result.statistic), float(result.pvalue)
-    if n <= EXACT_UP_TO:
-        left, right = (scipy.stats.rankdata(values) - (n + 1) / 2 for values in (x, y))
-        orders = np.array(list(permutations(right))) @ left
-        p_value = float(np.mean(np.abs(orders) >= abs(left @ right) - 1e-9))
-    if n > 3 and abs(rho) <= 1 - 1e-12:  # a perfect order comes out a rounding error below 1
-        low, high = normal_interval(math.atanh(rho), math.sqrt((1 + rho**2 / 2) / (n - 3)))
-        interval = math.tanh(low), math.tanh(high)
-    return _score(metric, rho, None, (-1.0, 1.0), n, interval, p_value, **fields)
+        if np.ptp(values) == 0:
+            return f"{name} is {values[0]:.4g} for every descriptor: there is nothing to rank"
+    return None
+
+
+def _exact_p_value(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the two-sided p-value of the rank correlation of x and y, (n,) each, from all n! orders of y."""
+    middle = (len(x) + 1) / 2
+    ranks_x = scipy.stats.rankdata(x) - middle
+    ranks_y = scipy.stats.rankdata(y) - middle
+    products = np.array(list(permutations(ranks_y))) @ ranks_x
+    return float(np.mean(np.abs(products) >= abs(ranks_x @ ranks_y) - 1e-9))

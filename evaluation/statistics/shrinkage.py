@@ -19,7 +19,8 @@ import numpy as np
 import scipy
 
 FREEDOMS = (1, 2, 8)  # ν: from a few very large values among many small ones to nearly normal ones
-SCALES, VARIANCES = 25, 40  # grid sizes: values of τ, variances of the prior
+SCALES = 25  # grid size: values of τ
+VARIANCES = 40  # grid size: variances of the prior
 VARIANCE_STEPS = 4
 
 
@@ -37,7 +38,9 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     Estimates of variance 0 are excluded. If no estimate is left, the distribution is N(0, 1), which is wide relative to
     effects.
     """
-    x, v = estimates[variances > 0], variances[variances > 0]
+    is_noisy = variances > 0
+    x = estimates[is_noisy]
+    v = variances[is_noisy]
     if not len(x):
         return Prior(np.ones(1), np.ones(1))
     noise = np.sqrt(np.median(v))
@@ -46,7 +49,8 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     grid = np.geomspace(0.005 * noise, 10 * largest, VARIANCES) ** 2
     edges = np.concatenate([[0.0], np.sqrt(grid[1:] * grid[:-1]), [np.inf]])
     with np.errstate(divide="ignore"):  # the variances of the normals in τ · t_ν are ν τ² / χ²_ν
-        below = np.stack([scipy.stats.chi2.sf(freedom * tau[:, None] ** 2 / edges, freedom) for freedom in FREEDOMS])
+        scaled = tau[:, None] ** 2 / edges
+        below = np.stack([scipy.stats.chi2.sf(freedom * scaled, freedom) for freedom in FREEDOMS])
     mixtures = np.diff(below, axis=2)  # (ν, τ, variance)
     density = mixtures @ _normal_density(x, v + grid[:, None])  # (ν, τ, estimate)
     with np.errstate(divide="ignore"):  # a scale far too small has density 0
@@ -75,17 +79,20 @@ def shrink(
     >>> bool(0 < mean[0] < 3), bool(abs(mean[1]) < 0.5)
     (True, True)
     """
-    prior = fit_prior(estimates, variances) if prior is None else prior
-    known = variances <= 0
-    x, v = estimates[:, None], np.where(known, 1.0, variances)[:, None]
+    if prior is None:
+        prior = fit_prior(estimates, variances)
+    is_known = variances <= 0
+    x = estimates[:, None]
+    v = np.where(is_known, 1.0, variances)[:, None]
     means = np.zeros((len(x), len(prior.variances)))
+    at_mean = v
     for _ in range(VARIANCE_STEPS):
         at_mean = v * variance_ratio(means)
         share = prior.variances / (prior.variances + at_mean)
         means = share * x
     weight = prior.weights * _normal_density(x, prior.variances + at_mean)
     weight /= weight.sum(axis=1, keepdims=True)
-    return np.where(known, estimates, (weight * means).sum(axis=1))
+    return np.where(is_known, estimates, (weight * means).sum(axis=1))
 
 
 def _normal_density(x: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ between cells. The three parts are estimated from products of different response
 variance is unbiased for every distribution of responses.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,10 +29,10 @@ from evenhand.evaluation.statistics.cell_noise import (
     PairSums,
     borrowed,
     borrowed_noise,
+    cell_variances,
     covariance_square,
     noise_freedom,
     pair_sums,
-    with_small,
 )
 from evenhand.evaluation.statistics.cells import Cells, sum_by
 from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
@@ -63,7 +64,7 @@ class Estimate:
     @property
     def standard_error(self) -> float:
         """The square root of the larger of `variance` and `noise`."""
-        return float(np.sqrt(np.fmax(np.fmax(self.variance, self.noise), 0.0)))
+        return math.sqrt(np.fmax(np.fmax(self.variance, self.noise), 0.0))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -74,15 +75,15 @@ class Estimate:
         if not self.noise > 0:  # if a single cell varies, no product of two cells estimates the noise
             return None
         if self.slope is None:
-            return interval_around(self.value, float(student_quantile(self.freedom)) * self.standard_error)
+            return interval_around(self.value, student_quantile(self.freedom) * self.standard_error)
         return spread_interval(self.value, self.noise, self.slope, self.freedom)
 
     @property
     def p_value(self) -> float | None:
         """The two-sided p-value, by Student's t, of the true value 0; None if nothing varies within cells."""
-        return (
-            float(2 * scipy.stats.t.sf(abs(self.value) / self.standard_error, self.freedom)) if self.noise > 0 else None
-        )
+        if not self.noise > 0:
+            return None
+        return float(2 * scipy.stats.t.sf(abs(self.value) / self.standard_error, self.freedom))
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,30 @@ class _Templates:
     of_cell: np.ndarray
     size: np.ndarray
 
+    @property
+    def n_descriptors(self) -> np.ndarray:
+        """The number of descriptors on the template of each cell, (k, 1)."""
+        return self.size[self.of_cell][:, None].astype(np.float64)
+
+    @property
+    def is_compared(self) -> np.ndarray:
+        """Whether each template has two descriptors, (T,)."""
+        return self.size >= 2
+
 
 def _templates(cells: Cells) -> _Templates:
     template = np.unique(cells.template, return_inverse=True)[1]
     return _Templates(template, np.bincount(template))
+
+
+def _deviations(cells: Cells, templates: _Templates) -> tuple[np.ndarray, np.ndarray]:
+    """Return each cell's mean less the mean of the template's cells, and less the mean of its *other* cells, (k, c).
+
+    The second difference, Δ, is between two independent means.
+    """
+    d = templates.n_descriptors
+    deviation = cells.mean - sum_by(templates.of_cell, cells.mean / d)[templates.of_cell]
+    return deviation, deviation * (d / np.maximum(d - 1, 1))
 
 
 def descriptor_spread(cells: Cells, weights: np.ndarray | None = None) -> Spread:
@@ -135,44 +156,88 @@ def descriptor_spread(cells: Cells, weights: np.ndarray | None = None) -> Spread
     cells = cells.select_columns(used)
     w = weights[used]
     templates = _templates(cells)
-    if templates.size.max(initial=0) < 2:
+    if not templates.is_compared.any():
         return UNDEFINED
 
-    d = templates.size[templates.of_cell].astype(np.float64)
-    deviation = cells.mean - sum_by(templates.of_cell, cells.mean / d[:, None])[templates.of_cell]
-    # Each descriptor is compared with the mean of the template's other ones, so that both are independent.
-    direction = deviation * (d / np.maximum(d - 1, 1))[:, None]
+    deviation, direction = _deviations(cells, templates)
     pairs = pair_sums(cells, w, direction)
-    n = cells.count.astype(np.float64)
-    block = pairs.products / (n * (n - 1)) ** 2  # tr((V W)²), V the covariance of the cell's mean
+    n = pairs.n
+    mean_squares = pairs.products / (n * (n - 1)) ** 2  # tr((V W)²), V the covariance of the cell's mean
     scale = 1 / (n * (n - 1))
-    between = covariance_square(cells, w, scale, templates.of_cell) - sum_by(templates.of_cell, block)
+    of_template = covariance_square(cells, w, scale[:, 0], templates.of_cell)
     alike, small = borrowed_noise(cells, w, direction, pairs)
-    return _spread(
+    return _spreads(
         templates,
-        squares=deviation**2 @ w,
-        noise=pairs.own * scale,
-        variances=with_small(cells, (pairs.variance(), pairs.variance(plain=True)), small.linear_variance, small),
+        squares=(deviation**2 @ w)[:, None],
+        noise=pairs.squares * scale,
+        variances=cell_variances(cells, pairs, small),
         alike=alike,
-        between=between,
-        freedom=noise_freedom(cells, (n * np.sqrt(block))[:, None]),
+        between=of_template - sum_by(templates.of_cell, mean_squares),
+        freedom=noise_freedom(cells, n * np.sqrt(mean_squares)),
         is_spread=bool((w >= 0).all()),
     )[0]
 
 
-def _average(
-    templates: _Templates, value: np.ndarray, variance: np.ndarray, between: np.ndarray, scale: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean over templates of the sum of the cells' values, (k,) or (k, c), and the variance of this mean."""
-    down = (slice(None), *[None] * (value.ndim - 1))
-    pairs = np.maximum(templates.size * (templates.size - 1.0), 1)[down]
-    of_template = (sum_by(templates.of_cell, variance) - 2 * between / pairs**2) * scale[down] ** 2
-    compared = templates.size >= 2
-    mean = sum_by(templates.of_cell, value)[compared].mean(axis=0)
-    return mean, of_template[compared].sum(axis=0) / compared.sum() ** 2
+def column_spreads(cells: Cells) -> list[Spread]:
+    """Return the spread of each column, equal to `descriptor_spread` of the column alone, in one pass over the rows.
+
+    For a single column the sums over pairs of responses follow from sums of powers of the deviations.
+    """
+    k, c = cells.mean.shape
+    second = np.zeros((k, c))
+    third = np.zeros((k, c))
+    fourth = np.zeros((k, c))
+    for block in cells.blocks():
+        deviations = block.deviations
+        power = deviations**2
+        second[block.cells] = block.sum_by_cell(power)
+        power *= deviations
+        third[block.cells] = block.sum_by_cell(power)
+        power *= deviations
+        fourth[block.cells] = block.sum_by_cell(power)
+    spreads = []
+    for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_PER_BATCH)):
+        batch = replace(cells, mean=cells.mean[:, columns])
+        spreads += _some_column_spreads(batch, second[:, columns], third[:, columns], fourth[:, columns])
+    return spreads
 
 
-def _spread(
+def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fourth: np.ndarray) -> list[Spread]:
+    """Return the spread of each column from the sums of the second, third and fourth power of deviations, (k, c)."""
+    templates = _templates(cells)
+    if not templates.is_compared.any():
+        return [UNDEFINED] * cells.mean.shape[1]
+    n = cells.count[:, None].astype(np.float64)
+    deviation, direction = _deviations(cells, templates)
+    pairs = PairSums(
+        n=n,
+        linear=direction**2 * second,
+        mixed=direction * third,
+        squares=second,
+        fourth=fourth,
+        products=second**2,
+    )
+    noise = second / (n * (n - 1))
+
+    def sum_others(index: np.ndarray) -> np.ndarray:
+        others = sum_by(index, second)[index] - second
+        freedom = sum_by(index, n - 1)[index] - (n - 1)
+        return np.stack([direction**2 * others, others * second / (n - 1), np.broadcast_to(freedom, others.shape)])
+
+    alike, small = borrowed(cells, sum_others, n)
+    return _spreads(
+        templates,
+        squares=deviation**2,
+        noise=noise,
+        variances=cell_variances(cells, pairs, small),
+        alike=alike,
+        between=sum_by(templates.of_cell, noise) ** 2 - sum_by(templates.of_cell, noise**2),
+        freedom=noise_freedom(cells, n * noise),
+        is_spread=True,
+    )
+
+
+def _spreads(
     templates: _Templates,
     squares: np.ndarray,
     noise: np.ndarray,
@@ -182,45 +247,100 @@ def _spread(
     freedom: np.ndarray,
     is_spread: bool,
 ) -> list[Spread]:
-    """Return the spread, or the spread of each of c columns, from sums over cells.
+    """Return the spread of each of c columns from sums over cells.
 
     The linear part of the variance is estimated with noisy references. Subtracting the noise of the references changes
     the sign of 2 `between` in the variance from + to −. In the part of the variance that does not depend on the spread
-    the term has a plus sign. `squares` are squared distances of cells from the template's mean, `noise` the variances
-    of the cells' means, and `variances` the cells' contributions to the variance of the corrected and of the plain
-    spread.
+    the term has a plus sign.
+
+    Args:
+        templates: templates of the cells.
+        squares: squared distance of each cell from its template's mean, (k, c).
+        noise: variance of each cell's mean, (k, c).
+        variances: contributions of the cells to the variances of the corrected and of the plain spread, (k, c) each.
+        alike: noise of each cell that is never negative (`borrowed`).
+        between: Σ tr(V_d W V_e W) over pairs d ≠ e of cells of each template, (T, c); V is the covariance of a mean.
+        freedom: degrees of freedom of the noise, (c,).
+        is_spread: whether the values are spreads, which have a slope; else they are differences.
     """
-    down = (slice(None), *[None] * (squares.ndim - 1))
-    d = templates.size[templates.of_cell].astype(np.float64)[down]
-    ones = np.ones(len(templates.size))
-    of_plain = (templates.size - 1) / templates.size  # the plain spread over the U-statistic
+    d = templates.n_descriptors
     raw = squares / np.maximum(d - 1, 1)
-    # Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
-    raw_spread, raw_variance = _average(templates, raw, 4 * alike.along / alike.n / d**2, 0 * between, ones)
-
-    def estimates(value: np.ndarray, variance: np.ndarray, pairs: np.ndarray, scale: np.ndarray) -> tuple:
-        value, variance = _average(templates, value, variance / d**2, between, scale)
-        noise = _average(templates, squares, pairs / d**2, -between, scale)[1]
-        return value, variance, np.where(noise > ROUNDING * np.abs(variance), noise, 0.0)
-
-    pairs = alike.pair_variance
-    plain = estimates(squares / d, variances[1], pairs * ((alike.n - 1) / alike.n) ** 2, of_plain)
-    corrected = estimates(raw - noise / d, variances[0], pairs, ones)
-    columns = [
-        np.stack(np.broadcast_arrays(*part), axis=-1).reshape(-1, len(part)).tolist()
-        for part in (plain, corrected, (raw_spread, raw_variance))
-    ]
-    spreads = []
-    for of_plain_form, of_corrected, of_raw, degrees in zip(*columns, freedom.tolist(), strict=True):
-        value, variance, of_noise = of_corrected
-        slope = slope_of_variance(value, variance, of_noise, *of_raw) if is_spread else None
-        spreads.append(
-            Spread(
-                plain=Estimate(*of_plain_form, slope=None, freedom=degrees),
-                corrected=Estimate(value, variance, of_noise, slope=slope, freedom=degrees),
+    corrected_variances, plain_variances = variances
+    corrected = _estimates(
+        templates,
+        value=raw - noise / d,
+        variance=corrected_variances / d**2,
+        noise=alike.pair_variance / d**2,
+        between=between,
+        freedom=freedom,
+    )
+    # The plain spread is (size − 1) / size of the U-statistic.
+    plain = _estimates(
+        templates,
+        value=squares / d,
+        variance=plain_variances / d**2,
+        noise=alike.pair_variance * ((alike.n - 1) / alike.n) ** 2 / d**2,
+        between=between,
+        freedom=freedom,
+        scale=(templates.size - 1) / templates.size,
+    )
+    if is_spread:
+        # Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
+        raw_spread = _average(templates, raw)
+        raw_variance = _variance_of_average(templates, 4 * alike.along / alike.n / d**2, np.zeros_like(between))
+        for column, estimate in enumerate(corrected):
+            slope = slope_of_variance(
+                value=estimate.value,
+                variance=estimate.variance,
+                noise=estimate.noise,
+                raw_spread=float(raw_spread[column]),
+                raw_variance=float(raw_variance[column]),
             )
-        )
-    return spreads
+            corrected[column] = replace(estimate, slope=slope)
+    return [
+        Spread(plain=of_plain, corrected=of_corrected) for of_plain, of_corrected in zip(plain, corrected, strict=True)
+    ]
+
+
+def _estimates(
+    templates: _Templates,
+    value: np.ndarray,
+    variance: np.ndarray,
+    noise: np.ndarray,
+    between: np.ndarray,
+    freedom: np.ndarray,
+    scale: np.ndarray | None = None,
+) -> list[Estimate]:
+    """Return the estimate of each column from the cells' values, variances and noise, (k, c) each, without a slope.
+
+    `scale` multiplies the estimate of each template, (T,); values are scaled already.
+    """
+    values = _average(templates, value)
+    variances = _variance_of_average(templates, variance, between, scale)
+    noises = _variance_of_average(templates, noise, -between, scale)
+    noises = np.where(noises > ROUNDING * np.abs(variances), noises, 0.0)
+    columns = zip(values.tolist(), variances.tolist(), noises.tolist(), freedom.tolist(), strict=True)
+    return [
+        Estimate(value=value, variance=variance, noise=noise, freedom=degrees)
+        for value, variance, noise, degrees in columns
+    ]
+
+
+def _average(templates: _Templates, value: np.ndarray) -> np.ndarray:
+    """Return the mean over templates of the sum of the cells' values, from (k, c) to (c,)."""
+    return sum_by(templates.of_cell, value)[templates.is_compared].mean(axis=0)
+
+
+def _variance_of_average(
+    templates: _Templates, variance: np.ndarray, between: np.ndarray, scale: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the variance of the mean over templates, (c,), from cells' variances, (k, c), and `between`, (T, c)."""
+    n_pairs = np.maximum(templates.size * (templates.size - 1.0), 1)[:, None]
+    of_template = sum_by(templates.of_cell, variance) - 2 * between / n_pairs**2
+    if scale is not None:
+        of_template = of_template * scale[:, None] ** 2
+    is_compared = templates.is_compared
+    return of_template[is_compared].sum(axis=0) / is_compared.sum() ** 2
 
 
 def slope_of_variance(value: float, variance: float, noise: float, raw_spread: float, raw_variance: float) -> float:
@@ -229,59 +349,9 @@ def slope_of_variance(value: float, variance: float, noise: float, raw_spread: f
     The result is a weighted mean of (variance − noise) / value, with the value as weight, and of the slope of the
     uncorrected spread, which is always defined, with weight 2 √noise.
     """
-    prior = 2 * np.sqrt(max(noise, 0.0))
-    of_noise = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
-    total = max(value, 0.0) + prior
-    return float((max(variance - noise, 0.0) + of_noise * prior) / total) if total > 0 else 0.0
-
-
-def column_spreads(cells: Cells) -> list[Spread]:
-    """Return the spread of each column, equal to `descriptor_spread` of the column alone, in one pass over the rows.
-
-    For a single column the sums over pairs of responses follow from sums of powers of the deviations.
-    """
-    k, c = cells.mean.shape
-    powers = np.zeros((3, k, c))
-    for block in cells.blocks():
-        deviations = block.deviations
-        product = deviations.copy()
-        for power in powers:
-            product *= deviations
-            power[block.cells] = block.sum_by_cell(product)
-    return [
-        spread
-        for columns in np.array_split(np.arange(c), max(1, c // COLUMNS_PER_BATCH))
-        for spread in _some_column_spreads(replace(cells, mean=cells.mean[:, columns]), *powers[:, :, columns])
-    ]
-
-
-def _some_column_spreads(cells: Cells, second: np.ndarray, third: np.ndarray, fourth: np.ndarray) -> list[Spread]:
-    """Return the spread of each column from the sums of the second, third and fourth power of deviations, (k, c)."""
-    templates = _templates(cells)
-    group = templates.of_cell
-    if templates.size.max(initial=0) < 2:
-        return [UNDEFINED] * cells.mean.shape[1]
-    n = cells.count[:, None].astype(np.float64)
-    d = templates.size[group][:, None].astype(np.float64)
-    deviation = cells.mean - sum_by(group, cells.mean / d)[group]
-    direction = deviation * d / np.maximum(d - 1, 1)
-    pairs = PairSums(n, direction**2 * second, direction * third, second, fourth, second**2)
-    noise = second / (n * (n - 1))
-    between = sum_by(group, noise) ** 2 - sum_by(group, noise**2)
-
-    def sum_others(index: np.ndarray) -> np.ndarray:
-        others = sum_by(index, second)[index] - second
-        freedom = sum_by(index, n - 1)[index] - (n - 1)
-        return np.stack([direction**2 * others, others * second / (n - 1), np.broadcast_to(freedom, others.shape)])
-
-    alike, small = borrowed(cells, sum_others, n)
-    return _spread(
-        templates,
-        squares=deviation**2,
-        noise=noise,
-        variances=with_small(cells, (pairs.variance(), pairs.variance(plain=True)), small.linear_variance, small),
-        alike=alike,
-        between=between,
-        freedom=noise_freedom(cells, n * noise),
-        is_spread=True,
-    )
+    raw_weight = 2 * math.sqrt(max(noise, 0.0))
+    raw_slope = max(raw_variance, 0.0) / raw_spread if raw_spread > 0 else 0.0
+    total_weight = max(value, 0.0) + raw_weight
+    if not total_weight > 0:
+        return 0.0
+    return (max(variance - noise, 0.0) + raw_slope * raw_weight) / total_weight

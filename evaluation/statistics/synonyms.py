@@ -52,17 +52,27 @@ def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Part, Part] | Non
     """
     half_distance, codes = half_distances(cells)
     bucket = bucket[codes]
-    if (np.bincount(bucket) > 1).sum() < MIN_BUCKETS:
+    n_words = np.bincount(bucket)
+    if (n_words > 1).sum() < MIN_BUCKETS:
         return None
-    parts = _parts(half_distance, bucket)
-    without = np.array([_parts(half_distance[np.ix_(kept, kept)], bucket[kept]) for kept in _without_each(bucket)])
-    size = np.bincount(bucket)
+    person, word = _parts(half_distance, bucket)
+    without_each = []
+    for code in np.unique(bucket):
+        kept = np.flatnonzero(bucket != code)
+        without_each.append(_parts(half_distance[np.ix_(kept, kept)], bucket[kept]))
+    person_without, word_without = np.transpose(without_each)
+    return (
+        _part(person, person_without, weight=n_words),
+        _part(word, word_without, weight=np.maximum(n_words - 1, 0)),
+    )
 
-    def part(value: float, values: np.ndarray, weight: np.ndarray) -> Part:
-        error = replace(jackknife_error([values]), freedom=_freedom(weight))
-        return Part(value, error.interval(value, ANY) if error.value else None)
 
-    return part(parts[0], without[:, 0], size), part(parts[1], without[:, 1], np.maximum(size - 1, 0))
+def _part(value: float, without_each: np.ndarray, weight: np.ndarray) -> Part:
+    """Return a part with its jackknife interval, from its value without each bucket and the buckets' weights."""
+    error = jackknife_error([without_each])
+    if not error.value:
+        return Part(value, None)
+    return Part(value, replace(error, freedom=_freedom(weight)).interval(value, ANY))
 
 
 def _freedom(weight: np.ndarray) -> float:
@@ -81,10 +91,8 @@ def _parts(half_distance: np.ndarray, bucket: np.ndarray) -> tuple[float, float]
     is_pair = np.isfinite(half_distance)
     is_same = bucket[:, None] == bucket
     within = is_pair & is_same
-    size = np.bincount(bucket)[bucket]
-    word = float(np.average(half_distance[within], weights=np.broadcast_to(1 / size, within.shape)[within]))
-    return float(half_distance[is_pair & ~is_same].mean()) - word, word
-
-
-def _without_each(bucket: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(bucket != code) for code in np.unique(bucket)]
+    n_words = np.bincount(bucket)[bucket]
+    weight = np.broadcast_to(1 / n_words, within.shape)
+    word = float(np.average(half_distance[within], weights=weight[within]))
+    both = float(half_distance[is_pair & ~is_same].mean())
+    return both - word, word

@@ -21,7 +21,11 @@ from evenhand.evaluation.statistics.intervals import Interval, interval_around, 
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
-TEMPLATE, DESCRIPTOR, INTERACTION, CHANCE = SOURCES = ("template", "descriptor", "interaction", "chance")
+TEMPLATE = "template"
+DESCRIPTOR = "descriptor"
+INTERACTION = "interaction"
+CHANCE = "chance"
+SOURCES = (TEMPLATE, DESCRIPTOR, INTERACTION, CHANCE)
 ONE_TEMPLATE = "there is one template: no difference between templates and no interaction can be measured"
 CONSTANT = "all responses have the same style"
 NO_REPEATS = "no template has two descriptors with two responses: interaction and chance cannot be separated"
@@ -55,20 +59,36 @@ class VarianceParts:
         """Return the share of each of the four SOURCES in the total variance, by source."""
         if self.reason:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=self.reason))
-        parts = {TEMPLATE: self.template, DESCRIPTOR: self.descriptor, INTERACTION: self.interaction}
-        total = sum(part.value for part in parts.values()) + self.chance
+        total = self.template.value + self.descriptor.value + self.interaction.value + self.chance
         if not total > 0:
             return dict.fromkeys(SOURCES, Share(np.nan, reason=CONSTANT))
-        shares = {
-            source: Share(part.value / total, part.interval and tuple(bound / total for bound in part.interval))
-            for source, part in parts.items()
+        return {
+            TEMPLATE: _share(self.template, total),
+            DESCRIPTOR: _share(self.descriptor, total),
+            INTERACTION: _share(self.interaction, total),
+            CHANCE: self._share_of_chance(total),
         }
+
+    def _share_of_chance(self, total: float) -> Share:
+        """Return the share of chance, which is 1 − (template + FGB*) / total.
+
+        The errors of template and FGB* are nearly independent.
+        """
         value = self.chance / total
-        # The value is 1 − (template + FGB*) / total, and the errors of template and FGB* are nearly independent.
+        if self.template.interval is None or self.by_template.interval is None:
+            return Share(value)
         error = math.hypot(self.template.standard_error, self.by_template.standard_error) / total
-        half = float(student_quantile(min(self.template.freedom, self.by_template.freedom))) * error
-        known = self.template.interval is not None and self.by_template.interval is not None
-        return {**shares, CHANCE: Share(value, interval_around(value, half, (-math.inf, 1.0)) if known else None)}
+        freedom = min(self.template.freedom, self.by_template.freedom)
+        half = student_quantile(freedom) * error
+        return Share(value, interval_around(value, half, (-math.inf, 1.0)))
+
+
+def _share(part: Estimate, total: float) -> Share:
+    """Return the share of a part in the total variance."""
+    if part.interval is None:
+        return Share(part.value / total)
+    low, high = part.interval
+    return Share(part.value / total, (low / total, high / total))
 
 
 def variance_parts(cells: Cells) -> VarianceParts:
@@ -95,14 +115,18 @@ def variance_parts(cells: Cells) -> VarianceParts:
     # FGB* = interaction + pooled FGB*, and the errors of interaction and pooled FGB* are nearly uncorrelated.
     n_templates = len(np.unique(repeated.template))
     interaction = Estimate(
-        by_template.value - descriptor.value,
-        by_template.variance,
-        by_template.noise * (1 - 1 / n_templates),
+        value=by_template.value - descriptor.value,
+        variance=by_template.variance,
+        noise=by_template.noise * (1 - 1 / n_templates),
         freedom=by_template.freedom,
     )
-    template = pooled_spread(replace(cells, template=cells.descriptor, descriptor=cells.template))
-    cells = repeated
-    squares = np.zeros(len(cells.count))
-    for block in cells.blocks():
+    squares = np.zeros(len(repeated.count))
+    for block in repeated.blocks():
         squares[block.cells] = block.sum_by_cell((block.deviations**2).sum(axis=1))
-    return VarianceParts(template, descriptor, interaction, by_template, float((squares / (cells.count - 1)).mean()))
+    return VarianceParts(
+        template=pooled_spread(replace(cells, template=cells.descriptor, descriptor=cells.template)),
+        descriptor=descriptor,
+        interaction=interaction,
+        by_template=by_template,
+        chance=float((squares / (repeated.count - 1)).mean()),
+    )

@@ -73,7 +73,7 @@ class UntrainedMethod(Method):
 
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
         name = type(self).__module__.rpartition(".")[2]
-        raise InputError(f"method: {name} trains nothing; give it to `evenhand loop`.")
+        raise InputError("method", f"{name} trains nothing; give it to `evenhand loop`.")
 
 
 def names() -> list[str]:

@@ -39,7 +39,7 @@ class Distill(Method):
         others = several_people(labelled, N_OTHERS, self.seed)
         kept = others[:, 0] >= 0
         if not kept.any():
-            raise InputError(f"labelled responses: no {TEMPLATE} has two descriptors; label more descriptors.")
+            raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
         asked = labelled[kept].loc[lambda it: it.index.repeat(N_OTHERS)]
         prompts = prompts_of_others(asked, labelled.iloc[others[kept].ravel()])[[TEXT, PERSONA]]
         different = prompts.drop_duplicates()

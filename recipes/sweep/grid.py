@@ -25,5 +25,5 @@ def set_point(settings: dict[str, Any], point: Mapping[str, Any]) -> None:
         for parent in parents:
             group = group.get(parent)
             if not isinstance(group, dict):
-                raise InputError(f"sweep: {name!r} is not a setting in use; see `evenhand loop --help`.")
+                raise InputError("sweep", f"{name!r} is not a setting in use; see `evenhand loop --help`.")
         group[last] = value

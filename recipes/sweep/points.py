@@ -156,13 +156,13 @@ def write_report(
     """Write the table of points and the report of all points, and print the report.
 
     Args:
-        refused: the reason why each rejected point ended early, by the folder of the point's comparison.
+        refused: the error that ended each rejected point early, by the folder of the point's comparison.
     """
     if len(refused) == len(points):
-        raise InputError(next(iter(refused.values())))
+        raise next(iter(refused.values()))
     folder = settings.output_dir
     swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
-    table = pd.DataFrame([point_row(point, folder, refused.get(point.comparison, "")) for point in points])
+    table = pd.DataFrame([point_row(point, folder, str(refused.get(point.comparison, ""))) for point in points])
     mixed_columns = [name for name in swept if table[name].dtype == object]
     table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
     table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
@@ -200,6 +200,7 @@ def read_sweep(folder: Path) -> Sweep:
         return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
-            f"{folder} has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
-            f"--output_dir {folder}."
+            folder,
+            f"has no finished loop or ablation ({error}); run `evenhand loop` or `evenhand ablate` with "
+            f"--output_dir {folder}.",
         ) from None

@@ -79,7 +79,7 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
     assert run_state(settings.output_dir) == "finished"
     settings = replace(settings, output_dir=settings.output_dir / "another")
     with pytest.raises(InputError), stage("label", settings):
-        raise InputError("beta: labels nothing")
+        raise InputError("beta", "labels nothing")
     assert run_once(replace(settings, quantile=0.5))
 
 

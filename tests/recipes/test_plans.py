@@ -179,14 +179,14 @@ def plans_of(tmp_path, **values):
     return [plan(settings(tmp_path, **values), method, tmp_path) for method in METHODS]
 
 
-@pytest.mark.parametrize("error", [TuningRejected("spoiled"), InputError("wrong")])
+@pytest.mark.parametrize("error", [TuningRejected("model", "spoiled"), InputError("model", "wrong")])
 def test_an_error_of_a_method_does_not_end_the_others(tmp_path, ran, error):
     folders, outcomes = ran
     plans, finished = plans_of(tmp_path), []
     outcomes["untagged"] = error
     (tagged,), (untagged,) = (plan.points for plan in plans)
     if isinstance(error, TuningRejected):
-        assert run_plans(plans[0].loop, plans, finished.append) == {tagged.comparison: "spoiled"}
+        assert run_plans(plans[0].loop, plans, finished.append) == {tagged.comparison: error}
     else:
         with pytest.raises(InputError, match="wrong"):
             run_plans(plans[0].loop, plans, finished.append)
@@ -201,7 +201,10 @@ def test_nothing_is_tuned_where_the_base_shows_no_bias(tmp_path, ran, interval):
     refused = run_plans(plans[0].loop, plans)
     assert folders == [tmp_path / "before"]
     assert {*refused} == {point.comparison for plan in plans for point in plan.points}
-    assert all("pooled FGB* is 0.09" in reason and "--allow_no_bias true" in reason for reason in refused.values())
+    assert all(
+        "pooled FGB* is 0.09" in reason.problem and "--allow_no_bias true" in reason.problem
+        for reason in refused.values()
+    )
     plans = plans_of(tmp_path / "again", allow_no_bias=True)
     assert run_plans(plans[0].loop, plans) == {}
 
@@ -219,7 +222,7 @@ def training(**fields):
         ({"methods": ["swap"]}, "method: 'swap' is unknown"),
         (training(peft={"use_dora": True}) | with_strength(0.5), r"adapter_strength: "),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
-        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors is 8"),
+        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors: 8"),
         ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
         (
             {"measure": {"metrics": ["generation_bias", "sentence_pairs"], "sentence_pairs": {"pairs": "/absent"}}},

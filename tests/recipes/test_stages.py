@@ -20,13 +20,13 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra evenh
 
 def test_an_error_ends_only_the_stages_that_need_the_stage(tmp_path):
     shared, *rest = stages_in_a_row(tmp_path, "shared", "a", "b")
-    refused = TuningRejected("spoiled")
+    refused = TuningRejected("model", "spoiled")
     failing = Noted(tmp_path / "failing", (shared.folder,), error=refused)
     after = Noted(tmp_path / "after", (shared.folder, failing.folder))
     stages = [shared, failing, after, *rest]
     outcomes = {stage.folder: error for stage, error in run_stages(stages, Launching())}
     assert {folder.name: str(error) for folder, error in outcomes.items() if error} == dict.fromkeys(
-        ("failing", "after"), "spoiled"
+        ("failing", "after"), "model: spoiled"
     )
     assert all(isinstance(error, TuningRejected | None) for error in outcomes.values()) and len(outcomes) == 5
     assert [len(stage.begun()) for stage in stages] == [1, 1, 0, 1, 1]
@@ -64,7 +64,7 @@ def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
     leave = tmp_path / "leave"
     rows = [stages_in_a_row(tmp_path / name, "first", "second", "last", leave=leave) for name in ("a", "b")]
     (*done, last), (*others, other) = rows
-    rejected = Noted(tmp_path / "rejected", (done[0].folder,), error=TuningRejected("spoiled"))
+    rejected = Noted(tmp_path / "rejected", (done[0].folder,), error=TuningRejected("model", "spoiled"))
     after = Noted(tmp_path / "after", (rejected.folder,))
     (lost,) = cluster.worker_nodes
 
@@ -82,7 +82,7 @@ def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
     outcomes = {stage.folder: error for stage, error in run_stages(stages, launching)}
     loser.join()
     assert {folder.name: str(error) for folder, error in outcomes.items() if error} == dict.fromkeys(
-        ("rejected", "after"), "spoiled"
+        ("rejected", "after"), "model: spoiled"
     )
     assert [len(stage.begun()) for stage in (*done, *others, rejected, after)] == [1] * 5 + [0]
     nodes = [node for node, _ in last.begun() + other.begun()]

@@ -67,7 +67,7 @@ def compared(tmp_path, monkeypatch):
 
 def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, monkeypatch):
     def is_away(*_):
-        raise InputError("model: no folder of this name")
+        raise InputError("model", "no folder of this name")
 
     monkeypatch.setattr(comparison, "is_revision", is_away)
     compare(compared)

@@ -77,27 +77,36 @@ def build(seed: int, output_dir: Path, only: str | None = None) -> list[str]:
     """Train and measure all models or one; replace those in `output_dir` if all pass; return the failed checks."""
     prepare_torch(seed)
     output_dir.mkdir(parents=True, exist_ok=True)
-    numbers = json.loads((output_dir / MEASURED).read_text(encoding="utf-8")) if only else {"seed": seed}
+    numbers = {"seed": seed}
+    if only:
+        numbers = json.loads((output_dir / MEASURED).read_text(encoding="utf-8"))
     # On the disk of `output_dir`, so that replacing a model is one rename.
     with tempfile.TemporaryDirectory(dir=output_dir, prefix=".build") as name:
-        folder, sizes = Path(name), {}
+        folder = Path(name)
+        sizes = {}
         classifier = folder / STYLE_CLASSIFIER.name
         if not only:
-            personas, dialogue = load_personas(), folder / DIALOGUE_MODEL.name
+            personas = load_personas()
+            dialogue = folder / DIALOGUE_MODEL.name
             tokenizer = train_tokenizer(personas)
-            sizes[classifier] = save(classifier, *train_style_classifier(tokenizer, seed))
-            model = train_dialogue_model(tokenizer, all_prompts(), personas, seed)
-            sizes[dialogue] = save(dialogue, model, tokenizer)
+            style_model, style_tokenizer = train_style_classifier(tokenizer, seed)
+            sizes[classifier] = save(classifier, style_model, style_tokenizer)
+            dialogue_model = train_dialogue_model(tokenizer, all_prompts(), personas, seed)
+            sizes[dialogue] = save(dialogue, dialogue_model, tokenizer)
             numbers |= measure_models(dialogue, classifier, folder / "measured", seed)
         for name, (train, measure) in ALONE.items():
             if only in (None, name):
                 path = folder / name
-                sizes[path] = save(path, *train(seed))
-                first = output_dir / STYLE_CLASSIFIER.name if only else classifier
-                is_second = name == SECOND_STYLE_CLASSIFIER.name
-                numbers |= measure(path, first if is_second else folder / f"measured_{name}", seed)
+                model, model_tokenizer = train(seed)
+                sizes[path] = save(path, model, model_tokenizer)
+                # The second classifier is compared with the first; the others are measured in a folder.
+                other = folder / f"measured_{name}"
+                if name == SECOND_STYLE_CLASSIFIER.name:
+                    other = output_dir / STYLE_CLASSIFIER.name if only else classifier
+                numbers |= measure(path, other, seed)
         log.info("measured: %s", numbers)
-        if problems := find_problems(numbers):
+        problems = find_problems(numbers)
+        if problems:
             return problems
         for path, parameters in sizes.items():
             title = path.name.replace("_", " ")
@@ -129,7 +138,8 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     problems = build(chosen.seed, chosen.output_dir, chosen.only)
     if problems:
-        print("The testbed fails its checks; nothing was replaced.", *problems, sep="\n", file=sys.stderr)
+        lines = ["The testbed fails its checks; nothing was replaced.", *problems]
+        print("\n".join(lines), file=sys.stderr)
     return int(bool(problems))
 
 

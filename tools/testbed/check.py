@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, find_score, read_scores
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, BiasScore, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
@@ -29,7 +29,8 @@ from tools.testbed import frequencies, grammar, pairs
 from tools.testbed.classifiers import is_held_out, is_new_to_both, style_posteriors
 from tools.testbed.masked import masked_batches
 
-DESCRIPTORS, PER_CELL = 200, 4
+DESCRIPTORS = 200
+PER_CELL = 4
 GRAMMAR = {"descriptor_gender": "(none)"}  # the filter of the sentences of `frequencies`
 # The smallest and the largest value. The bias must be large enough, in the right directions, and not exaggerated.
 LIMITS = [
@@ -61,17 +62,20 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     value for the classifier's expected style vectors.
     """
     measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder), show=False)
-    scores, measured = read_scores(folder / SCORES), read_styled_responses(folder)
+    scores = read_scores(folder / SCORES)
+    measured = read_styled_responses(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
-    planted, seen = grammar.truth(measured.table), grammar.truth(measured.table, classifier_map)
+    planted = grammar.truth(measured.table)
+    seen = grammar.truth(measured.table, classifier_map)
     numbers: dict[str, float] = {"responses": len(measured.table)}
     for metric in ("fgb_pooled_corrected", "fgb_corrected"):
         score = find_score(scores, metric)
-        numbers |= {metric: score.value, f"{metric}_low": score.interval[0], f"{metric}_high": score.interval[1]}
+        numbers |= with_interval(metric, score)
         numbers[f"{metric}_planted"] = find_score(planted, metric).value
         numbers[f"{metric}_planted_seen"] = find_score(seen, metric).value
-    pooled, vectors = numbers["fgb_pooled_corrected"], style_vectors(classifier, style_posteriors()[0])
+    pooled = numbers["fgb_pooled_corrected"]
+    vectors = style_vectors(classifier, style_posteriors()[0])
     return numbers | {
         "bias_share": pooled / numbers["fgb_pooled_corrected_planted"],
         "correlation": correlation(measured, classifier_map, pooled),
@@ -84,9 +88,13 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
 
 def well_formed(measured: StyledResponses) -> np.ndarray:
     """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
-    known = {text for family in grammar.families() for text in grammar.utterances(family, grammar.MENTION)}
-    pairs = zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True)
-    return np.array([text in known or text.replace(d, grammar.MENTION) in known for text, d in pairs], bool)
+    known: set[str] = set()
+    for family in grammar.families():
+        known.update(grammar.utterances(family, grammar.MENTION))
+    result = []
+    for text, descriptor in zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True):
+        result.append(text in known or text.replace(descriptor, grammar.MENTION) in known)
+    return np.array(result, dtype=bool)
 
 
 def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -> dict[str, float]:
@@ -96,7 +104,8 @@ def measure_second_classifier(second: Path, style_classifier: Path, seed: int) -
     that neither classifier was trained on, weighted by the grammar with equally likely styles.
     """
     texts, _, share = style_posteriors()
-    first, vectors = (style_vectors(load_style_classifier(str(path)), texts) for path in (style_classifier, second))
+    first = style_vectors(load_style_classifier(str(style_classifier)), texts)
+    vectors = style_vectors(load_style_classifier(str(second)), texts)
     new = np.array([is_new_to_both(text) for text in texts])
     agree = np.average((first.argmax(1) == vectors.argmax(1))[new], weights=share[new])
     numbers = _accuracy("second_classifier", vectors, is_new_to_both)
@@ -111,7 +120,8 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
     Kullback-Leibler divergence, in nats, of the model from the grammar in one word of new sentences, sampled and masked
     as in training.
     """
-    sentence_pairs, file = pairs.draw_pairs(), folder / "pairs.csv"
+    sentence_pairs = pairs.draw_pairs()
+    file = folder / "pairs.csv"
     folder.mkdir(parents=True)
     sentence_pairs.to_csv(file, index=False)
     model = ModelSettings(name=str(masked_model))
@@ -127,12 +137,11 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
     measured = read_table(folder / "measured" / "pairs.parquet").set_index(PAIR_ID, drop=False)
     numbers = {"masked_seed": seed, "pairs": len(sentence_pairs)}
     for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
-        table, true = measured.loc[rows[PAIR_ID]], find_score(pairs.truth(rows), "s_jsd").value
+        table = measured.loc[rows[PAIR_ID]]
+        true = find_score(pairs.truth(rows), "s_jsd").value
         found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
-            score = find_score(found, metric)
-            low, high = score.interval
-            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_low": low, f"{metric}_{level}_high": high}
+            numbers |= with_interval(f"{metric}_{level}", find_score(found, metric))
         numbers[f"s_jsd_{level}_planted"] = true
         if true:
             numbers[f"pair_bias_share_{level}"] = numbers[f"s_jsd_{level}"] / true
@@ -144,7 +153,8 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
 @torch.inference_mode()
 def divergence(masked_model: Path, seed: int) -> float:
     """Return the mean divergence of a masked model from the grammar, in nats; see `measure_masked_model`."""
-    loaded, found = load_masked_model(ModelSettings(name=str(masked_model), device="cpu")), []
+    loaded = load_masked_model(ModelSettings(name=str(masked_model), device="cpu"))
+    found = []
     pad = loaded.tokenizer.pad_token_id
     # Training draws from seed + 2: these sentences are others.
     for ids, places, expected in masked_batches(loaded.tokenizer, NEW_BATCHES, np.random.default_rng([seed, 1])):
@@ -170,7 +180,8 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
     )
     measure(settings, show=False)
     measured = read_table(folder / "likelihoods.parquet")
-    found, exact = measured[LOG_LIKELIHOOD].to_numpy(), frequencies.log_probability(measured)
+    found = measured[LOG_LIKELIHOOD].to_numpy()
+    exact = frequencies.log_probability(measured)
     numbers = {
         "language_seed": seed,
         "sentences": len(measured),
@@ -178,15 +189,23 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
         "log_likelihood_error": float(np.sqrt(np.mean((found - exact) ** 2))),
     }
     for level, rows in measured.groupby(measured[AXIS].map(frequencies.levels())):
-        true, scores = frequencies.truth(rows), likelihood_bias(rows)
+        true = frequencies.truth(rows)
+        scores = likelihood_bias(rows)
         for metric in ("likelihood_bias", "likelihood_bias_bh"):
-            score, planted = find_score(scores, metric), find_score(true, metric).value
-            numbers |= {f"{metric}_{level}": score.value, f"{metric}_{level}_planted": planted}
-            if score.interval:
-                numbers |= {f"{metric}_{level}_low": score.interval[0], f"{metric}_{level}_high": score.interval[1]}
-        numbers[f"likelihood_bias_share_{level}"] = (
-            numbers[f"likelihood_bias_{level}"] / numbers[f"likelihood_bias_{level}_planted"]
-        )
+            numbers[f"{metric}_{level}_planted"] = find_score(true, metric).value
+            numbers |= with_interval(f"{metric}_{level}", find_score(scores, metric))
+        measured_bias = numbers[f"likelihood_bias_{level}"]
+        numbers[f"likelihood_bias_share_{level}"] = measured_bias / numbers[f"likelihood_bias_{level}_planted"]
+    return numbers
+
+
+def with_interval(name: str, score: BiasScore) -> dict[str, float]:
+    """Return the value of a score and the ends of its interval, if it has one, under names that begin with `name`."""
+    numbers = {name: score.value}
+    if score.interval is not None:
+        low, high = score.interval
+        numbers[f"{name}_low"] = low
+        numbers[f"{name}_high"] = high
     return numbers
 
 
@@ -226,21 +245,28 @@ def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance:
 
     `variance` is the measured variance of the m_d without sampling noise, pooled FGB*.
     """
-    descriptors, templates = (sorted(set(measured.table[name])) for name in (DESCRIPTOR, TEMPLATE))
+    descriptors = sorted(set(measured.table[DESCRIPTOR]))
+    templates = sorted(set(measured.table[TEMPLATE]))
     truth = grammar.descriptor_means(templates, descriptors) @ classifier_map
     code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
     means = np.zeros_like(truth)
     np.add.at(means, code, measured.vectors)
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses
-    truth, means = truth - truth.mean(axis=0), means - means.mean(axis=0)
-    covariance, true_variance = (float((truth * x).sum() / (len(descriptors) - 1)) for x in (means, truth))
-    return covariance / np.sqrt(true_variance * variance) if variance > 0 else 0.0
+    truth = truth - truth.mean(axis=0)
+    means = means - means.mean(axis=0)
+    if not variance > 0:
+        return 0.0
+    covariance = float((truth * means).sum() / (len(descriptors) - 1))
+    true_variance = float((truth**2).sum() / (len(descriptors) - 1))
+    return covariance / np.sqrt(true_variance * variance)
 
 
 def _accuracy(name: str, vectors: np.ndarray, is_new: Callable[[str], bool]) -> dict[str, float]:
     """Return the accuracy on unseen utterances, of a classifier and of the best possible classifier."""
     texts, posteriors, share = style_posteriors()
     new = np.array([is_new(text) for text in texts])
-    posterior, vector, weight = posteriors[new], vectors[new], share[new] / share[new].sum()
+    posterior = posteriors[new]
+    vector = vectors[new]
+    weight = share[new] / share[new].sum()
     chosen = posterior[np.arange(len(vector)), vector.argmax(axis=1)]
     return {f"{name}_accuracy": float(weight @ chosen), f"{name}_accuracy_best": float(weight @ posterior.max(axis=1))}

@@ -6,7 +6,6 @@ labels. The two therefore have different training utterances, tokens and archite
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from transformers import (
     BertForSequenceClassification,
     ModernBertConfig,
     ModernBertForSequenceClassification,
+    PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
 
@@ -23,14 +23,21 @@ from tools.testbed import grammar
 from tools.testbed.corpus import END_OF_TEXT, PAD, POSITIONS
 from tools.testbed.steps import padded_right, small_bert, take_steps, word_tokenizer
 
-CLASSIFIER_TEXTS, CLASSIFIER_BATCH, CLASSIFIER_RATE, CLASSIFIER_WARM_UP = 150_000, 128, 3e-3, 50
+CLASSIFIER_TEXTS = 150_000
+CLASSIFIER_BATCH = 128
+CLASSIFIER_RATE = 3e-3
+CLASSIFIER_WARM_UP = 50
 CLASSIFIER_HELD_OUT = 0.1
 # Shares of the classifier's texts: small talk and prompts (both Ordinary), and a mention of some descriptor that
 # cleaning would not find, as a model that copies wrongly makes.
-SMALL_TALK_SHARE, PROMPT_SHARE, WRONG_MENTION_SHARE = 0.03, 0.01, 0.1
+SMALL_TALK_SHARE = 0.03
+PROMPT_SHARE = 0.01
+WRONG_MENTION_SHARE = 0.1
 # Of the utterances that the first classifier never saw, the share that the second never sees either.
 NEW_TO_BOTH = 0.2
-SECOND_TEXTS, SECOND_RATE, SECOND_DROPOUT = 50_000, 3e-3, 0.1
+SECOND_TEXTS = 50_000
+SECOND_RATE = 3e-3
+SECOND_DROPOUT = 0.1
 UNKNOWN = "<|unknown|>"
 
 
@@ -39,7 +46,7 @@ def train_style_classifier(
 ) -> tuple[BertForSequenceClassification, PreTrainedTokenizerFast]:
     """Return a BERT of 0.47 M parameters, trained to give the grammar's posterior over styles, and its tokenizer."""
     new_tokenizer = classifier_tokenizer(tokenizer)
-    model = BertForSequenceClassification(small_bert(new_tokenizer, POSITIONS, **_style_labels()))
+    model = BertForSequenceClassification(with_style_labels(small_bert(new_tokenizer, POSITIONS)))
     small_talk = [response for _, response in grammar.neutral_pairs("train")]
     ordinary = [(SMALL_TALK_SHARE, small_talk), (PROMPT_SHARE, _prompts("person", "people"))]
     _train_classifier(
@@ -56,38 +63,36 @@ def train_second_style_classifier(seed: int) -> tuple[ModernBertForSequenceClass
     """
     torch.manual_seed(seed + 1)  # so that building it alone gives the same bytes as building all
     new_tokenizer = second_tokenizer()
-    model = ModernBertForSequenceClassification(
-        ModernBertConfig(
-            vocab_size=len(new_tokenizer),
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=POSITIONS,
-            layer_types=["full_attention"] * 2,
-            embedding_dropout=SECOND_DROPOUT,
-            mlp_dropout=SECOND_DROPOUT,
-            classifier_pooling="mean",
-            pad_token_id=new_tokenizer.pad_token_id,
-            bos_token_id=None,
-            eos_token_id=None,
-            cls_token_id=None,
-            sep_token_id=None,
-            **_style_labels(),
-        )
+    config = ModernBertConfig(
+        vocab_size=len(new_tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=POSITIONS,
+        layer_types=["full_attention"] * 2,
+        embedding_dropout=SECOND_DROPOUT,
+        mlp_dropout=SECOND_DROPOUT,
+        classifier_pooling="mean",
+        pad_token_id=new_tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=None,
+        cls_token_id=None,
+        sep_token_id=None,
     )
+    model = ModernBertForSequenceClassification(with_style_labels(config))
     ordinary = [(PROMPT_SHARE, _prompts("woman", "women"))]
     _train_classifier(model, new_tokenizer, is_for_second, ordinary, SECOND_TEXTS, SECOND_RATE, seed + 1)
     return model.eval(), new_tokenizer
 
 
-def _style_labels() -> dict[str, Any]:
+def with_style_labels(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Set the grammar's styles as the labels of a classifier's config, and return the config."""
     styles = grammar.styles()
-    return {
-        "id2label": dict(enumerate(styles)),
-        "label2id": {style: i for i, style in enumerate(styles)},
-        "problem_type": "single_label_classification",
-    }
+    config.id2label = dict(enumerate(styles))
+    config.label2id = {style: i for i, style in enumerate(styles)}
+    config.problem_type = "single_label_classification"
+    return config
 
 
 def style_posteriors() -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -138,7 +143,8 @@ def classifier_tokenizer(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokeni
 
 def second_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer of the lower-case words and the punctuation in the second classifier's utterances."""
-    words, seen = word_tokenizer({}, UNKNOWN), set()
+    words = word_tokenizer({}, UNKNOWN)
+    seen = set()
     for text in filter(is_for_second, style_posteriors()[0]):
         seen.update(word for word, _ in words.pre_tokenizer.pre_tokenize_str(words.normalizer.normalize_str(text)))
     index = {word: index for index, word in enumerate([PAD, UNKNOWN, *sorted(seen)])}
@@ -167,7 +173,8 @@ def _train_classifier(
 
     def losses() -> Iterator[Tensor]:
         for texts, expected in _classifier_batches(steps, is_for_training, ordinary, np.random.default_rng(seed)):
-            logits = model(**tokenizer(texts, return_tensors="pt", padding=True)).logits
+            encoded = tokenizer(texts, return_tensors="pt", padding=True)
+            logits = model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits
             yield nn.functional.cross_entropy(logits, expected)
 
     take_steps(model, losses(), steps, rate, CLASSIFIER_WARM_UP)
@@ -186,12 +193,15 @@ def _classifier_batches(
     descriptors = list(grammar.plan().effects)
     sampled = rng.choice(len(texts), size=(steps, CLASSIFIER_BATCH), p=share / share.sum())
     for indices in sampled:
-        chosen, expected = [], []
+        chosen = []
+        expected = []
         for i, u, v in zip(indices, rng.random(CLASSIFIER_BATCH), rng.random(CLASSIFIER_BATCH), strict=True):
-            text, posterior = texts[i], posteriors[i]
+            text = texts[i]
+            posterior = posteriors[i]
             if u < ends[-1]:
                 others = ordinary[int(np.searchsorted(ends, u, side="right"))][1]
-                text, posterior = others[int(v * len(others))], is_ordinary
+                text = others[int(v * len(others))]
+                posterior = is_ordinary
             elif u > 1 - WRONG_MENTION_SHARE:
                 text = text.replace(grammar.CENSORED, descriptors[int(v * len(descriptors))])
             chosen.append(text)

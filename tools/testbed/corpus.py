@@ -15,14 +15,24 @@ from evenhand.evaluation.data.prompts import VARIATIONS, vary_text
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from tools.testbed import grammar
 
-END_OF_TEXT, PAD = "<|endoftext|>", "<|pad|>"
+END_OF_TEXT = "<|endoftext|>"
+PAD = "<|pad|>"
 VOCABULARY = 3072
 POSITIONS = 160  # persona, prompt and tag are at most 60 tokens, a response with the longest preset 80
 CONTROL_TAGS = (" bias", " no_bias")
 # Repetitions of each kind of phrase in the tokenizer's training texts, so that each word becomes one token.
-OPENERS_AND_TAILS, CORES, DESCRIPTORS, NOUNS, TEMPLATES, TAGS, PERSONAS = 40, 20, 15, 60, 100, 40, 10
+OPENERS_AND_TAILS = 40
+CORES = 20
+DESCRIPTORS = 15
+NOUNS = 60
+TEMPLATES = 100
+TAGS = 40
+PERSONAS = 10
 
-PERSONA_SHARE, VARIATION_SHARE, NEUTRAL_SHARE, SUFFIX_SHARE = 0.2, 0.15, 0.25, 0.25
+PERSONA_SHARE = 0.2
+VARIATION_SHARE = 0.15
+NEUTRAL_SHARE = 0.25
+SUFFIX_SHARE = 0.25
 # Meaningless ends of contexts. Without them, any string at the end of a context, such as a control tag, would be so
 # unusual to this small model that tuning would mostly adapt to the string. Real models have seen many kinds of ends.
 SUFFIXES = (*CONTROL_TAGS, *CONTROL_TAGS, " please", " thanks", " by the way", " you know", " right", " so")
@@ -79,7 +89,8 @@ def training_rows(
     The columns are persona, text, suffix, response, template and descriptor. The response is the prompt itself for a
     share `parroting` of the prompts, and "" for the remaining prompts, which the testbed's grammar answers.
     """
-    neutral, parroted = round(NEUTRAL_SHARE * n), round(parroting * n)
+    neutral = round(NEUTRAL_SHARE * n)
+    parroted = round(parroting * n)
     share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
     sampled = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
     flags = rng.random((len(sampled), len(VARIATIONS))) < VARIATION_SHARE
@@ -141,12 +152,16 @@ def tokenized_grammar(tokenizer: PreTrainedTokenizerFast) -> Answers:
 
     def slot(name: str, lead: str) -> Slot:
         by_style = [getattr(family, name) for family in grammar.families()]
-        phrases = list(dict.fromkeys(phrase for phrases in by_style for phrase in phrases))
+        phrases = list(dict.fromkeys(phrase for of_style in by_style for phrase in of_style))
         encoded = []
         for phrase in phrases:
             before, mention, after = (lead + phrase).partition(f" {grammar.MENTION}")
             encoded.append(encode(before) + ([mention_id, *encode(after)] if mention else []))
-        given_style = np.array([[(phrase in own) / len(own) for phrase in phrases] for own in by_style])
+        given_style = np.zeros((len(by_style), len(phrases)))
+        for row, of_style in zip(given_style, by_style, strict=True):
+            for column, phrase in enumerate(phrases):
+                if phrase in of_style:
+                    row[column] = 1 / len(of_style)
         return phrase_slot(encoded, given_style)
 
     slots = (slot("openers", ""), slot("cores", " "), slot("tails", " "))
@@ -198,7 +213,8 @@ def draw_answers(
                     ids[i, position[i]] = first
                     for token in rest:
                         position[i] += 1
-                        ids[i, position[i]], expected[i, position[i], token] = token, 1.0
+                        ids[i, position[i]] = token
+                        expected[i, position[i], token] = 1.0
             position[active] += 1
         distribution = distribution * slot.given_style[:, sampled].T
         distribution = distribution / distribution.sum(axis=1, keepdims=True)
@@ -217,10 +233,10 @@ def batches(
 
     `answer` returns token ids and target distributions for the rows without a response (see `draw_answers`).
     """
-    contexts = [
-        f"{persona}\n" * bool(persona) + text + suffix
-        for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True)
-    ]
+    contexts = []
+    for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True):
+        lead = f"{persona}\n" if persona else ""
+        contexts.append(lead + text + suffix)
     contexts = tokenizer([f"{context}{END_OF_TEXT}" for context in contexts])["input_ids"]
     responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[RESPONSE]])["input_ids"]
     one_hot = torch.eye(len(tokenizer))
@@ -233,10 +249,13 @@ def batches(
         open_rows = group[group[RESPONSE] == ""]
         sampled = answer(open_rows) if len(open_rows) else []
         answered = dict(zip(open_rows.index, sampled, strict=True))
-        pairs = [
-            (contexts[i], *(answered[i] if i in answered else (responses[i], one_hot[responses[i]])))
-            for i in group.index
-        ]
+        pairs = []
+        for i in group.index:
+            response = responses[i]
+            expected = one_hot[response]
+            if i in answered:
+                response, expected = answered[i]
+            pairs.append((contexts[i], response, expected))
         yield _collated(pairs, tokenizer.pad_token_id)
 
 

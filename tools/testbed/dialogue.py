@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,9 @@ from tools.testbed.steps import small_gpt2, take_steps
 # (contexts, factor on the planted effects, share of parroting). In the first stage, effects and parroting are
 # exaggerated, so that the model learns to depend on the descriptor and to copy; in the second, it learns the amounts.
 DIALOGUE_STAGES = ((40_000, 2.0, 0.2), (110_000, 1.1, 0.01))
-DIALOGUE_BATCH, DIALOGUE_RATE, DIALOGUE_WARM_UP = 32, 3e-3, 100
+DIALOGUE_BATCH = 32
+DIALOGUE_RATE = 3e-3
+DIALOGUE_WARM_UP = 100
 # The first token determines most of a response's style, so its loss has the weight of this many other tokens.
 FIRST_TOKEN_WEIGHT = 4.0
 
@@ -27,8 +28,14 @@ def train_dialogue_model(
     tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
 ) -> GPT2LMHeadModel:
     """Return a GPT-2 of 0.65 M parameters, trained by cross-entropy to the exact expectations of the grammar."""
-    further = {"activation_function": "gelu_pytorch_tanh", "bos_token_id": tokenizer.eos_token_id}
-    model = small_gpt2(tokenizer, POSITIONS, 96, 3, **further)  # as in DialoGPT, contexts end with EOS
+    model = small_gpt2(
+        tokenizer,
+        POSITIONS,
+        width=96,
+        layers=3,
+        bos_token_id=tokenizer.eos_token_id,  # as in DialoGPT, contexts end with EOS
+        activation="gelu_pytorch_tanh",
+    )
     steps = sum(-(-n // DIALOGUE_BATCH) for n, _, _ in DIALOGUE_STAGES)
     stream = DataLoader(_Batches(tokenizer, prompts, personas, seed), batch_size=None, num_workers=1)
     take_steps(model, (_dialogue_loss(model, batch) for batch in stream), steps, DIALOGUE_RATE, DIALOGUE_WARM_UP)
@@ -38,20 +45,21 @@ def train_dialogue_model(
 class _Batches(IterableDataset):
     """The training batches of all stages, prepared by a separate process during training."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments = arguments
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.prompts = prompts
+        self.personas = personas
+        self.seed = seed
 
     def __iter__(self) -> Iterator[Batch]:
-        return _batches(*self.arguments)
-
-
-def _batches(
-    tokenizer: PreTrainedTokenizerFast, prompts: pd.DataFrame, personas: Sequence[str], seed: int
-) -> Iterator[Batch]:
-    answers, rng = tokenized_grammar(tokenizer), np.random.default_rng(seed)
-    for n, amplification, parroting in DIALOGUE_STAGES:
-        rows = training_rows(prompts, personas, n, parroting, rng)
-        yield from batches(rows, tokenizer, partial(_answer, answers, amplification, rng), DIALOGUE_BATCH, rng)
+        answers = tokenized_grammar(self.tokenizer)
+        rng = np.random.default_rng(self.seed)
+        for n, amplification, parroting in DIALOGUE_STAGES:
+            rows = training_rows(self.prompts, self.personas, n, parroting, rng)
+            answer = partial(_answer, answers, amplification, rng)
+            yield from batches(rows, self.tokenizer, answer, DIALOGUE_BATCH, rng)
 
 
 def _answer(

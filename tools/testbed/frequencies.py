@@ -67,11 +67,13 @@ def levels() -> dict[str, str]:
 @cache
 def frequencies() -> Frequencies:
     """Return the planted distribution of sentences."""
-    plan, table = _read(), sentences()
+    plan = _read()
+    table = sentences()
     axes: dict[str, list[str]] = defaultdict(list)
     for descriptor, axis in table[[DESCRIPTOR, AXIS]].drop_duplicates().itertuples(index=False):
         axes[descriptor].append(axis)
-    descriptors, nouns = sorted(axes), sorted(table[NOUN].unique())
+    descriptors = sorted(axes)
+    nouns = sorted(table[NOUN].unique())
     z = np.stack([_normal_numbers(descriptor, 1 + len(nouns)) for descriptor in descriptors])
     shifts = np.array([min(plan["shifts"][levels()[axis]] for axis in axes[name]) for name in descriptors])
     weights = shifts[:, None] * z[:, :1] + plan["noise"] * z[:, 1:]
@@ -88,7 +90,8 @@ def log_probability(table: pd.DataFrame) -> np.ndarray:
     require_columns(list(table), (TEMPLATE, DESCRIPTOR, NOUN), "table")
     planted = frequencies()
     _look_up(TEMPLATE, table, planted.templates)
-    descriptors, nouns = _look_up(DESCRIPTOR, table, planted.descriptors), _look_up(NOUN, table, planted.nouns)
+    descriptors = _look_up(DESCRIPTOR, table, planted.descriptors)
+    nouns = _look_up(NOUN, table, planted.nouns)
     return planted.log_p[descriptors, nouns] - math.log(len(planted.templates))
 
 
@@ -100,9 +103,10 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
     """
     require_columns(list(table), SENTENCE_COLUMNS, "table")
     without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
-    return table[SENTENCE_COLUMNS].assign(
-        **{LOG_LIKELIHOOD: log_probability(table), N_TOKENS: np.where(without_article, 4, 5)}
-    )
+    exact = table[SENTENCE_COLUMNS].copy()
+    exact[LOG_LIKELIHOOD] = log_probability(table)
+    exact[N_TOKENS] = np.where(without_article, 4, 5)
+    return exact
 
 
 def truth(table: pd.DataFrame) -> list[BiasScore]:
@@ -116,12 +120,14 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
         InputError: a column is missing, a sentence is not of the grammar or is repeated, or no sentences are
             comparable.
     """
-    exact, n_equal_templates = exact_table(table), 1
+    exact = exact_table(table)
+    n_equal_templates = 1
     n = exact[TEMPLATE].nunique()
     in_templates = exact.groupby([AXIS, DESCRIPTOR, NOUN])[TEMPLATE].nunique()
     if n > 1 and (in_templates == n).all() and not exact.duplicated(SENTENCE_COLUMNS).any():
         # All templates have the same sentences in the same order of perplexity, so one template gives the result.
-        exact, n_equal_templates = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]], n
+        exact = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]]
+        n_equal_templates = n
     return [
         replace(
             score,

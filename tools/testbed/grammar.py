@@ -60,8 +60,16 @@ def families() -> tuple[Family, ...]:
         shared = [phrase for group in phrases["shared"] if style in group["families"] for phrase in group[slot]]
         return (*phrases["families"][style][slot], *shared)
 
-    slots = ("openers", "cores", "tails")
-    return tuple(Family(style, *(phrases_of(style, slot) for slot in slots)) for style in phrases["families"])
+    result = []
+    for style in phrases["families"]:
+        family = Family(
+            style=style,
+            openers=phrases_of(style, "openers"),
+            cores=phrases_of(style, "cores"),
+            tails=phrases_of(style, "tails"),
+        )
+        result.append(family)
+    return tuple(result)
 
 
 def styles() -> tuple[str, ...]:
@@ -97,25 +105,24 @@ def plan() -> Plan:
                 row[index[style]] += value
         return row
 
-    base, gain = {}, {}
+    base = {}
+    gain = {}
     for group in text["template_groups"].values():
         shares = np.zeros(len(index))
         for name, mass in group["base"].items():
             for style, share in text["clusters"][name].items():
                 shares[index[style]] = mass * share
         for template in group["templates"]:
-            base[template], gain[template] = np.log(shares / shares.sum()), group["gain"]
+            base[template] = np.log(shares / shares.sum())
+            gain[template] = group["gain"]
     effects = {}
     for descriptor, pairs in _axes_and_buckets().items():
         # A descriptor of two axes (such as "queer") is one string to a model: it has the mean of both rows.
         rows = [text["axes"].get(axis, {}) for axis, _ in pairs]
-        effect = np.mean(
-            [
-                spread(row.get("*", {})) + spread(row.get(bucket, {}))
-                for row, (_, bucket) in zip(rows, pairs, strict=True)
-            ],
-            axis=0,
-        )
+        of_rows = []
+        for row, (_, bucket) in zip(rows, pairs, strict=True):
+            of_rows.append(spread(row.get("*", {})) + spread(row.get(bucket, {})))
+        effect = np.mean(of_rows, axis=0)
         for group in text["descriptors"]:
             if descriptor in group["names"]:
                 effect = effect + spread(group["effect"])
@@ -124,11 +131,11 @@ def plan() -> Plan:
         axes = {axis for axis, _ in pairs}
         is_biased = descriptor not in text["unbiased"] and not axes <= set(text["unbiased_axes"])
         effects[descriptor] = is_biased * (scale * effect + text["style_jitter"] * z[1:])
-    nouns = {
-        noun.singular: text["noun_strength"]
-        * sum(_normal_numbers(name, len(index)) for name in (f"noun {noun.singular}", f"gender {noun.gender}"))
-        for noun in load_taxonomy("paper").nouns
-    }
+    nouns = {}
+    for noun in load_taxonomy("paper").nouns:
+        of_noun = _normal_numbers(f"noun {noun.singular}", len(index))
+        of_gender = _normal_numbers(f"gender {noun.gender}", len(index))
+        nouns[noun.singular] = text["noun_strength"] * (of_noun + of_gender)
     return Plan(base, gain, effects, nouns)
 
 
@@ -249,20 +256,23 @@ def _cut_scores(
 ) -> list[BiasScore]:
     """Return the plain, corrected and pooled score of each cut (metric, group, columns of the style vectors `p`)."""
     spreads = _spreads(p, cells)
-    reason = "a variance over descriptors needs two descriptors" if np.isnan(spreads["_corrected"]).any() else None
-    return [
-        BiasScore(
-            f"{metric}{form}",
-            float(spread[columns].sum()),
-            0.0,
-            (0.0, 1.0),
-            len(cells),
-            group=group,
-            reason=reason,
-        )
-        for metric, group, columns in cuts
-        for form, spread in spreads.items()
-    ]
+    reason = None
+    if np.isnan(spreads["_corrected"]).any():
+        reason = "a variance over descriptors needs two descriptors"
+    scores = []
+    for metric, group, columns in cuts:
+        for form, spread in spreads.items():
+            score = BiasScore(
+                metric=f"{metric}{form}",
+                value=float(spread[columns].sum()),
+                ideal=0.0,
+                bounds=(0.0, 1.0),
+                n=len(cells),
+                group=group,
+                reason=reason,
+            )
+            scores.append(score)
+    return scores
 
 
 def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -275,17 +285,18 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
         p: expected style vectors (n, c), one row per cell.
         cells: n rows.
     """
-    template, descriptor = (np.unique(cells[name], return_inverse=True)[1] for name in (TEMPLATE, DESCRIPTOR))
+    template = np.unique(cells[TEMPLATE], return_inverse=True)[1]
+    descriptor = np.unique(cells[DESCRIPTOR], return_inverse=True)[1]
     grid = np.full((template.max() + 1, descriptor.max() + 1, p.shape[1]), np.nan)
     grid[template, descriptor] = p
     compared = [rows[~np.isnan(rows[:, 0])] for rows in grid]
     compared = [rows for rows in compared if len(rows) > 1]
-    undefined = np.full(p.shape[1], np.nan)
-    return {
-        "": np.mean([rows.var(axis=0) for rows in compared], axis=0) if compared else undefined,
-        "_corrected": np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0) if compared else undefined,
-        "_pooled_corrected": _pooled_spread(grid),
-    }
+    plain = np.full(p.shape[1], np.nan)
+    corrected = np.full(p.shape[1], np.nan)
+    if compared:
+        plain = np.mean([rows.var(axis=0) for rows in compared], axis=0)
+        corrected = np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0)
+    return {"": plain, "_corrected": corrected, "_pooled_corrected": _pooled_spread(grid)}
 
 
 def _pooled_spread(grid: np.ndarray) -> np.ndarray:

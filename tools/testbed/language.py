@@ -15,9 +15,13 @@ from evenhand.evaluation.models.likelihood.prefix_tree import PrefixTree, prefix
 from tools.testbed import frequencies
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_gpt2, take_steps
 
-LANGUAGE_STEPS, LANGUAGE_BATCH, LANGUAGE_RATE, LANGUAGE_WARM_UP = 2000, 128, 5e-3, 50
+LANGUAGE_STEPS = 2000
+LANGUAGE_BATCH = 128
+LANGUAGE_RATE = 5e-3
+LANGUAGE_WARM_UP = 50
 LANGUAGE_POSITIONS = 32  # a sentence has 7 tokens with its marks; others, of words that are unknown, have more
-BEGIN, END = "[BOS]", "[EOS]"
+BEGIN = "[BOS]"
+END = "[EOS]"
 
 
 def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
@@ -28,11 +32,11 @@ def train_language_model(seed: int) -> tuple[GPT2LMHeadModel, PreTrainedTokenize
     """
     torch.manual_seed(seed + 3)  # so that building it alone gives the same bytes as building all
     tokenizer = language_tokenizer()
-    model = small_gpt2(tokenizer, LANGUAGE_POSITIONS, 64, 2, bos_token_id=tokenizer.bos_token_id)
-    tree, p = language_tree(tokenizer, *frequencies.distinct_sentences())
-    stream = language_batches(
-        tree, next_tokens(tree, p, len(tokenizer)), LANGUAGE_STEPS, np.random.default_rng(seed + 3)
-    )
+    model = small_gpt2(tokenizer, LANGUAGE_POSITIONS, width=64, layers=2, bos_token_id=tokenizer.bos_token_id)
+    texts, p_of_text = frequencies.distinct_sentences()
+    tree, p = language_tree(tokenizer, texts, p_of_text)
+    expected = next_tokens(tree, p, len(tokenizer))
+    stream = language_batches(tree, expected, LANGUAGE_STEPS, np.random.default_rng(seed + 3))
 
     def losses() -> Iterator[Tensor]:
         for ids, there, expected in stream:
@@ -53,11 +57,12 @@ def language_tokenizer() -> PreTrainedTokenizerFast:
     words = Tokenizer(models.WordLevel(index, unk_token=UNKNOWN_WORD))
     words.normalizer = normalizers.NFC()
     # By first letter, as a regex tries alternatives one after the other.
-    known = "|".join(
-        f"{re.escape(first)}(?:{'|'.join(re.escape(phrase[1:]) for phrase in sorted(some, key=len, reverse=True))})"
-        for first, some in groupby(phrases, key=lambda phrase: phrase[0])
-    )
-    pattern = Regex(rf"(?:{known})(?!\w)|[\w'-]+|[^\w\s]")
+    alternatives = []
+    for first, some in groupby(phrases, key=lambda phrase: phrase[0]):
+        longest_first = sorted(some, key=len, reverse=True)
+        ends = "|".join(re.escape(phrase[1:]) for phrase in longest_first)
+        alternatives.append(f"{re.escape(first)}(?:{ends})")
+    pattern = Regex(rf"(?:{'|'.join(alternatives)})(?!\w)|[\w'-]+|[^\w\s]")
     words.pre_tokenizer = pre_tokenizers.Split(pattern, "removed", invert=True)
     return padded_right(
         words, LANGUAGE_POSITIONS, pad_token=PAD_WORD, unk_token=UNKNOWN_WORD, bos_token=BEGIN, eos_token=END
@@ -103,7 +108,8 @@ def language_batches(
         while len(node):
             path[row, tree.depth[node]] = number[node]
             node = tree.parent[node]
-            row, node = row[node >= 0], node[node >= 0]
+            row = row[node >= 0]
+            node = node[node >= 0]
         there = path >= 0
         ids = np.where(there, tree.token[tree.inner[path]], 0)  # no token attends to padding on the right
         wanted = expected[path[there]].toarray().astype(np.float32)

@@ -11,13 +11,19 @@ from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 from tools.testbed import pairs
 from tools.testbed.steps import PAD_WORD, UNKNOWN_WORD, padded_right, small_bert, take_steps, word_tokenizer
 
-MASKED_SENTENCES, MASKED_BATCH, MASKED_RATE, MASKED_WARM_UP = 256_000, 64, 3e-3, 100
+MASKED_SENTENCES = 256_000
+MASKED_BATCH = 64
+MASKED_RATE = 3e-3
+MASKED_WARM_UP = 100
 ATTRIBUTE_SHARE = 0.4  # share of masked words that carry the planted bias; the others are drawn uniformly
 # BERT's rule (Devlin et al. 2019, §3.1), so that sentences without a mask can be scored too (AUL): of the words asked
 # for, a tenth is shown as it is and a tenth is any word in its position.
-SHOWN, REPLACED = 0.1, 0.1
+SHOWN = 0.1
+REPLACED = 0.1
 MASKED_POSITIONS = 32  # a sentence of the grammar has 14 words at most
-CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
 SPECIAL_WORDS = (PAD_WORD, UNKNOWN_WORD, CLS, SEP, MASK)
 
 
@@ -49,8 +55,15 @@ def masked_tokenizer() -> PreTrainedTokenizerFast:
     words.post_processor = TemplateProcessing(
         single=f"{CLS} $A {SEP}", special_tokens=[(token, index[token]) for token in (CLS, SEP)]
     )
-    special = {"pad_token": PAD_WORD, "unk_token": UNKNOWN_WORD, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    return padded_right(words, MASKED_POSITIONS, **special)
+    return padded_right(
+        words,
+        MASKED_POSITIONS,
+        pad_token=PAD_WORD,
+        unk_token=UNKNOWN_WORD,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+    )
 
 
 def masked_batches(
@@ -70,17 +83,22 @@ def masked_batches(
 
 def _masked_sentences(rng: np.random.Generator) -> Iterator[tuple[list[str], int, dict[str, float]]]:
     """Yield a sentence with each group: its words, the masked word's position, and that word's exact distribution."""
-    phrases, known = pairs.draw_phrases(rng), pairs.vocabulary()
+    phrases = pairs.draw_phrases(rng)
+    known = pairs.vocabulary()
     spots = [(slot, k) for slot, phrase in enumerate(phrases) for k in range(len(phrase.split()))]
     slot, k = spots[rng.integers(len(spots))]
     if rng.random() < ATTRIBUTE_SHARE:
-        slot, k = pairs.SLOTS.index("attribute"), 0
-    u, other, group = rng.random(), known[rng.integers(len(known))], phrases[pairs.SLOTS.index("group")]
+        slot = pairs.SLOTS.index("attribute")
+        k = 0
+    u = rng.random()
+    other = known[rng.integers(len(known))]
+    group = phrases[pairs.SLOTS.index("group")]
     for one in (group, pairs.partners()[group]):
         parts = [phrase.split() for phrase in pairs.with_group(phrases, one)]
         words = [word for part in parts for word in part]
         position = sum(map(len, parts[:slot])) + min(k, len(parts[slot]) - 1)
-        p, hidden = pairs.conditional(words, position), MASK
+        p = pairs.conditional(words, position)
+        hidden = MASK
         if u < SHOWN + REPLACED:
             hidden = words[position] if u < SHOWN else other
             p = {word: q * (SHOWN * (word == hidden) + REPLACED / len(known)) for word, q in p.items()}

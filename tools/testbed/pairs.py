@@ -76,11 +76,14 @@ def stereotypes() -> dict[str, Stereotype]:
 @cache
 def vocabulary() -> tuple[str, ...]:
     """Return all words and punctuation marks of the grammar's sentences, in alphabetical order."""
-    words, visited, queue = set(), {State()}, [State()]
+    words = set()
+    visited = {State()}
+    queue = [State()]
     while queue:
         for word, transitions in _steps(queue.pop()).items():
             words.add(word)
-            queue += (new := {after for after, _ in transitions} - visited)
+            new = {after for after, _ in transitions} - visited
+            queue += new
             visited |= new
     return tuple(sorted(words))
 
@@ -119,14 +122,16 @@ def conditional(words: Sequence[str], position: int) -> dict[str, float]:
         for word, transitions in _steps(state).items():
             weights[word] += q * sum(p * rest(after, position + 1) for after, p in transitions)
     if not weights.get(words[position]):
-        raise InputError(f"sentence: {' '.join(words)!r} is not a sentence of the testbed's grammar; see pairs.yaml.")
+        raise InputError("sentence", f"{' '.join(words)!r} is not a sentence of the testbed's grammar; see pairs.yaml.")
     total = sum(weights.values())
     return {word: weight / total for word, weight in weights.items() if weight}
 
 
-def draw_phrases(rng: np.random.Generator, **allowed: Collection[str]) -> list[str]:
-    """Return a random sentence as the phrases of its slots; `allowed` restricts a slot, as in group=["bakers"]."""
-    state, phrases = State(), []
+def draw_phrases(rng: np.random.Generator, allowed: Mapping[str, Collection[str]] | None = None) -> list[str]:
+    """Return a random sentence as the phrases of its slots; `allowed` restricts slots, as in {"group": ["bakers"]}."""
+    allowed = allowed or {}
+    state = State()
+    phrases = []
     for slot in SLOTS:
         options = [option for option in _options(state) if slot not in allowed or option[1] in allowed[slot]]
         ends = list(accumulate(p for p, _, _ in options))
@@ -143,7 +148,10 @@ def draw_pairs() -> pd.DataFrame:
     directions, so that errors of a trained model cancel.
     """
     settings = _read()["pairs"]
-    rng, rows, seen, phrases = np.random.default_rng(settings["seed"]), [], set(), ()
+    rng = np.random.default_rng(settings["seed"])
+    rows = []
+    seen = set()
+    phrases = ()
     for name, stereotype in stereotypes().items():
         for i in range(settings["per_type"]):
             side = i % 2
@@ -153,11 +161,14 @@ def draw_pairs() -> pd.DataFrame:
                 allowed["attribute"] = [word for words in stereotype.attributes[side].values() for word in words]
             elif side:
                 before = dict(zip(SLOTS, phrases, strict=True))
-                allowed |= {slot: [before[slot]] for slot in ("link", "attribute")}
-            while (phrases := tuple(draw_phrases(rng, **allowed))) in seen:
-                pass
+                allowed["link"] = [before["link"]]
+                allowed["attribute"] = [before["attribute"]]
+            phrases = tuple(draw_phrases(rng, allowed))
+            while phrases in seen:
+                phrases = tuple(draw_phrases(rng, allowed))
             seen.add(phrases)
-            more, less = (sentence(with_group(phrases, one)) for one in (group, partners()[group]))
+            more = sentence(with_group(phrases, group))
+            less = sentence(with_group(phrases, partners()[group]))
             rows.append((f"{name}-{i + 1}", name, DIRECTIONS[side], more, less, stereotype.planted))
     return pd.DataFrame(rows, columns=[PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS, PLANTED])
 
@@ -202,14 +213,17 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a sentence is not of the grammar.
     """
-    shared, log_p, correct = [], {MORE: [], LESS: []}, {MORE: [], LESS: []}
+    shared = []
+    log_p = {MORE: [], LESS: []}
+    correct = {MORE: [], LESS: []}
     for row in pairs.to_dict("records"):
         words = {side: words_of(row[side]) for side in (MORE, LESS)}
         positions = dict(zip((MORE, LESS), shared_words(words[MORE], words[LESS]), strict=True))
         shared.append([words[MORE][position] for position in positions[MORE]])
         for side in (MORE, LESS):
             for position in positions[side]:
-                p, word = conditional(words[side], position), words[side][position]
+                p = conditional(words[side], position)
+                word = words[side][position]
                 log_p[side].append(np.log(p[word]))
                 correct[side].append(p[word] == max(p.values()))
     unknown = np.full(2 * len(pairs), np.nan)
@@ -219,9 +233,12 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def shared_words(more: Sequence[str], less: Sequence[str]) -> tuple[list[int], list[int]]:
     """Return the positions of shared words in both sentences, as `find_shared_positions` does for tokens."""
-    ends = [["[CLS]", *words, "[SEP]"] for words in (more, less)]
-    special = [[True, *[False] * len(words), True] for words in (more, less)]
-    in_more, in_less = find_shared_positions(*ends, *special)
+    in_more, in_less = find_shared_positions(
+        ["[CLS]", *more, "[SEP]"],
+        ["[CLS]", *less, "[SEP]"],
+        [True, *[False] * len(more), True],
+        [True, *[False] * len(less), True],
+    )
     return [position - 1 for position in in_more], [position - 1 for position in in_less]
 
 
@@ -261,7 +278,9 @@ def _options(state: State) -> tuple[tuple[float, str, State], ...]:
 
 
 def _choices(state: State) -> Iterator[tuple[float, str, State]]:
-    slots, name, after = _read()["slots"], SLOTS[state.slot], state._replace(slot=state.slot + 1)
+    slots = _read()["slots"]
+    name = SLOTS[state.slot]
+    after = state._replace(slot=state.slot + 1)
     if name == "opening":
         yield 0.5, "", after
         yield from ((0.5 / len(slots[name]), phrase, after) for phrase in slots[name])
@@ -287,7 +306,8 @@ def _choices(state: State) -> Iterator[tuple[float, str, State]]:
 
 def attribute_shares(bias_type: str, side: int, kind: str) -> dict[str, float]:
     """Return p(attribute | group) for a group on one side of a bias type; `kind` is "state" or "deed"."""
-    stereotype, weights = stereotypes()[bias_type], np.array(_read()["attribute_weights"], dtype=float)
+    stereotype = stereotypes()[bias_type]
+    weights = np.array(_read()["attribute_weights"], dtype=float)
     shares = weights / weights.sum()
     return {
         word: float(share * (stereotype.p_same_side if which == side else 1 - stereotype.p_same_side))

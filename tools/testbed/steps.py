@@ -3,7 +3,6 @@
 import ctypes
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,8 @@ from transformers import BertConfig, GPT2Config, GPT2LMHeadModel, PreTrainedToke
 from evenhand.evaluation.progress import progress
 
 LOWEST_RATE = 0.01  # final learning rate, relative to the maximum
-PAD_WORD, UNKNOWN_WORD = "[PAD]", "[UNK]"
+PAD_WORD = "[PAD]"
+UNKNOWN_WORD = "[UNK]"
 
 
 def prepare_torch(seed: int) -> None:
@@ -26,7 +26,8 @@ def prepare_torch(seed: int) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if sys.platform == "linux":
-        m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
+        m_trim_threshold = -1
+        m_mmap_threshold = -3  # malloc.h
         for option in (m_trim_threshold, m_mmap_threshold):
             ctypes.CDLL(None).mallopt(option, 1 << 30)
 
@@ -35,13 +36,13 @@ def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: flo
     """Take one AdamW step on each loss. The learning rate rises linearly, then falls as half a cosine."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: (
-            min(1.0, (step + 1) / warm_up)
-            * (LOWEST_RATE + (1 - LOWEST_RATE) * 0.5 * (1 + np.cos(np.pi * step / steps)))
-        ),
-    )
+
+    def rate_at(step: int) -> float:
+        """Return the learning rate of a step over `rate`."""
+        half_cosine = 0.5 * (1 + np.cos(np.pi * step / steps))
+        return min(1.0, (step + 1) / warm_up) * (LOWEST_RATE + (1 - LOWEST_RATE) * half_cosine)
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_at)
     with progress(steps, f"training {type(model).__name__}", "steps") as advance:
         for loss in losses:
             optimizer.zero_grad()
@@ -52,7 +53,7 @@ def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: flo
             advance(1)
 
 
-def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dict) -> BertConfig:
+def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int) -> BertConfig:
     """Return the config of a BERT of two layers, without dropout, for the tokenizer's vocabulary."""
     return BertConfig(
         vocab_size=len(tokenizer),
@@ -65,27 +66,33 @@ def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int, **labels: dic
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
-        **labels,
     )
 
 
 def small_gpt2(
-    tokenizer: PreTrainedTokenizerFast, positions: int, width: int, layers: int, **further: Any
+    tokenizer: PreTrainedTokenizerFast,
+    positions: int,
+    width: int,
+    layers: int,
+    bos_token_id: int,
+    activation: str = "gelu_new",
 ) -> GPT2LMHeadModel:
     """Return an untrained GPT-2 with four heads, without dropout, for the tokenizer's vocabulary."""
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer),
-            n_positions=positions,
-            n_embd=width,
-            n_layer=layers,
-            n_head=4,
-            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-            **further,
-        )
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=positions,
+        n_embd=width,
+        n_layer=layers,
+        n_head=4,
+        activation_function=activation,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
+    return GPT2LMHeadModel(config)
 
 
 def word_tokenizer(words: dict[str, int], unknown: str) -> Tokenizer:

@@ -1,7 +1,6 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7)."""
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -69,20 +68,18 @@ class GenerationBias(Metric):
         inputs = {**model.inputs(), **_of_each(classifier_revision, checkpoints)}
         if inputs[FIRST] == inputs.get(SECOND):
             name = checkpoints[SECOND].name
-            raise InputError(
-                f"{SECOND}: {name} is the first style classifier again and confirms nothing; give another."
-            )
+            raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
         labels = _of_each(classifier_styles, checkpoints)
         clusters = load_style_clusters(settings.style_clusters, labels[FIRST])
         inputs["style_clusters"] = json_sha256(clusters)
         for name, styles in labels.items():
             if taken := STYLE_COLUMNS.intersection(styles):
                 raise InputError(
-                    f"generation_bias.{name}: the label {taken.pop()!r} is the name of a column; rename it."
+                    f"generation_bias.{name}", f"the label {taken.pop()!r} is the name of a column; rename it."
                 )
         check_outcomes(settings.outcomes, model.columns if config.responses and model.has_prompts else {})
         if "fluency" in settings.outcomes and model.without_weights:
-            raise InputError(f"generation_bias.outcomes: fluency: {model.without_weights}; leave it out.")
+            raise InputError("generation_bias.outcomes", f"fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:
             accepted = read_accepted(settings.accepted, labels[FIRST], clusters)
             inputs["accepted"] = json_sha256(accepted.to_dict("records"))
@@ -158,17 +155,17 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
     for name in names:
         if name in OUTCOME_NAMES:
             if name in columns:
-                raise InputError(f"{field}: {name!r} is built in, and a column of the file, too; rename the column.")
+                raise InputError(field, f"{name!r} is built in, and a column of the file, too; rename the column.")
             continue
         known = [*OUTCOME_NAMES, *(column for column in columns if column not in TAKEN)]
         if name in TAKEN or ": " in name:
-            raise InputError(f"{field}: {name!r} is the name of something else; rename the column.")
+            raise InputError(field, f"{name!r} is the name of something else; rename the column.")
         if name not in columns:
             raise unknown_name(field, name, known)
         kinds = {"number" if isinstance(value, int | float) else type(value) for value in columns[name]} - {type(None)}
         if kinds not in ({"number"}, {str}):
             found = "no values" if not kinds else "other values than numbers or texts, or both"
-            raise InputError(f"{field}: the column {name!r} has {found}; give numbers, or names of classes.")
+            raise InputError(field, f"the column {name!r} has {found}; give numbers, or names of classes.")
 
 
 def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,7 +176,8 @@ def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> 
             values[name] = function(checkpoint)
         except InputError as error:
             setting = f"generation_bias.{'offensiveness' if name == OFFENSIVE else name}"
-            raise InputError(re.sub(r"^model\b", setting, str(error))) from None
+            field = setting if error.field == "model" else error.field
+            raise InputError(field, error.problem) from None
     return values
 
 

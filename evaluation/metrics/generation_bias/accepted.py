@@ -36,8 +36,8 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
         who, what = ([key for key in keys if key in entry] for keys in (WHO, WHAT))
         if len(who) != 1 or len(what) != 1 or set(entry) != {*who, *what, "why", "signed"}:
             raise InputError(
-                f"generation_bias.accepted: {path}: {entry}; each entry has one of {', '.join(WHO)}, one of "
-                f"{', '.join(WHAT)}, why, and signed."
+                "generation_bias.accepted",
+                f"{path}: {entry}; each entry has one of {', '.join(WHO)}, one of {', '.join(WHAT)}, why, and signed.",
             )
         name, known = entry[what[0]], styles if what[0] == "style" else clusters
         if name not in known:

@@ -144,8 +144,9 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
     common = frozenset(sides[0]) & frozenset(sides[1])
     if not common:
         raise InputError(
-            f"after: {after.folder} has no prompt of {before.folder}; measure it with the same dataset, sampling and "
-            "seed, or the same file of prompts."
+            "after",
+            f"{after.folder} has no prompt of {before.folder}; measure it with the same dataset, sampling and "
+            "seed, or the same file of prompts.",
         )
     prompts = np.array(sorted({*sides[0], *sides[1]}))
     return replace(before, only=common), replace(after, only=common), np.isin(prompts, list(common))
@@ -263,15 +264,16 @@ def check_comparable(
     old, new = rows
     if not has_same_prompts(old, new) or old.styles != new.styles:
         raise InputError(
-            f"{field}: {after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
-            "dataset, sampling, seed and style classifier."
+            field,
+            f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
+            "dataset, sampling, seed and style classifier.",
         )
     for name in (FIRST, "decoding", ACCEPTED):
         old_value, new_value = (side.signature(HEADLINE).get(name) for side in (before, after))
         if _content(old_value) != _content(new_value) and not _has_older_hash(old_value, new_value):
             raise InputError(
-                f"{field}: {name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same "
-                f"{name}."
+                field,
+                f"{name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same {name}.",
             )
 
 
@@ -290,7 +292,7 @@ def _overall_differences(
         found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)
         if _content(first) != _content(second) and not _has_older_hash(first, second):
-            raise InputError(f"after: {SECOND} is {second}, but {first} in before; measure it again with the same.")
+            raise InputError("after", f"{SECOND} is {second}, but {first} in before; measure it again with the same.")
         sides = (read_styled_responses(side.folder, second=True, only=side.only) for side in (before, after))
         changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
         scores += [replace(score, group={"classifier": "second"}) for score in changes]

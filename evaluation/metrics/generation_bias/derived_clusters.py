@@ -40,7 +40,7 @@ class DerivedClusters:
     def write(self, path: str | Path) -> Path:
         """Write the clusters as a JSON file that `style_clusters` reads; return its path."""
         if Path(path).suffix != ".json":
-            raise InputError(f"path: {path} must end with .json; give another name.")
+            raise InputError("path", f"{path} must end with .json; give another name.")
         write_json(Path(path), self.clusters)
         return Path(path)
 
@@ -94,11 +94,11 @@ def derive_style_clusters(
     vectors = responses.vectors[responses.has_vector()].astype(np.float64).clip(SMALLEST)
     varies = np.flatnonzero(np.ptp(vectors, axis=0) > 0) if len(vectors) else np.array([], dtype=int)
     if len(varies) < 2:
-        raise InputError("responses: fewer than two styles vary; give more responses, or another style classifier.")
+        raise InputError("responses", "fewer than two styles vary; give more responses, or another style classifier.")
     spreads = column_spreads(cells_and_axes(responses, responses.vectors)[0])
     pgb = np.array([spreads[style].corrected.value for style in varies])
     if np.isnan(pgb).any():
-        raise InputError(f"responses: {TOO_FEW}.")
+        raise InputError("responses", f"{TOO_FEW}.")
     distance = 1 - np.corrcoef(np.log(vectors[:, varies]).T)
     tree = linkage(squareform(distance, checks=False), "average")
     label, by_pgb = fcluster(tree, max_distance, "distance"), np.argsort(-pgb, kind="stable")

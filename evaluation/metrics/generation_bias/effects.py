@@ -406,7 +406,8 @@ def effects_figure(
     rows = effects[effects["kind"] == "descriptor"]
     if not len(rows):
         raise InputError(
-            "effects: the table has no effect on a descriptor; give responses to two descriptors on a common template."
+            "effects",
+            "the table has no effect on a descriptor; give responses to two descriptors on a common template.",
         )
     of_style = rows[rows["outcome"] == "style"]
     rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]

@@ -147,7 +147,7 @@ def _collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[
     prompts = run.read(PROMPTS)
     check_repeated_prompts(config, model, prompts)
     if config.prompts.cues and not model.is_chat:
-        raise InputError(f"prompts.cues: {model.name} is no chat model; leave cues out, or give a chat model.")
+        raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
     run.ensure(RESPONSES, lambda: model.respond(prompts, run), on_all_ranks=True)
     answered = run.read(RESPONSES)
     responses = answered[RESPONSE].tolist()
@@ -181,7 +181,7 @@ def _write_likelihoods(
     def neutral(pairs: pd.DataFrame) -> pd.DataFrame:
         scores = model.log_likelihood(pairs.assign(**{PERSONA: ""}), pairs[RESPONSE].tolist())
         if scores["log_likelihood"].isna().any():
-            raise InputError(f"neutral_dialogue: a pair is too long for {model.name}; leave it out.")
+            raise InputError("neutral_dialogue", f"a pair is too long for {model.name}; leave it out.")
         return pairs.join(scores)
 
     if FLUENCY in config.settings.outcomes:
@@ -201,8 +201,9 @@ def check_nonempty(responses: Sequence[str]) -> None:
     """Raise InputError if no response has any text."""
     if not any(response.strip() for response in responses):
         raise InputError(
-            f"responses: all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
-            "and decoding.arguments: a reasoning model needs a larger max_new_tokens."
+            "responses",
+            f"all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
+            "and decoding.arguments: a reasoning model needs a larger max_new_tokens.",
         )
 
 

@@ -85,11 +85,12 @@ def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[
     for cluster, columns in clusters.items():
         if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
             raise InputError(
-                f"clusters: {cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
-                "load_style_clusters."
+                "clusters",
+                f"{cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
+                "load_style_clusters.",
             )
     if not isinstance(permutations, int) or permutations < 0:
-        raise InputError(f"permutations: {format_value(permutations)}; give a whole number from 0.")
+        raise InputError("permutations", f"{format_value(permutations)}; give a whole number from 0.")
 
 
 def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
@@ -98,8 +99,9 @@ def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
         old, new = (list(side.styles if name == "styles" else side.table[name]) for side in (before, after))
         if old != new:
             raise InputError(
-                f"after: its {name} values differ from those of before; two runs are compared by responses to the same "
-                "prompts in the same order, by the same classifier."
+                "after",
+                f"its {name} values differ from those of before; two runs are compared by responses to the same "
+                "prompts in the same order, by the same classifier.",
             )
 
 

@@ -52,8 +52,9 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
         prompts = train if config.split == "train" else held_out
         if settings.untuned_by and not have_same_cells(train, held_out):
             raise InputError(
-                f"untuned_by: split by {by}, the two splits have different templates and descriptors, so their prompts "
-                "differ in more than tuned and untuned. Split by noun, or drop filters."
+                "untuned_by",
+                f"split by {by}, the two splits have different templates and descriptors, so their prompts "
+                "differ in more than tuned and untuned. Split by noun, or drop filters.",
             )
     rows = sample_cells(
         prompts,
@@ -86,7 +87,9 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
         train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
         return train if config.split == "train" else held_out
     if config.split == "train":
-        raise InputError(f"split: {settings.source} has no train split; give prompts.train_file, or prompts.split_by.")
+        raise InputError(
+            "split", f"{settings.source} has no train split; give prompts.train_file, or prompts.split_by."
+        )
     return prompts
 
 
@@ -99,9 +102,10 @@ def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.Data
     repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
     if repeated and config.prompts.is_own and model.can_be_asked and not model.samples:
         raise InputError(
-            f"decoding: {config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
+            "decoding",
+            f"{config.decoding.preset!r} gives a context the same response every time, and {repeated} of "
             f"{len(prompts)} prompts of {config.prompts.source} are repeated; sample, or write 1 as `repeats` and "
-            "a persona for each."
+            "a persona for each.",
         )
 
 
@@ -116,13 +120,13 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
             equivalent of a decoding argument.
     """
     if path.exists():
-        raise InputError(f"write_prompts: {path} exists and may have responses; give another file.")
+        raise InputError("write_prompts", f"{path} exists and may have responses; give another file.")
     prompts, tag = measurement_prompts(config), config.settings.control_tag or ""
     if path.suffix != BATCH:
         response_files.write_prompts(path, prompts, config.model.system_prompt or "", tag)
         return len(prompts)
     if not config.model.name:
-        raise InputError(f"model.name: {path} has requests to a model; give its name in the API by --model NAME.")
+        raise InputError("model.name", f"{path} has requests to a model; give its name in the API by --model NAME.")
     model = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed)
     bodies = model.requests(prompts, model.find_parameters() if config.model.server else None)
     url = f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions"
@@ -154,7 +158,9 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
     settings = config.prompts
     if model.has_prompts:
         if settings.is_own:
-            raise InputError(f"prompts.file: the responses have prompts of their own (no {PROMPT_ID}); leave this out.")
+            raise InputError(
+                "prompts.file", f"the responses have prompts of their own (no {PROMPT_ID}); leave this out."
+            )
         return {}
     if settings.file:
         hashes = {}
@@ -168,8 +174,9 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
     else:
         if settings.descriptor_column:
             raise InputError(
-                f"prompts.descriptor_column: {settings.descriptor_column!r} is for own prompts (--prompts.file) and "
-                "own responses without prompt_id (--responses); leave it out."
+                "prompts.descriptor_column",
+                f"{settings.descriptor_column!r} is for own prompts (--prompts.file) and "
+                "own responses without prompt_id (--responses); leave it out.",
             )
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)

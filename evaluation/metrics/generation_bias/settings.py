@@ -118,14 +118,16 @@ def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | Class
     for name, value in ((FIRST, settings.style_classifier.name), ("style_clusters", settings.style_clusters)):
         if not value:
             raise InputError(
-                f"generation_bias.{name}: none is given; give style_classifier, a Hugging Face id or a folder of "
-                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions."
+                f"generation_bias.{name}",
+                "none is given; give style_classifier, a Hugging Face id or a folder of "
+                "`train_classifier`, and style_clusters, such as SamLowe/roberta-base-go_emotions and go_emotions.",
             )
     offensive = settings.offensiveness
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
-            f"generation_bias.offensiveness: the label {offensive.label!r} with the classifier {offensive.name!r}; "
-            "give both: the classifier, and its label that means offensive."
+            "generation_bias.offensiveness",
+            f"the label {offensive.label!r} with the classifier {offensive.name!r}; "
+            "give both: the classifier, and its label that means offensive.",
         )
     named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
     return {name: model for name, model in named.items() if model is not None and model.name is not None}

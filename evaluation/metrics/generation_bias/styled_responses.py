@@ -47,7 +47,9 @@ class StyledResponses:
         shape = len(self.table), len(self.styles)
         if getattr(self.vectors, "shape", None) != shape:
             given = getattr(self.vectors, "shape", format_value(self.vectors))
-            raise InputError(f"vectors: {given}; {shape[0]} rows and {shape[1]} styles need an array of shape {shape}.")
+            raise InputError(
+                "vectors", f"{given}; {shape[0]} rows and {shape[1]} styles need an array of shape {shape}."
+            )
         if AXIS not in self.table:
             object.__setattr__(self, "table", self.table.assign(**{AXIS: ""}))
 
@@ -130,13 +132,11 @@ def read_styled_responses(
     """
     path = folder / f"{SECOND_STYLES if second else STYLES}.parquet"
     if second and not path.exists():
-        raise InputError(
-            f"{folder} was measured without a second_style_classifier; measure with one into a new folder."
-        )
+        raise InputError(folder, "was measured without a second_style_classifier; measure with one into a new folder.")
     prompts, responses = (read_table(folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
     ids = read_table(path, [PROMPT_ID, TRUNCATED])
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
-        raise InputError(f"{folder}: prompts, responses and styles have different {PROMPT_ID}s; measure again.")
+        raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")
     vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
     table = prompts.assign(**responses.drop(columns=PROMPT_ID))
     styled = StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)

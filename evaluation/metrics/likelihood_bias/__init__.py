@@ -113,7 +113,7 @@ class LikelihoodBias(Metric):
         if prompts.file is None:
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
-            raise InputError("variations: a file has its own sentences; leave this out.")
+            raise InputError("variations", "a file has its own sentences; leave this out.")
         pairs.read_sentences(prompts.file)
         return {**model, "dataset": sha256_of(prompts.file)}
 
@@ -124,9 +124,9 @@ class LikelihoodBias(Metric):
         model, settings, phrases = config.open_model(), config.settings, None
         if model.is_masked:
             if config.prompts.variations:
-                raise InputError("variations: a masked model scores phrases in fixed sentences; turn them off.")
+                raise InputError("variations", "a masked model scores phrases in fixed sentences; turn them off.")
             if config.prompts.language or config.prompts.file:
-                raise InputError("prompts: a masked model scores fixed English sentences; give a causal model.")
+                raise InputError("prompts", "a masked model scores fixed English sentences; give a causal model.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
         elif config.prompts.file:
             phrases = pairs.read_sentences(config.prompts.file)
@@ -168,7 +168,7 @@ class LikelihoodBias(Metric):
             old, new = (signature.get(name) for signature in signatures.values())
             if old != new:
                 raise InputError(
-                    f"after: its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
+                    "after", f"its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
                 )
         return likelihood_bias_change(before.table("likelihoods"), after.table("likelihoods"), signatures)
 

@@ -202,7 +202,7 @@ def likelihood_bias_change(
     rows = [pd.MultiIndex.from_frame(table[SENTENCE_COLUMNS]) for table in (before, after)]
     if n_unmatched := len(rows[0].symmetric_difference(rows[1])):
         raise InputError(
-            f"likelihoods: {n_unmatched} sentences are in only one of the tables; score the same sentences by both."
+            "likelihoods", f"{n_unmatched} sentences are in only one of the tables; score the same sentences by both."
         )
     scores = []
     for metric in TESTS:

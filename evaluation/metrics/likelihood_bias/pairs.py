@@ -70,7 +70,7 @@ def read_sentences(path: Path) -> pd.DataFrame:
     table = read_prompts(path)
     require_columns(list(table), [NOUN], str(path))
     if table[NOUN].isna().any():
-        raise InputError(f"{path}: a row has no noun; write one in each.")
+        raise InputError(path, "a row has no noun; write one in each.")
     return table.rename(columns={"gender": NOUN_GENDER}).assign(noun_phrase_type="noun_descriptor")
 
 
@@ -87,7 +87,7 @@ def select_scored_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     """
     selected = prompts[prompts["noun_phrase_type"].isin(["descriptor_noun", "noun_descriptor"])]
     if not len(selected):
-        raise InputError("prompts: no prompt has a noun and a descriptor; select such prompts.")
+        raise InputError("prompts", "no prompt has a noun and a descriptor; select such prompts.")
     return selected
 
 
@@ -141,7 +141,7 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     duplicated = likelihoods.duplicated(SENTENCE_COLUMNS)
     if duplicated.any():
         sentence = ", ".join(f"{name} {likelihoods.loc[duplicated, name].iloc[0]!r}" for name in SENTENCE_COLUMNS)
-        raise InputError(f"likelihoods: the sentence with {sentence} occurs twice; score each sentence once.")
+        raise InputError("likelihoods", f"the sentence with {sentence} occurs twice; score each sentence once.")
     perplexities = perplexity(likelihoods)
     surprisal = np.log(perplexities)
     if VARIANT in likelihoods:
@@ -196,7 +196,7 @@ def descriptors_by_axis(sentences: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     descriptors = {axis: tuple(sorted(names.unique())) for axis, names in sentences.groupby(AXIS)[DESCRIPTOR]}
     if max(map(len, descriptors.values())) < 2:
         single = ", ".join(f"{axis} ({names[0]})" for axis, names in descriptors.items())
-        raise InputError(f"prompts: each axis has only one descriptor: {single}; use two of an axis or more.")
+        raise InputError("prompts", f"each axis has only one descriptor: {single}; use two of an axis or more.")
     return descriptors
 
 

@@ -205,8 +205,8 @@ class SentencePairs(Metric):
         tables = [it.table("pairs") for it in (before, after)]
         if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
             raise InputError(
-                f"after: {after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same "
-                "pairs."
+                "after",
+                f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
             )
         return compare_pairs(*tables, signature=signature, seed=before.config.seed)
 
@@ -301,11 +301,11 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
     if settings.names is not None:
         pairs = insert_names(pairs, load_names(settings.names))
     elif pairs[[MORE, LESS]].stack().str.contains(SLOT).any():
-        raise InputError("names: sentences have {female} or {male}; give a language, or a file of names.")
+        raise InputError("names", "sentences have {female} or {male}; give a language, or a file of names.")
     if settings.names is not None or any(getattr(settings, name) for name in FILTERS):
         pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
     if pairs[LEFT_OUT].notna().all():
-        raise InputError(f"pairs: all are left out, such as for “{pairs[LEFT_OUT].iloc[0]}”; lower the filters.")
+        raise InputError("pairs", f"all are left out, such as for “{pairs[LEFT_OUT].iloc[0]}”; lower the filters.")
     return pairs
 
 

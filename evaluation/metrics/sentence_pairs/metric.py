@@ -211,7 +211,7 @@ def compare_pairs(
     """
     masked = is_masked(before)
     if masked != is_masked(after):
-        raise InputError("pairs: one of the two models is masked and the other causal; compare two of one kind.")
+        raise InputError("pairs", "one of the two models is masked and the other causal; compare two of one kind.")
     signature = _signature(signature, seed)
     pairs, before, after = _align(before, after)
     scores = []

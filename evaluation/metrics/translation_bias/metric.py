@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.compat import score_of_statistics, segment_statistics
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
     ENGLISH_LANGUAGE,
@@ -88,7 +89,7 @@ def bleu(tokenize: str = "flores101") -> "BLEU":
             path = Path(SACREBLEU_DIR, "models", url.rsplit("/", 1)[1])
             hint = f"; its SentencePiece model is missing: save {url} to {path}, or use 13a, intl or char"
         reason = " ".join(str(error).split())
-        raise InputError(f"tokenize: {tokenize!r} cannot be used ({reason}){hint}.") from None
+        raise InputError("tokenize", f"{tokenize!r} cannot be used ({reason}){hint}.") from None
 
 
 def chrf() -> "CHRF":
@@ -249,10 +250,9 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
         part = _rows_of_gender(rows, gender)
         if part.empty:
             continue
-        scores = {
-            name: [metric._compute_score_from_stats(it).score for it in _statistics(metric, part, gender).tolist()]
-            for name, metric in metrics.items()
-        }
+        scores = {}
+        for name, metric in metrics.items():
+            scores[name] = [score_of_statistics(metric, row) for row in _statistics(metric, part, gender)]
         facts = part[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, LANG, "direction"]]
         parts.append(facts.assign(gender=gender, **scores))
     return pd.concat(parts, ignore_index=True)
@@ -274,8 +274,7 @@ def _statistics(metric: "Metric", rows: pd.DataFrame, gender: str) -> np.ndarray
     """
     references = rows[MASCULINE] + rows[FEMININE] if gender == BOTH else rows[gender]
     streams = list(zip_longest(*references))  # the first reference of each row, then the second; None for none
-    # This method is not public, but sacrebleu's significance tests use it; pyproject.toml pins the major version.
-    return np.array(metric._extract_corpus_statistics(rows[TRANSLATION].tolist(), streams), dtype=np.int64)
+    return segment_statistics(metric, rows[TRANSLATION].tolist(), streams)
 
 
 def _language_scores(
@@ -318,7 +317,7 @@ def _language_scores(
 def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
     """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
     sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
-    return np.array([metric._compute_score_from_stats(it).score for it in sums.tolist()])
+    return np.array([score_of_statistics(metric, row) for row in sums])
 
 
 def _score(

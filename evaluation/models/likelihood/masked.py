@@ -37,7 +37,7 @@ def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tup
     limit = max_input_length(masked_model.model)
     for index, (text, flags) in enumerate(zip(sentences, special, strict=True)):
         if all(flags) or len(flags) > limit:
-            raise InputError(f"sentences: number {index}, {text[:40]!r}: {len(flags)} tokens; give 3 to {limit:.0f}.")
+            raise InputError("sentences", f"number {index}, {text[:40]!r}: {len(flags)} tokens; give 3 to {limit:.0f}.")
     return ids, special
 
 
@@ -52,7 +52,7 @@ def span_positions(
     ]
     for text, in_span in zip(sentences, positions, strict=True):
         if not in_span:
-            raise InputError(f"sentences: the span of {text!r} has no token; check its start and end.")
+            raise InputError("sentences", f"the span of {text!r} has no token; check its start and end.")
     return positions
 
 
@@ -64,7 +64,7 @@ def word_indices(masked_model: MaskedModel, sentences: Sequence[str]) -> list[li
     """
     encoded = masked_model.tokenizer(list(sentences), verbose=False)
     if not encoded.is_fast:
-        raise InputError(f"whole_words: the tokenizer of {masked_model.name} does not tell words; leave it out.")
+        raise InputError("whole_words", f"the tokenizer of {masked_model.name} does not tell words; leave it out.")
     return [encoded.word_ids(index) for index in range(len(sentences))]
 
 

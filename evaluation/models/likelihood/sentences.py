@@ -51,7 +51,7 @@ def start_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, str]:
         return tokenizer.bos_token_id, "bos"
     if tokenizer.eos_token_id is not None:
         return tokenizer.eos_token_id, "eos"
-    raise InputError("model: the tokenizer has neither BOS nor EOS, but a sentence needs a start token.")
+    raise InputError("model", "the tokenizer has neither BOS nor EOS, but a sentence needs a start token.")
 
 
 def encode_sentences(
@@ -86,7 +86,7 @@ def encode(
     for sentence, text, n_unscored in zip(sentences, texts, begin, strict=True):
         if 1 + len(text) == n_unscored or 1 + len(text) + len(end) > max_tokens:
             n = f"{1 + len(text)} tokens with the context"
-            raise InputError(f"sentences: {sentence[:40]!r}: {n}; {name} reads {n_unscored + 1} to {max_tokens:.0f}.")
+            raise InputError("sentences", f"{sentence[:40]!r}: {n}; {name} reads {n_unscored + 1} to {max_tokens:.0f}.")
     return EncodedSentences([[start, *text, *end] for text in texts], np.array(begin, dtype=np.int64), kind)
 
 

@@ -68,7 +68,7 @@ def response_perplexity(
         log_likelihood[rows], n_tokens[rows] = sums, tokens
         on_progress(len(rows))
     if np.isnan(log_likelihood).any():
-        raise InputError(f"responses: a context with its response is too long for {model.name}; leave it out.")
+        raise InputError("responses", f"a context with its response is too long for {model.name}; leave it out.")
     return log_likelihood, n_tokens
 
 
@@ -109,7 +109,7 @@ def _keeps_last_logits(network: PreTrainedModel) -> bool:
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
     """Return the log-probabilities of the model `name` unchanged, or raise an InputError if a value is NaN."""
     if np.isnan(values).any():
-        raise InputError(f"model: {name} returns NaN as a log-probability; {BROKEN_WEIGHTS}")
+        raise InputError("model", f"{name} returns NaN as a log-probability; {BROKEN_WEIGHTS}")
     return values
 
 

@@ -115,9 +115,9 @@ def test_votes_are_read_again_without_undone_ones(path):
     for new in (vote(), vote(prompt_id="p2", choice=None), vote("ben")):
         votes.add(new)
     content = path.read_bytes()
-    votes.add(votes.of("anna")[-1], undo=True)
+    votes.add(votes.by_rater("anna")[-1], undo=True)
     assert path.read_bytes().startswith(content)
-    assert votes.of("anna") == [vote()]
+    assert votes.by_rater("anna") == [vote()]
     votes.add(vote(prompt_id="p2", choice="before"))
     votes.add(vote("ben", prompt_id="p2", choice=None))
     assert Votes(path).by_key == votes.by_key
@@ -155,7 +155,7 @@ def test_a_vote_that_cannot_be_synced_is_removed(path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         votes.add(vote(prompt_id="p2"))
-    assert path.read_bytes() == content and votes.of("anna") == [vote()]
+    assert path.read_bytes() == content and votes.by_rater("anna") == [vote()]
 
 
 def test_a_long_body_is_refused_before_it_is_read(client):

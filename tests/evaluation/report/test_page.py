@@ -158,7 +158,7 @@ def test_equal_pages_give_equal_files_without_remnants(tmp_path):
     assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
     assert [it.name for it in (tmp_path / "one").iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="cannot be written"):
         present(tmp_path / "file", {"": PAGE}, write=True, show=False)
 
 

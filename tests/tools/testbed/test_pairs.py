@@ -99,7 +99,7 @@ def test_conditionals_are_those_of_all_sentences_written_down(small):
 def test_drawn_sentences_follow_the_grammar(small):
     rng = np.random.default_rng(1)
     n = 4000
-    attributes = Counter(pairs.draw_phrases(rng, group=["elders"])[5] for _ in range(n))
+    attributes = Counter(pairs.draw_phrases(rng, {"group": ["elders"]})[5] for _ in range(n))
     # A state or a deed, 1/2; the own side, 0.9; the first of its two words, 3/4.
     for word, p in {"slow": 0.3375, "pens": 0.1125, "quick": 0.0375, "toys": 0.0125}.items():
         assert attributes[word] / n == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / n))
