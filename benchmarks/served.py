@@ -34,9 +34,9 @@ from benchmarks.real_model import MODEL
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier

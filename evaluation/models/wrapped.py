@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import Model

@@ -21,7 +21,7 @@ from evenhand.evaluation.settings import (
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
-    from evenhand.evaluation.models.model import Model
+    from evenhand.evaluation.models.base import Model
 
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"

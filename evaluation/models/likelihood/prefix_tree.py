@@ -97,7 +97,7 @@ def _subtree_ends(depth: np.ndarray) -> np.ndarray:
 
 
 def node_log_probabilities(model: DialogueModel, tree: PrefixTree) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield indices (r,) of tree nodes and log p(token | previous tokens) of each in nats, float64 (r,), batch by batch.
+    """Yield indices (r,) of tree nodes and their log p(token | previous tokens) in nats, float64 (r,), in batches.
 
     Parents come no later than their children. The root has no previous token, and is not among the nodes.
     """

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
-from evenhand.evaluation.models.model import Model, response_table
+from evenhand.evaluation.models.base import Model, response_table
 from evenhand.evaluation.models.wrapped import BorrowedOpeningModel, NearestStyleModel, nearest_candidates
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
