@@ -49,6 +49,7 @@ from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
+    PERSONA,
     PROMPT_ID,
     RESPONSE,
     TEMPLATE,

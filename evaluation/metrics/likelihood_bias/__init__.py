@@ -1,6 +1,7 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ from evenhand.evaluation.score import (
     LESS,
     MORE,
     PAIR_ID,
+    TEXT,
     BiasScore,
     display_name,
     find_score,
